@@ -31,13 +31,13 @@ export THOROUGH ?= 0
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql lint check check-clients bench soak clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint check check-clients bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
 	@echo "make demo-live  real MySQL servers under load, run and followed by a real replica: DEMO_SECONDS=$(DEMO_SECONDS)"
 	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
-	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand; THOROUGH=1: random searches go"
+	@echo "make test    run the tests; with a real MySQL and MariaDB where a Debian mirror is at hand; THOROUGH=1: random searches go"
 	@echo "             two to three times as far"
 	@echo "make sparks  the tests of Spark, and whole merges, on the oldest pyspark allowed (SPARKS='$(SPARKS)')"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
@@ -68,7 +68,7 @@ demo-live: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@$(RUN) DEMO_SECONDS=$(DEMO_SECONDS) DEMO_RATE=$(DEMO_RATE) $(VENV)/python -m tools.demo_live
 
-test: $(SETUP) mysql
+test: $(SETUP) mysql mariadb
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
 
 # pyspark alone is replaced: it stands before the environment's on the path.
@@ -82,7 +82,7 @@ sparks: $(SETUP)
 	done
 
 quick: $(SETUP)
-	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not mariadb and not spark and not soak" $(QUICK) $(TEST_ARGS)
 
 # Tests are slower so: a report of its own, no part of `make check`.
 coverage: $(SETUP)
@@ -99,6 +99,11 @@ mysql:
 	@tools/get-mysql.sh build/mysql || { \
 	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MySQL, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
 	  echo "no MySQL could be fetched: the tests that need one will be skipped" >&2; }
+
+mariadb:
+	@tools/get-mariadb.sh build/mariadb || { \
+	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MariaDB, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
+	  echo "no MariaDB could be fetched: the tests that need one will be skipped" >&2; }
 
 lint: $(SETUP)
 	@$(VENV)/ruff check .

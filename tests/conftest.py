@@ -10,6 +10,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.mariadb_server import MARIADB_MISSING, mariadb_available
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
 
 # Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
@@ -35,6 +36,10 @@ def _need_mysql() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("mysql"):
         _need_mysql()
+    if item.get_closest_marker("mariadb") and not mariadb_available():
+        if os.environ.get("CI") and os.environ.get("BINLOG_MERGE_REQUIRE_MYSQL") == "1":
+            pytest.fail(f"BINLOG_MERGE_REQUIRE_MYSQL=1, but {MARIADB_MISSING}", pytrace=False)
+        pytest.skip(MARIADB_MISSING)
     if item.get_closest_marker("soak") and "soak" not in str(item.config.option.markexpr):
         pytest.skip("a long random run; select it with -m soak")
     if item.get_closest_marker("clients") and "clients" not in str(item.config.option.markexpr):

@@ -9,7 +9,7 @@ for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp`
 201.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final, Self
@@ -142,6 +142,16 @@ _PACK: Final[Mapping[StatusVar, Callable[[Any], bytes]]] = {
 def pack_status_vars(values: Mapping[StatusVar, Any]) -> bytes:
     """Return the bytes of status variables."""
     return b"".join(pack_uint(code, 1) + _PACK[code](values[code]) for code in sorted(values))
+
+
+def status_spans(raw: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Yield each known status variable's code, and where it begins, code included, and ends in `raw`."""
+    r = Reader(raw, "status variables")
+    while r.left() and (code := r.data[r.pos]) in _READ:
+        start = r.pos
+        r.u8("code")
+        _READ[code](r)
+        yield code, start, r.pos
 
 
 def parse_status_vars(raw: Buffer) -> tuple[dict[StatusVar, Any], bytes]:

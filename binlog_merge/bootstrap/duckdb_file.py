@@ -179,7 +179,7 @@ class DuckdbFile:
         return Record(ask, ask, place(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
 
     def _opened(self) -> DuckdbTarget:
-        target = DuckdbTarget(self._work, self.cluster, self.temporal_text)
+        target = DuckdbTarget(self._work, self.cluster, self.temporal_text, unfinished=True)
         return target.__enter__()
 
     def _remove(self) -> None:

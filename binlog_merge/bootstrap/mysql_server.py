@@ -11,6 +11,7 @@ from typing import Final
 
 from binlog_merge.bootstrap.asking import found_sql, literal
 from binlog_merge.bootstrap.duckdb_file import TAKEN
+from binlog_merge.bootstrap.loose import loose, loosening, tightening
 from binlog_merge.bootstrap.record import SHARDS, Record
 from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
@@ -18,16 +19,14 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.replay.duckdb.rows import keys_of
 from binlog_merge.replay.server.ledger import Ledger
 from binlog_merge.replay.server.mysql import META_SCHEMA, MysqlTarget, Session
 from binlog_merge.replay.server.places import places_of
 from binlog_merge.replay.server.run import replay
 from snapshot_store.ddl import parse_dump
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_schema_sql, create_sql, index_sql
+from snapshot_store.render_sql import create_schema_sql, create_sql
 from snapshot_store.server import message_of
 
 _STATEMENT_BYTES: Final = 1 << 20
@@ -104,7 +103,7 @@ class MysqlServer:
                 self._session.run(create_schema_sql(made) if made else f"CREATE DATABASE {quote_name(schema)}")
         for name in wanted:
             self._session.run(f"DROP TABLE IF EXISTS {_place(name)}")
-            self._session.run(create_sql(_loose(catalog.table(*name)), qualified=True))
+            self._session.run(create_sql(loose(catalog.table(*name)), qualified=True))
         self._session.close()
         ledger = Ledger(self.target, unfinished=True)
         try:
@@ -129,7 +128,7 @@ class MysqlServer:
         """Empty the round's tables; nothing of them is copied then."""
         for name in stage.tables:
             self._session.run(f"TRUNCATE TABLE {_place(name)}")
-            self._alter(name, _loosening(self._table(name)))
+            self._alter(name, loosening(self._table(name)))
         failpoint("bootstrap-tables")
         self._session.run("BEGIN")
         self._record.forget()
@@ -175,7 +174,7 @@ class MysqlServer:
             for name in stage.again:
                 if self._has(*name):
                     self._session.run(f"TRUNCATE TABLE {_place(name)}")
-                    self._alter(name, _tightening(self._table(name), self._known(name)))
+                    self._alter(name, tightening(self._table(name), self._known(name)))
         failpoint("bootstrap-emptied")
         self._session.close()
         options = ReplayOptions(
@@ -201,7 +200,7 @@ class MysqlServer:
             if table is None or not self._has(*name):
                 continue
             try:
-                self._alter(name, _tightening(self._table(name), table))
+                self._alter(name, tightening(self._table(name), table))
             except pymysql.MySQLError as error:
                 raise ReplayStopped(
                     f"the rows of {'.'.join(name)} contradict its keys: {message_of(error)}",
@@ -305,46 +304,3 @@ def _inserts(chunk: Chunk, replace: bool) -> Iterator[bytes]:
             rows, size = [], 0
     if rows:
         yield (head + ", ".join(rows)).encode()
-
-
-def _kept(table: Table) -> str | None:
-    """Return the name of the key by which rows are told apart."""
-    key = next(keys_of(table), None)
-    for index in sorted(table.indexes, key=lambda i: i.name != "PRIMARY"):
-        places = [None if part.column is None else table.index_of(part.column) for part in index.parts]
-        if places == key and (index.unique or index.name == "PRIMARY"):
-            return index.name
-    return None
-
-
-def _deferred(table: Table) -> list[str]:
-    return [i.name for i in table.indexes if i.unique and i.name not in ("PRIMARY", _kept(table))]
-
-
-def _loose(table: Table) -> Table:
-    """Return a table without what rows of different moments may contradict."""
-    later = _deferred(table)
-    indexes = tuple(replace(i, unique=False) if i.name in later else i for i in table.indexes)
-    return replace(table, indexes=indexes, foreign_keys=())
-
-
-def _loosening(table: Table) -> Iterator[str]:
-    """Yield the clauses that make a table loose."""
-    for text in table.foreign_keys:
-        yield f"DROP FOREIGN KEY {quote_name(foreign_key_of(text).name or '')}"
-    for index in _loose(table).indexes:
-        if index.name in _deferred(table):
-            yield f"DROP INDEX {quote_name(index.name)}, ADD {index_sql(index, table)}"
-
-
-def _tightening(there: Table, wanted: Table) -> Iterator[str]:
-    """Yield the clauses that give a table what it had lacked while it was loose."""
-    known = {index.name.lower(): index for index in there.indexes}
-    for index in wanted.indexes:
-        own = known.get(index.name.lower())
-        if own is not None and index.unique and not own.unique and own.name != "PRIMARY":
-            yield f"DROP INDEX {quote_name(own.name)}, ADD {index_sql(index, wanted)}"
-    have = {foreign_key_of(text).name for text in there.foreign_keys}
-    for text in wanted.foreign_keys:
-        if foreign_key_of(text).name not in have:
-            yield f"ADD {text}"

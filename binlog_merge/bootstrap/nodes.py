@@ -31,6 +31,7 @@ _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
 _CHANGED: Final = frozenset({1054, 1146, 1049, 1412})
 """No such column, table or database; the table's definition has changed."""
 _RIGHTS: Final = "GRANT SELECT, REPLICATION CLIENT ON *.* TO the user, on the node"
+_PARSE_ERROR: Final = 1064
 _WAIT_SECONDS: Final = 5
 _FIRST_ROWS: Final = 100
 _MOST_GROWTH: Final = 8
@@ -96,10 +97,16 @@ class NodeReader:
         return bool(found) and str(found[0][1]).upper() in ("OFF", "0")
 
     def wait_for(self, gtids: str) -> None:
-        """Wait until a new statement sees all these transactions."""
-        while gtids:
-            if self.ask("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (gtids, _WAIT_SECONDS)) == [(0,)]:
-                return
+        """Wait until a new statement sees all these transactions. Raises ServerRefused if that lasts too long."""
+        end = time.monotonic() + self._retry_seconds
+        while gtids and self.ask("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (gtids, _WAIT_SECONDS)) != [(0,)]:
+            if time.monotonic() > end:
+                ((lacking,),) = self.ask("SELECT GTID_SUBTRACT(%s, @@global.gtid_executed)", (gtids,))
+                raise ServerRefused(
+                    f"{self.address} has not executed what is captured of it: {lacking}",
+                    node=self.node,
+                    remedy="let its replication come on, where it has taken over; it must have all that was captured",
+                )
 
     def shards(self) -> list[Shard]:
         """Return the physical tables."""
@@ -113,11 +120,11 @@ class NodeReader:
         """Return where the server's binlog ends now."""
         import pymysql
 
-        for statement in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
-            with suppress(pymysql.err.ProgrammingError):
-                row = self.ask(statement)[0]
-                return str(row[0]), int(row[1])
-        raise ServerRefused(f"{self.address} does not say where its binlog ends", node=self.node, remedy=_RIGHTS)
+        try:
+            row = self._again(lambda: self._asked("SHOW BINARY LOG STATUS"), frozenset({_PARSE_ERROR}))[0]
+        except pymysql.err.ProgrammingError:
+            row = self.ask("SHOW MASTER STATUS")[0]
+        return str(row[0]), int(row[1])
 
     def chunks(
         self, shard: Shard, reading: Reading, after: Texts | None, limit: int, as_text: bool
@@ -179,8 +186,11 @@ class NodeReader:
             cursor.execute(sql, arguments or None)
             return [tuple(row) for row in cursor.fetchall()]
 
-    def _again(self, work: Callable[[], _Result]) -> _Result:
-        """Do something with the connection; where it is lost, make another one and do it again."""
+    def _again(self, work: Callable[[], _Result], passed: frozenset[int] = frozenset()) -> _Result:
+        """Do something with the connection; where it is lost, make another one and do it again.
+
+        The errors `passed` are raised as they are, others as ServerRefused.
+        """
         import pymysql
 
         end = time.monotonic() + self._retry_seconds
@@ -193,7 +203,7 @@ class NodeReader:
                 number = error.args[0] if error.args else 0
                 lost = isinstance(error, OSError) or number == 0 or number in CONNECTION_LOST
                 if not lost:
-                    if isinstance(error, pymysql.err.ProgrammingError):
+                    if number in passed:
                         raise
                     raise ServerRefused(
                         f"{self.address}: {message_of(error)}", node=self.node, remedy=_RIGHTS

@@ -14,13 +14,16 @@ goes on.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
+
+import duckdb
 
 from binlog_merge.bootstrap.copying import copied_by_threads
-from binlog_merge.bootstrap.nodes import Changed, NodeReader
+from binlog_merge.bootstrap.nodes import Changed
+from binlog_merge.bootstrap.parties import Node, Options, Result, Target
 from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import (
@@ -39,15 +42,18 @@ from binlog_merge.bootstrap.values import (
     Unsettled,
 )
 from binlog_merge.bootstrap.window import not_made_right
-from binlog_merge.errors import NotYet, ReplayStopped
+from binlog_merge.errors import NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.replay.duckdb.load import catalog_at
 from binlog_merge.replay.server.places import Place, places_of
 from snapshot_store.model import Catalog
+from snapshot_store.server import message_of
 
 _LOG = logging.getLogger(__name__)
+_GOES_ON: Final = "see to the target, and run the bootstrap again; it goes on where it was"
+_SAY_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.2
 _PAUSE_SECONDS: Final = 1.0
 _UNSETTLED: Final = (
@@ -56,77 +62,6 @@ _UNSETTLED: Final = (
 )
 _LOOKS: Final = 25
 """How often a key that two shards showed is looked for again: a row may move between them."""
-
-
-class Target(Protocol):
-    """What is filled; `as_text`: it takes values as their texts."""
-
-    @property
-    def as_text(self) -> bool: ...
-    @property
-    def address(self) -> str: ...
-    def rank_there(self) -> int | None: ...
-    def stage(self) -> Stage | None: ...
-    def begin(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None: ...
-    def begun(self) -> bool: ...
-    def begin_again(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None: ...
-    def know(self, catalog: Catalog) -> None: ...
-    def progress(self) -> dict[Shard, Progress]: ...
-    def begin_round(self, stage: Stage, catalog: Catalog) -> None: ...
-    def insert(self, chunk: Chunk, progress: Progress, replace: bool) -> list[Texts]: ...
-    def begin_catching_up(self, stage: Stage) -> None: ...
-    def catch_up(self, stage: Stage, binlog: MergedBinlog) -> None: ...
-    def end_round(self, stage: Stage, catalog: Catalog) -> None: ...
-    def finish(self, stage: Stage) -> None: ...
-
-
-class Node(Protocol):
-    """A node as its capture knows it."""
-
-    @property
-    def name(self) -> str: ...
-    def reader(self, identity: Identity | None) -> NodeReader:
-        """Return a reader of the server that is captured now."""
-
-    def captured(self) -> str:
-        """Return the GTIDs of all that is captured, or was executed before."""
-
-    def place(self, end: tuple[str, int]) -> End:
-        """Return a place of the server as the capture names it."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a bootstrap: rows of a chunk, and how many seconds it waits for what does not come on."""
-
-    chunk_rows: int = 10_000
-    wait_seconds: float = 600.0
-    system_zone: str | None = None
-
-
-@dataclass
-class Result:
-    """What a bootstrap did: the place at which the target is exact, and what it has not carried."""
-
-    place: Place
-    rounds: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    again: list[str] = field(default_factory=list)
-    not_in_log: list[str] = field(default_factory=list)
-    views: list[str] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as `-o json` prints them."""
-        return {
-            "rank": self.place.rank,
-            "gtid": self.place.gtid,
-            "order_key": self.place.key,
-            "rounds": self.rounds,
-            "rows": self.rows,
-            "copied_again": self.again,
-            "not_in_log": self.not_in_log,
-            "views": self.views,
-        }
 
 
 def bootstrap(
@@ -141,7 +76,14 @@ def bootstrap(
 
     Raises UnsupportedInput for nodes and tables that cannot be read so, NotYet, ReplayStopped, and what targets raise.
     """
-    return _Bootstrap(binlog, places, nodes, target, options, report).run()
+    import pymysql
+
+    try:
+        return _Bootstrap(binlog, places, nodes, target, options, report).run()
+    except pymysql.MySQLError as error:
+        raise ServerRefused(f"{target.address}: {message_of(error)}", remedy=_GOES_ON) from error
+    except duckdb.Error as error:
+        raise ReplayStopped(f"{target.address}: {str(error).splitlines()[0]}", remedy=_GOES_ON) from error
 
 
 @dataclass
@@ -154,6 +96,7 @@ class _Bootstrap:
     report: Callable[[str], None]
     result: Result = field(default_factory=lambda: Result(Place(0)))
     _unsettled: dict[Name, float] = field(default_factory=dict)
+    _said: float = 0.0
 
     def run(self) -> Result:
         stage = self.target.stage()
@@ -199,7 +142,7 @@ class _Bootstrap:
         """Begin the first round, with all tables of the log."""
         low = self._last_rank()
         catalog = self._catalog(low)
-        stage = Stage(COPYING, 1, low, tuple(sorted(catalog.tables)), self._servers(catalog))
+        stage = Stage(COPYING, 1, low, tuple(sorted(catalog.tables)), self._servers(catalog, catalog.tables))
         self.target.begin(stage, catalog, self.binlog, stage.tables)
         return stage
 
@@ -221,7 +164,8 @@ class _Bootstrap:
                     self._say(f"{'.'.join(found.name)} is copied again: {found.reason}")
                     unsettled.setdefault(found.name, found.reason)
                 elif found.reading.name not in unsettled:
-                    self._insert(found, progress, readers)
+                    self._insert(found, progress)
+                    self._say_now_and_then(stage, work, progress)
         return unsettled
 
     def _work(
@@ -242,7 +186,13 @@ class _Bootstrap:
         there = {reading.name for reading in work.values()}
         return work, {name: "no node has it" for name in stage.tables if name not in there}
 
-    def _insert(self, chunk: Chunk, progress: dict[Shard, Progress], readers: Mapping[str, NodeReader]) -> None:
+    def _say_now_and_then(self, stage: Stage, work: Mapping[Shard, Any], progress: Mapping[Shard, Progress]) -> None:
+        if time.monotonic() - self._said > _SAY_SECONDS:
+            rows = sum(one.rows for one in progress.values())
+            done = sum(one.done for one in progress.values())
+            self._say(f"round {stage.number}: {rows:,} rows, {done} of {len(work)} tables on the nodes are copied")
+
+    def _insert(self, chunk: Chunk, progress: dict[Shard, Progress]) -> None:
         before = progress.get(chunk.shard, Progress())
         now = Progress(chunk.last, chunk.done, before.rows + len(chunk.rows))
         if double := self.target.insert(chunk, now, replace=False):
@@ -322,7 +272,7 @@ class _Bootstrap:
         self._say(f"{', '.join(names)}: copied again")
         repeated = tuple(sorted({*stage.repeated, *names}))
         following = Stage(
-            COPYING, stage.number + 1, high, again, self._servers(catalog), rows=stage.rows, repeated=repeated
+            COPYING, stage.number + 1, high, again, self._servers(catalog, again), rows=stage.rows, repeated=repeated
         )
         self.target.begin_round(following, catalog)
         return following
@@ -333,7 +283,7 @@ class _Bootstrap:
             return stage
         catalog = self._catalog(stage.low)
         self._wait_for_nodes()
-        again = replace(stage, servers=self._servers(catalog))
+        again = replace(stage, servers=self._servers(catalog, stage.tables))
         self.target.begin_round(again, catalog)
         return again
 
@@ -349,7 +299,7 @@ class _Bootstrap:
         if unsettled:
             time.sleep(_PAUSE_SECONDS)
 
-    def _servers(self, catalog: Catalog) -> dict[str, Identity]:
+    def _servers(self, catalog: Catalog, copied: Iterable[Name]) -> dict[str, Identity]:
         """Return the servers that the nodes have now. Raises UnsupportedInput for what cannot be copied."""
         found: dict[str, Identity] = {}
         logged = True
@@ -359,7 +309,7 @@ class _Bootstrap:
                 logged = logged and reader.logs_cascades
                 assert reader.identity is not None
                 found[node.name] = reader.identity
-        check_tables(catalog.tables.values(), logged)
+        check_tables([catalog.tables[name] for name in copied], logged)
         return found
 
     def _wait_for_nodes(self) -> None:
@@ -394,5 +344,5 @@ class _Bootstrap:
         return places_of(self.binlog, {rank})[rank]
 
     def _say(self, text: str) -> None:
-        _LOG.info(text)
+        self._said = time.monotonic()
         self.report(text)

@@ -12,13 +12,14 @@ from binlog_merge.cli.output import OutputFormat, document_of, print_json, print
 from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.cli.replay import Temporal, path_of
 from binlog_merge.cli.replay_options import address_of, password_of, time_zone_of
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, UnsupportedInput
 
 if TYPE_CHECKING:
     from binlog_merge.bootstrap.duckdb_file import DuckdbFile
     from binlog_merge.bootstrap.mysql_server import MysqlServer
-    from binlog_merge.bootstrap.run import Result
+    from binlog_merge.bootstrap.parties import Result
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.log.reader import MergedBinlog
 
 HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
 
@@ -106,12 +107,13 @@ def bootstrap(
     """Fill a target with the rows that a running cluster has."""
     start_log(log_level, log_format)
     from binlog_merge.bootstrap.captured import captured_nodes
+    from binlog_merge.bootstrap.parties import Options
     from binlog_merge.bootstrap.plan import Places
-    from binlog_merge.bootstrap.run import Options
     from binlog_merge.bootstrap.run import bootstrap as run
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.store_errors import as_merge_errors
 
     cluster = MergeConfig.load(config)
     place = _log_of(cluster, source)
@@ -122,11 +124,13 @@ def bootstrap(
     begun = time.monotonic()
     with ExitStack() as stack:
         binlog = MergedBinlog(stack.enter_context(opened_log(place)))
+        _check_routed(cluster, binlog)
         if to.startswith("duckdb:"):
             target: DuckdbFile | MysqlServer = stack.enter_context(_file(to, binlog.cluster_uuid, temporal, zone))
         else:
             target = stack.enter_context(_server(to, binlog.cluster_uuid, to_password_file, ca, workers))
         options = Options(chunk_rows, wait, zone)
+        stack.enter_context(as_merge_errors(None))
         result = run(binlog, Places.of(cluster), nodes, target, options, lambda text: say(text, text))
     if output is OutputFormat.json:
         print_json(document_of(result=result))
@@ -144,6 +148,15 @@ def _log_of(cluster: "MergeConfig", source: str | None) -> str:
             remedy="bootstrap from a log without a filter, and filter what is replayed from it",
         )
     return str(place)
+
+
+def _check_routed(cluster: "MergeConfig", binlog: "MergedBinlog") -> None:
+    header = binlog.state.header
+    if header is not None and header.carrier == "polardbx" and cluster.topology != "routes":
+        raise UnsupportedInput(
+            "PolarDB-X's markers say where its tables are, and a bootstrap knows only routes",
+            remedy="dump the cluster through a compute node as of a TSO, and replay from there: --start-tso",
+        )
 
 
 def _file(url: str, cluster: str, temporal: Temporal, zone: str | None) -> "DuckdbFile":

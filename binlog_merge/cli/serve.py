@@ -1,5 +1,7 @@
 """`binlog-merge serve`: serves a merged binlog to replicas and binlog readers over MySQL's protocol."""
 
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +12,15 @@ from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, s
 from binlog_merge.cli.output import printable
 from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.cli.replay_options import password_of
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import PublishedLog
+    from binlog_merge.serve.offered import Offered
     from binlog_merge.serve.server import ServeOptions
+    from binlog_merge.streams.folder import StreamWriter
+    from binlog_merge.streams.spec import StreamSpec
 
 HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
 
@@ -38,6 +44,18 @@ TABLEs, is kept up with the log, and SELECTs from one table are answered from it
 tells its position in SHOW BINARY LOG STATUS, and streaming goes on from there.
 
 The log is only read; a note beside it, in .status, says for `status` who reads and how far.
+
+Readers that want another log than the whole one get a stream: some tables, columns, rows or kinds of events; one part
+of a hash of tables or keys; what a MariaDB replica takes. A stream is made once for all its readers, and kept in
+MERGED_DIR/.streams/NAME: files of the same names as the log's, with GTIDs of its own. A reader gets it at a port of its
+own, or by its user's name (with the password of all, or its own in a --users file). Settings: tables, filter (a file as
+merge and replay take it), ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port, user.
+
+\b
+  binlog-merge serve merged/ --stream 'orders tables=shop.orders*,!shop.orders_tmp port=3310'
+  binlog-merge serve merged/ --stream 'part hash=key into=4 port=3320'      four streams, at 3320 to 3323
+  binlog-merge serve merged/ --stream 'maria dialect=mariadb port=3330'     for CHANGE MASTER TO and mariadb-binlog -R
+  binlog-merge serve merged/ --streams streams.yaml                         the same in a file, by name, under streams:
 
 There is one user, or those of a file, each with hashes of passwords (`binlog-merge password` makes them) and the hosts
 from which it may come. Beyond this machine a password is needed. TLS is always offered, with a certificate of its own
@@ -132,6 +150,23 @@ def serve(
     max_variables: Annotated[
         int, typer.Option("--max-variables", min=1024, help="What a session may SET in all.", metavar="CHARACTERS")
     ] = 1 << 19,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option("--stream", help="A stream's name and settings; may be repeated.", metavar="'NAME KEY=VALUE …'"),
+    ] = None,
+    streams: Annotated[
+        Path | None,
+        typer.Option("--streams", help="A file that declares streams.", metavar="FILE", parser=local_path),
+    ] = None,
+    streams_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--streams-folder",
+            help="Where streams are kept; needed for a log in an object store.  [default: MERGED_DIR/.streams]",
+            metavar="DIR",
+            parser=local_path,
+        ),
+    ] = None,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -141,6 +176,7 @@ def serve(
     from binlog_merge.serve.limits import Limits
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import ServeOptions
+    from binlog_merge.streams.spec import load_streams
 
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
@@ -153,20 +189,36 @@ def serve(
     options = ServeOptions(
         host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
     )
-    with opened_log(directory, schema=False) as folder, folder.following(_report):
-        _serve(PublishedLog.awaited(folder, _report), options, tables)
+    specs = load_streams(streams, stream or [])
+    if specs and streams_folder is None and is_uri(directory):
+        raise ConfigError(
+            "streams of a log in an object store need a folder here", remedy="give --streams-folder, and keep it"
+        )
+    with opened_log(directory, schema=bool(specs)) as folder, folder.following(_report):
+        _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables)
 
 
-def _serve(log: "PublishedLog", options: "ServeOptions", tables: Path | None) -> None:
+def _serve(
+    log: "PublishedLog",
+    options: "ServeOptions",
+    specs: "Sequence[StreamSpec]",
+    streams_folder: Path | None,
+    tables: Path | None,
+) -> None:
     from binlog_merge.serve.server import BinlogServer
+    from binlog_merge.streams.folder import FOLDER
+    from binlog_merge.streams.keeper import StreamKeeper
 
+    root = streams_folder or log.folder.directory / FOLDER
     with ExitStack() as stack:
         kept = None
         if tables is not None:
             from binlog_merge.serve.tables.keeper import Tables
 
             kept = stack.enter_context(Tables(log, tables, _report))
-        server = stack.enter_context(BinlogServer(log, options, _report, kept))
+        keeper = stack.enter_context(StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report))
+        offered = [_offered(log, writer) for writer in keeper.writers]
+        server = stack.enter_context(BinlogServer(log, options, _report, offered, kept))
         view = log.view()
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
@@ -177,7 +229,31 @@ def _serve(log: "PublishedLog", options: "ServeOptions", tables: Path | None) ->
             f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
             flush=True,
         )
+        ports = server.stream_ports()
+        if any(spec.hash == "key" and spec.ddl != "none" for spec in specs):
+            _report(
+                "of a hash of keys each stream has all DDL: a server that follows them as channels must have caught up "
+                "with all before one changes a table's columns (README: Streams)"
+            )
+        for spec in specs:
+            at = [f"port {ports[spec.name]}"] if spec.name in ports else []
+            at += [f"user {printable(spec.user)}"] if spec.user else []
+            print(f"stream {spec.name}: {', '.join(at)}", flush=True)
         server.run()
+
+
+def _offered(log: "PublishedLog", writer: "StreamWriter") -> "Offered":
+    from binlog_merge.serve.log import PublishedLog
+    from binlog_merge.serve.offered import Offered
+    from binlog_merge.serve.readers import Reader
+
+    spec, since = writer.spec, time.time()
+
+    def source() -> Reader:
+        place = writer.reading()
+        return Reader(f"stream {spec.name}", 0, "", "", since, *place, waiting=place == log.view().end)
+
+    return Offered(spec.name, PublishedLog(writer.folder), spec.port, spec.user, source)
 
 
 def _report(line: str) -> None:

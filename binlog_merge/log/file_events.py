@@ -12,21 +12,26 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import io_error
 
 
-def events_of(folder: LogFolder, file: OutputFile) -> Iterator[RawEvent]:
-    """Yield the published events of a file. Raises BinlogFormatError for damage, and MergeError."""
+def events_of(folder: LogFolder, file: OutputFile, position: int = len(BINLOG_MAGIC)) -> Iterator[RawEvent]:
+    """Yield the published events of a file from a position on. Raises BinlogFormatError for damage, and MergeError."""
     name = folder.place(file.name)
     try:
         source = folder.opened(file, 1 << 20)
     except OSError as error:
         raise io_error(error, name) from error
     with source:
-        yield from events_in(source, name, file.size)
+        yield from events_in(source, name, file.size, position)
 
 
-def events_in(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
-    """Yield the events of the first `size` bytes of an open file. Raises BinlogFormatError for damage."""
+def events_in(source: BinaryIO, name: str, size: int, position: int = len(BINLOG_MAGIC)) -> Iterator[RawEvent]:
+    """Yield the events of the first `size` bytes of an open file from a position on, where an event begins.
+
+    Raises BinlogFormatError for damage.
+    """
     check_magic(source.read(len(BINLOG_MAGIC)), name)
-    position, checksum = len(BINLOG_MAGIC), False
+    # Behind the format description every event of a merged log has its checksum.
+    checksum = position > len(BINLOG_MAGIC)
+    source.seek(position)
     while position < size:
         head = source.read(EVENT_HEADER_LEN)
         length = EventHeader.parse(head).event_size if len(head) == EVENT_HEADER_LEN else 0

@@ -23,6 +23,8 @@ USUAL_ZSTD_LEVEL: Final = 3
 _ZSTD_LEVELS: Final = range(1, 23)
 _LARGEST_WINDOW: Final = 1 << 24
 _PIECE: Final = 1 << 20
+_ZLIB_LEVEL: Final = 3
+"""Twice as fast as MySQL's 6, and no larger: MySQL compresses pieces of 16 KiB, and here they are larger."""
 
 
 class Algorithm(Enum):
@@ -60,7 +62,7 @@ class _Codec(Protocol):
 
 class _Zlib:
     def compress(self, data: Buffer) -> bytes:
-        return zlib.compress(data)
+        return zlib.compress(data, _ZLIB_LEVEL)
 
     def expand(self, data: Buffer, size: int) -> bytes:
         try:

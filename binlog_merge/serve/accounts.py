@@ -61,12 +61,12 @@ class Accounts:
     Raises ConfigError for a file that is wrong at the beginning.
     """
 
-    def __init__(self, one: Account | None, file: Path | None, report: Callable[[str], None]) -> None:
+    def __init__(self, given: Sequence[Account], file: Path | None, report: Callable[[str], None]) -> None:
         self._file = file
         self._report = report
         self._lock = Lock()
         self._proven: dict[Secret, bytes] = {}
-        self._accounts: Sequence[Account] = (one,) if one is not None else ()
+        self._accounts: Sequence[Account] = given
         self._stamp = self._stamp_now()
         if file is not None:
             self._accounts = accounts_in(file)

@@ -14,7 +14,7 @@ from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError
-from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.remote_log import RemoteLog
 from binlog_merge.protocol.commands import Dump
 from binlog_merge.protocol.packets import Err, ErrorCode
 from binlog_merge.serve.dump import DumpOptions
@@ -35,16 +35,17 @@ _LONGEST_MESSAGE: Final = 500
 class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
-    `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
-    dump is; None while there is none. `pace` is that of what was sent of the log. `ended`: the server has ended it.
-    `command` is what it does, in MySQL's words, and `since` when it began, by the monotonic clock.
+    `log` returns what a client gets that has logged in. `report` takes a line for the server's operator; `dumping` is
+    called before a dump begins. `reader` says how far a dump is; None while there is none. `pace` is that of what was
+    sent of the log. `ended`: the server has ended it. `command` is what it does, in MySQL's words, and `since` when it
+    began, by the monotonic clock.
     """
 
     def __init__(
         self,
         sock: socket.socket,
         session: Session,
-        log: PublishedLog,
+        log: Callable[[], PublishedLog],
         tls: ssl.SSLContext,
         report: Callable[[str], None],
         dumping: Callable[["Connection"], None],
@@ -56,7 +57,7 @@ class Connection:
         self.ended = False
         self.command, self.since = "Connect", time.monotonic()
         self._wire = Wire(sock)
-        self._log = log
+        self.log = log
         self._tls = tls
         self._report = report
         self._dumping = dumping
@@ -149,9 +150,10 @@ class Connection:
         reader = self._reader(dump.server_id, options)
         self._moved(reader)
         told = Told(self._moved, self._report)
-        local = type(self._log.folder) is LogFolder
-        if not local or not self._senders.send(self._wire, self._log.folder.directory, options, reader, told):
-            Feed(self._wire, self._log, options, reader, told).run()
+        log = self.log()
+        local = not isinstance(log.folder, RemoteLog)
+        if not local or not self._senders.send(self._wire, log.folder.directory, options, reader, told):
+            Feed(self._wire, log, options, reader, told).run()
 
     def _moved(self, reader: Reader) -> None:
         before = 0 if self.reader is None else self.reader.sent

@@ -12,7 +12,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,7 @@ from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.login import Gate
+from binlog_merge.serve.offered import Chosen, Offered, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
@@ -68,8 +69,8 @@ class ServeOptions:
 class BinlogServer:
     """A server for an output directory; a context manager that listens from its construction on.
 
-    Raises ConfigError for options that exclude each other and a port that is taken, ServerRefused for an address that
-    cannot be bound.
+    `streams` are offered beside the log. Raises ConfigError for options that exclude each other and a port that is
+    taken, ServerRefused for an address that cannot be bound.
     """
 
     def __init__(
@@ -77,12 +78,13 @@ class BinlogServer:
         log: PublishedLog,
         options: ServeOptions,
         report: Callable[[str], None],
+        streams: Sequence[Offered] = (),
         tables: "Tables | None" = None,
     ) -> None:
         self._log = log
         self._tables = tables
         self._report = report
-        self._gate = _gate(options, self._inside, report)
+        self._gate = _gate(options, [s.user for s in streams if s.user], self._inside, report)
         self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
@@ -94,6 +96,10 @@ class BinlogServer:
         self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
+        self._streams = streams
+        self._users: dict[str, StreamWorld] = {}
+        self._ports: dict[socket.socket, StreamWorld] = {}
+        self._offer(options)
         self._note = ReadersNote(log.folder.directory, self.address, report)
 
     def __enter__(self) -> "BinlogServer":
@@ -112,7 +118,9 @@ class BinlogServer:
                     if isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)
                 self._log.refresh()
-                self._note.refresh(self.readers)
+                for stream in self._streams:
+                    stream.log.refresh()
+                self._note.refresh(self._noted)
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""
@@ -133,6 +141,30 @@ class BinlogServer:
         with self._lock:
             clients = list(self._clients)
         return [reader for client in clients if (reader := client.reader) is not None]
+
+    def _noted(self) -> list[Reader]:
+        return self.readers() + [reader for stream in self._streams if (reader := stream.source()) is not None]
+
+    def _offer(self, options: ServeOptions) -> None:
+        """Listen at the streams' ports, and know their users."""
+        with contextlib.ExitStack() as undo:
+            for listener in self._listeners:
+                undo.enter_context(listener)
+            for stream in self._streams:
+                world = StreamWorld(stream)
+                listeners = [] if stream.port is None else _listeners(replace(options, port=stream.port))
+                for listener in listeners:
+                    undo.enter_context(listener)
+                    world.port = listener.getsockname()[1]
+                    self._ports[listener] = world
+                self._listeners += listeners
+                if stream.user:
+                    self._users[stream.user] = world
+            undo.pop_all()
+
+    def stream_ports(self) -> dict[str, int]:
+        """Return the port of each stream that has one, by name."""
+        return {world.name: world.port for world in self._ports.values()}
 
     # The World of `answers`
 
@@ -158,10 +190,10 @@ class BinlogServer:
 
     def replicas(self) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW REPLICAS: clients that have registered, and those to which the log is sent."""
-        view = self._log.view()
         with self._lock:
             clients = list(self._clients)
-        return [_replica_row(client, view) for client in clients if client.session.replica or client.reader]
+        shown = [client for client in clients if client.session.replica or client.reader]
+        return [_replica_row(client, client.log().view()) for client in shown]
 
     def processes(self) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW PROCESSLIST: all clients, also those that have not logged in."""
@@ -186,8 +218,10 @@ class BinlogServer:
             return  # the client is gone already, or there are no free file descriptors: the next may succeed
         self._make_room()
         _keep_alive(sock)
-        session = Session(self._gate, self, next(self._ids), new_nonce(), address, tls=True)
-        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes, self._senders)
+        chosen = Chosen(self, self._log, self._ports.get(listener), self._users)
+        session = Session(self._gate, chosen, next(self._ids), new_nonce(), address, tls=True)
+        chosen.user = lambda: session.settings.user
+        client = Connection(sock, session, chosen.log, self._tls, self._report, self._leave_namesakes, self._senders)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
             self._clients[client] = thread
@@ -215,7 +249,8 @@ class BinlogServer:
         """End older dumps of a replica that has reconnected before we noticed that it was gone, as MySQL does."""
         name = _uuid_of(client.session)
         with self._lock:
-            found = [c for c in self._clients if name and c is not client and _uuid_of(c.session) == name]
+            others = [c for c in self._clients if c is not client and c.log() is client.log()]
+            found = [c for c in others if name and _uuid_of(c.session) == name]
         for other in found:
             self._report(f"{other.peer}: left, the same replica has come again as {client.peer}")
             other.end()
@@ -256,10 +291,13 @@ def _uuid_of(session: Session) -> str:
     return str(session.settings.either("@replica_uuid", "@slave_uuid") or "")
 
 
-def _gate(options: ServeOptions, inside: Callable[[], int], report: Callable[[str], None]) -> Gate:
+def _gate(
+    options: ServeOptions, streams: Sequence[str], inside: Callable[[], int], report: Callable[[str], None]
+) -> Gate:
+    """Return who may log in: the one user, also by the names of streams' users, or the users of a file."""
     secrets = (Secret.of(options.password),) if options.password else ()
-    one = Account(options.user, secrets) if options.users is None else None
-    accounts = Accounts(one, options.users, report)
+    names = (options.user, *streams) if options.users is None else ()
+    accounts = Accounts([Account(name, secrets) for name in names], options.users, report)
     return Gate(accounts, PasswordKey(), options.limits, inside, options.tls_required)
 
 

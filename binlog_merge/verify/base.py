@@ -17,7 +17,7 @@ from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.replay.duckdb.alter import Alteration
 from binlog_merge.replay.duckdb.as_text import HEX_TYPES
 from binlog_merge.replay.duckdb.statement_session import StatementSession
-from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget
+from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
 from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
 from binlog_merge.verify.compare_sides import Compared, ServerSide, Texts
 from snapshot_store.model import Column, Table
@@ -81,6 +81,7 @@ class DuckdbBase:
                     "SELECT 1 FROM duckdb_tables() WHERE schema_name = ? AND table_name = 'replay_position'",
                     [META_SCHEMA],
                 ).fetchall()
+                check_bootstrapped(connection, path)
                 asked = f'SELECT cluster, "rank" FROM {META_SCHEMA}.replay_position'
                 rows = connection.execute(asked).fetchall() if known else []
         except duckdb.Error as error:

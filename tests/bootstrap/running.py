@@ -29,12 +29,10 @@ _KILLED: Final = -9
 
 
 @dataclass
-class RunningBank:
-    """The bank's servers, and the commands that capture and merge."""
+class Running:
+    """A folder with cluster.yaml, whose cluster is captured and merged into `merged`."""
 
     home: Path
-    bank: SturdyBank
-    kept: list[Kept]
 
     @property
     def config(self) -> Path:
@@ -43,40 +41,6 @@ class RunningBank:
     @property
     def merged(self) -> Path:
         return self.home / "merged"
-
-    def check(self) -> None:
-        """Raise what has gone wrong in the commands."""
-        assert all(one.done for one in self.kept)
-
-    def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a logical table, as the nodes have them."""
-        servers = enumerate(self.bank.servers)
-        return sorted(row for i, server in servers for row in server.query(f"SELECT * FROM bank_{i}.{table}_{i}"))
-
-    def drained(self) -> None:
-        """Wait until all that the nodes have committed is merged."""
-        ends = {}
-        for name, server in zip(NODES, self.bank.servers, strict=True):
-            file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
-            ends[name] = End(str(file), int(position))
-        until(lambda: not missing(MergedBinlog(self.merged).state, ends))
-
-    @contextmanager
-    def beating(self) -> Iterator[None]:
-        """Let the nodes show the time twice a second."""
-        stop = threading.Event()
-
-        def beat() -> None:
-            while not stop.wait(0.5):
-                self.bank.heartbeat()
-
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
 
     def bootstrap(
         self, to: str, failpoint: str | None = None, rows: int = 40, extra: Sequence[str] = ()
@@ -121,6 +85,48 @@ class RunningBank:
         return "\n".join((self.home / "bootstrap.log").read_text(errors="replace").splitlines()[-20:])
 
 
+@dataclass
+class RunningBank(Running):
+    """The bank's servers, and the commands that capture and merge."""
+
+    bank: SturdyBank
+    kept: list[Kept]
+
+    def check(self) -> None:
+        """Raise what has gone wrong in the commands."""
+        assert all(one.done for one in self.kept)
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a logical table, as the nodes have them."""
+        servers = enumerate(self.bank.servers)
+        return sorted(row for i, server in servers for row in server.query(f"SELECT * FROM bank_{i}.{table}_{i}"))
+
+    def drained(self) -> None:
+        """Wait until all that the nodes have committed is merged."""
+        ends = {}
+        for name, server in zip(NODES, self.bank.servers, strict=True):
+            file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
+            ends[name] = End(str(file), int(position))
+        until(lambda: not missing(MergedBinlog(self.merged).state, ends))
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Let the nodes show the time twice a second."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(0.5):
+                self.bank.heartbeat()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
 def _become(words: Sequence[str], out: Path, log: Path, failpoint: str | None) -> None:
     for path, number in ((out, 1), (log, 2)):
         with path.open("ab") as file:
@@ -150,14 +156,11 @@ def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Ite
             text += "base: {store: base.duckdb}\nmarkers: {missing: warn}\n"  # what markers there were is purged
         (home / "cluster.yaml").write_text(text)
         (home / "merged").mkdir()
-        kept = [_kept(home, name) for name in ("capture", "merge")]
-        for one in kept:
-            if one.name == "merge" and past:
-                until(lambda: all(any((home / "captured" / name).glob("binlog.0*")) for name in NODES))
-                store = f"--store={home / 'base.duckdb'}"
-                assert cli.run(["schema", "import", "--nodes", f"--config={home / 'cluster.yaml'}", store]) == 0
-            one.start()
-            stack.callback(one.end)
+        if past:
+            config = f"--config={home / 'cluster.yaml'}"
+            assert cli.run(["capture", config, "--until-now"]) == 0
+            assert cli.run(["schema", "import", "--nodes", config, f"--store={home / 'base.duckdb'}"]) == 0
+        kept = stack.enter_context(kept_beside(home))
         found = RunningBank(home, bank, kept)
         with found.beating():
             until(lambda: Manifest.load(found.merged).state.last is not None)
@@ -171,6 +174,17 @@ def _give_a_past(bank: SturdyBank, past: int) -> None:
         server.execute(f"INSERT INTO bank_{i}.ledger_{i} VALUES {rows}; FLUSH BINARY LOGS")
         last = str(server.query("SHOW BINARY LOGS")[-1][0])
         server.execute(f"PURGE BINARY LOGS TO '{last}'")
+
+
+@contextmanager
+def kept_beside(home: Path) -> Iterator[list[Kept]]:
+    """Let a cluster be captured and merged meanwhile."""
+    with ExitStack() as stack:
+        kept = [_kept(home, name) for name in ("capture", "merge")]
+        for one in kept:
+            one.start()
+            stack.callback(one.end)
+        yield kept
 
 
 def _kept(home: Path, name: str) -> Kept:

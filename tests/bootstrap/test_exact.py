@@ -15,12 +15,13 @@ import duckdb
 import pytest
 
 from binlog_merge.cli import main as cli
+from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.verify.against import compare_with_server
-from binlog_merge.verify.base import Empty
+from binlog_merge.verify.base import DuckdbBase, Empty
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running
 from tests.soak.sturdy_bank import TABLES, SturdyBank
@@ -145,7 +146,7 @@ def _swap(node: int, key: tuple[str, str], other: tuple[str, str]) -> str:
 
 
 def test_it_is_what_a_replay_of_the_whole_log_leaves(tmp_path: Path) -> None:
-    with running(tmp_path, past=0, tables=(*TABLES, "things", "types")) as bank, bank.beating():
+    with running(tmp_path, past=0, tables=(*TABLES, "things", "types", "late")) as bank, bank.beating():
         bank.bank.create("things", THINGS)
         bank.bank.create("types", TYPES)
         things = Things(bank.bank, 1)
@@ -158,15 +159,35 @@ def test_it_is_what_a_replay_of_the_whole_log_leaves(tmp_path: Path) -> None:
             url = f"mysql://root@localhost/?socket={server.socket}"
             with things.changing():
                 for number, extra in enumerate(((), ("--temporal=text",))):
+                    if number == 0:
+                        _a_table_without_a_key_comes_while_rows_are_read(bank, f"duckdb://{tmp_path}/{number}.db")
                     result = bank.bootstrap(f"duckdb://{tmp_path}/{number}.db", rows=7, extra=extra)
                     assert result is not None
                     _same_as_replayed(bank, tmp_path, number, result["rank"], bool(extra))
+                    if number == 0:
+                        _it_is_refused_when_it_is_there(bank, f"duckdb://{tmp_path}/late.db")
                 result = bank.bootstrap(url, rows=7)
             assert result is not None and things.changes > 50
             found = compare_with_server(MergedBinlog(bank.merged), ServerAddress.parse(url), base=Empty())
             assert found.rank == result["rank"] and found.same and found.whole and len(found.tables) == 4
             ((_, shown),) = server.query("SHOW CREATE TABLE bank.things")
             assert "UNIQUE KEY `uniq`" in shown
+
+
+def _a_table_without_a_key_comes_while_rows_are_read(bank: RunningBank, to: str) -> None:
+    """It needs no reading: the log has all of it."""
+    assert bank.bootstrap(to, "bootstrap-committed:kill:4", rows=7) is None
+    bank.bank.create("late", "(a INT)")
+    bank.bank.servers[0].execute("INSERT INTO bank_0.late_0 VALUES (1), (1), (2); UPDATE bank_0.late_0 SET a = a + 1")
+
+
+def _it_is_refused_when_it_is_there(bank: RunningBank, to: str) -> None:
+    with pytest.raises(AssertionError, match=r"exit code 29.*tells the rows of bank.late apart"):
+        bank.bootstrap(to)
+    for node, server in enumerate(bank.bank.servers):
+        server.execute(f"DROP TABLE bank_{node}.late_{node}")
+    bank.bank._mark("DROP_TABLE", "late", "DROP TABLE late")
+    bank.drained()
 
 
 def _same_as_replayed(bank: RunningBank, home: Path, number: int, rank: int, text: bool) -> None:
@@ -176,7 +197,9 @@ def _same_as_replayed(bank: RunningBank, home: Path, number: int, rank: int, tex
     with DuckdbTarget(home / f"{number}.db", binlog.cluster_uuid, text) as target:
         assert target.rank == rank
         target.connection.execute(f"ATTACH '{other}' AS replayed (READ_ONLY)")
-        for table in (*TABLES, "things", "types"):
+        tables = [name for schema, name in target.catalog.tables if schema == "bank"]
+        assert len(tables) == (4 if number else 5)
+        for table in tables:
             mine, theirs = f"SELECT * FROM bank.{table}", f"SELECT * FROM replayed.bank.{table}"
             for one, two in ((mine, theirs), (theirs, mine)):
                 assert target.connection.execute(f"{one} EXCEPT ALL {two}").fetchall() == [], table
@@ -203,6 +226,11 @@ def test_a_row_that_moves_to_where_the_log_has_it_first_is_not_lost(resting: Run
     """The branch of the first node, which inserts, stands before that of the last, which deletes."""
     to = f"duckdb://{tmp_path}/moved.db"
     assert resting.bootstrap(to, "bootstrap-committed:kill:2", rows=10) is None
+    unfinished, cluster = tmp_path / "moved.db.bootstrap", MergedBinlog(resting.merged).cluster_uuid
+    with pytest.raises(ReplayStopped, match="is being bootstrapped"), DuckdbTarget(unfinished, cluster):
+        raise AssertionError("it must not be opened")
+    with pytest.raises(ReplayStopped, match="is being bootstrapped"):
+        DuckdbBase.of(unfinished, cluster)
     move = {2: "DELETE FROM bank_2.ledger_2 WHERE transfer = -7 AND account = 200"}
     move[0] = "INSERT INTO bank_0.ledger_0 VALUES (-7, 200, 7000)"
     with resting.bank.sessions() as sessions:

@@ -258,7 +258,7 @@ def test_export_import_and_fold(store: Path, tmp_path: Path, capsys: Captured) -
         (["diff", "orders", "--from", "9", "--to", "3"], 2, "is later than"),
         (["diff", "orders", "--from", "9"], 2, "--to"),
         (["show"], 2, "TABLE"),
-        (["import"], 2, "one of --sql, --server and --parquet"),
+        (["import"], 2, "one of --sql, --server, --parquet and --nodes"),
         (["import", "--sql", "no.sql"], 31, "cannot be read"),
         (["set", "shop.*", "--sql", "no.sql", "--at-tso", "1"], 2, "does not name one table"),
     ],

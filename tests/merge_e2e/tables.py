@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,14 @@ def expected(case: Path) -> Tables:
     return {n: (sorted(table["rows"], key=repr), _without_counter(table["create"])) for n, table in tables.items()}
 
 
-def held(case: Path, server: MySqlServer) -> Tables:
-    """Return the same as a server holds it."""
+def held(case: Path, server: MySqlServer, names: Collection[str] = ()) -> Tables:
+    """Return the same as a server holds it; with `names` of these tables alone."""
     tables = json.loads((case / "expected" / "tables.json").read_text())
-    return {name: (_rows(server, table["select"]), _create(server, name)) for name, table in tables.items()}
+    return {
+        name: (_rows(server, table["select"]), _create(server, name))
+        for name, table in tables.items()
+        if not names or name in names
+    }
 
 
 def _rows(server: MySqlServer, select: str) -> list[Any]:

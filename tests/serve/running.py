@@ -99,7 +99,7 @@ def serving(out: Path | LogFolder, tables: Path | None = None, **options: Any) -
     log = PublishedLog(out)
     with contextlib.ExitStack() as stack:
         kept = None if tables is None else stack.enter_context(Tables(log, tables, reports.append))
-        yield from _served(BinlogServer(log, ServeOptions(**values), reports.append, kept), reports)
+        yield from _served(BinlogServer(log, ServeOptions(**values), reports.append, tables=kept), reports)
 
 
 def _served(server: BinlogServer, reports: list[str]) -> Iterator[Running]:

@@ -28,7 +28,7 @@ def running() -> Iterator[Running]:
 def test_mariadbs_binlog_reader_is_told_a_version_that_it_takes(
     client: str, program: str, begins: bytes, running: Running
 ) -> None:
-    gate = Gate(Accounts(Account(USER), None, print), PasswordKey(), Limits(), lambda: 0)
+    gate = Gate(Accounts([Account(USER)], None, print), PasswordKey(), Limits(), lambda: 0)
     session = Session(gate, running.server, 1, bytes(20))
     attributes = {"_client_name": client, "program_name": program}
     session.receive(HandshakeResponse(Capability(OFFERED), USER, b"", "", NATIVE, attributes).pack())

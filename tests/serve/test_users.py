@@ -152,7 +152,7 @@ def test_a_file_that_is_wrong_is_an_error_with_its_line(text: str, complaint: st
     ],
 )
 def test_hosts_are_patterns_and_networks(hosts: str, address: str, admitted: bool) -> None:
-    accounts = Accounts(Account("a", (Secret.of("x"),), (hosts,)), None, print)
+    accounts = Accounts([Account("a", (Secret.of("x"),), (hosts,))], None, print)
     assert (accounts.find("a", address).secrets[0] == Secret.of("x")) == admitted
 
 
@@ -182,7 +182,7 @@ def test_any_packets_of_a_login_are_answered_and_prove_nothing(
     secret: Secret | None, payloads: list[bytes], encrypted: bool
 ) -> None:
     account = Account("a", () if secret is None else (secret,))
-    gate = Gate(Accounts(account, None, print), KEY, Limits(), lambda: 0)
+    gate = Gate(Accounts([account], None, print), KEY, Limits(), lambda: 0)
     login = Login(gate, b"n" * 20, "127.0.0.1")
     login.encrypted = encrypted
     response = HandshakeResponse(OFFERED, "a", b"p" * 32, plugin=CACHING_SHA2).pack()

@@ -243,13 +243,10 @@ class TableWriter:
 
 
 class OverwritingWriter(TableWriter):
-    """Writes rows of which nobody knows whether they are there, or as what: each key becomes what its last row says."""
+    """Writes rows of which nobody knows whether they are there, or as what: each key becomes what its last row says.
 
-    def _key(self, changes: Changes) -> list[int] | None:
-        key = super()._key(changes)
-        if key is None:
-            raise RowRefused(0, "a table without a key cannot be brought up to date while it is read")
-        return key
+    A table without a key has only rows of the log.
+    """
 
     def _delete(self, changes: Changes, keys: Any, there: Any, key: list[int], partial: bool) -> None:
         self._keys_table(changes, keys, there, key)

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.errors import ConfigError, IoError, TargetBusy
+from binlog_merge.errors import ConfigError, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.duckdb.ddl import DdlTarget
 from binlog_merge.replay.duckdb.types import CATALOG, place, quoted
+from binlog_merge.replay.server.ledger import BOOTSTRAP
 from binlog_merge.replay.server.places import Place
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
@@ -45,7 +46,7 @@ class DuckdbTarget:
 
     `rank` is the number of transactions in it, None for a file without a position; `place` is the position when it was
     opened. `catalog` are the log's tables. Without `temporal_text`, dates and times are kept as in the file already;
-    in a new one as text.
+    in a new one as text. `unfinished`: also a file that a bootstrap has not made exact is opened.
     """
 
     def __init__(
@@ -54,8 +55,10 @@ class DuckdbTarget:
         cluster: str,
         temporal_text: bool | None = False,
         chosen: Callable[[str, str], Any] = lambda schema, table: None,
+        unfinished: bool = False,
     ) -> None:
         self.path = path
+        self._unfinished = unfinished
         self.cluster = cluster
         self._given = temporal_text
         self.temporal_text = temporal_text is not False
@@ -213,6 +216,8 @@ class DuckdbTarget:
             raise ConfigError("the file is a schema store", file=str(self.path), remedy="name a file of its own")
         if not self.columns_of(META_SCHEMA, "replay_position"):
             return
+        if not self._unfinished:
+            check_bootstrapped(self.connection, self.path)
         rows = self.connection.execute(
             f'SELECT cluster, "rank", gtid, order_key, temporal FROM {_META_PLACE}.replay_position'
         ).fetchall()
@@ -235,3 +240,19 @@ class DuckdbTarget:
             else:
                 schemas[schema] = schema_from_json(text)
         self.catalog = Catalog(schemas, tables, frozenset(views))
+
+
+def check_bootstrapped(connection: Any, path: Path) -> None:
+    """Raise ReplayStopped for a file that a bootstrap has not made exact yet: its rows are of different moments."""
+    known = connection.execute(
+        "SELECT database_name FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ? AND "
+        "table_name = ?",
+        [META_SCHEMA, BOOTSTRAP],
+    ).fetchall()
+    places = [quoted(database, META_SCHEMA, BOOTSTRAP) for (database,) in known]
+    if any(connection.execute(f"SELECT 1 FROM {one} WHERE NOT exact").fetchall() for one in places):
+        raise ReplayStopped(
+            "the file is being bootstrapped: its rows are of different moments",
+            file=str(path),
+            remedy="run `binlog-merge bootstrap` again, until it has come to its end",
+        )

@@ -246,7 +246,8 @@ def check_new(target: DuckdbTarget, folder: LogFolder) -> None:
         raise ConfigError(
             f"{', '.join(found[:5])} were there before the log begins, and their rows from then are not in it",
             file=str(target.path),
-            remedy="if these tables were empty then, begin the file with `binlog-merge replay --to duckdb:///…`",
+            remedy="bring their rows with `binlog-merge bootstrap --to duckdb:///…`; if these tables were empty then, "
+            "begin the file with `binlog-merge replay --to duckdb:///…`",
         )
 
 

@@ -1,0 +1,111 @@
+"""Streams that a server offers beside its log: each is a log of its own, with clients of its own port or account."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from binlog_merge.protocol.packets import Value
+from binlog_merge.serve.answers import World
+from binlog_merge.serve.definitions import DefinitionReader, Definitions
+from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.readers import Reader
+from binlog_merge.serve.show_events import event_rows
+from binlog_merge.serve.statements import ShowEvents
+from binlog_merge.serve.variables import Facts, Traits, traits_of
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.tables.keeper import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A stream. A client gets it at `port`, None for none, or as `user`, "" for none.
+
+    `source` says how far in the log what makes the stream has read, for those who remove files of the log.
+    """
+
+    name: str
+    log: PublishedLog
+    port: int | None = None
+    user: str = ""
+    source: Callable[[], Reader | None] = lambda: None
+
+
+class StreamWorld:
+    """A stream, with what of a `World` of `answers` is its own."""
+
+    def __init__(self, offered: Offered) -> None:
+        self.name = offered.name
+        self.user = offered.user
+        self.log = offered.log
+        self.port = offered.port or 0
+        self._traits: tuple[str, Traits] | None = None
+        self._definitions = DefinitionReader(offered.log.folder)
+
+    def facts(self) -> Facts:
+        """Return the current facts about the stream."""
+        view = self.log.view()
+        newest = view.there[-1].name if view.there else ""
+        if self._traits is None or self._traits[0] != newest:
+            self._traits = newest, traits_of(view)
+        return Facts(view, self._traits[1], self.port, tls=True)
+
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view of the stream."""
+        return self._definitions.at(view)
+
+    def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW BINLOG EVENTS."""
+        return event_rows(self.log, show)
+
+
+class Chosen:
+    """What one client's session sees: the stream of its port, or of its user, else the whole log; a `World`.
+
+    `user` returns the name by which the client has logged in.
+    """
+
+    def __init__(
+        self, whole: World, log: PublishedLog, here: StreamWorld | None, users: Mapping[str, StreamWorld]
+    ) -> None:
+        self.user: Callable[[], str] = str
+        self._whole = whole
+        self._log = log
+        self._here = here
+        self._users = users
+
+    def _stream(self) -> StreamWorld | None:
+        return self._here or self._users.get(self.user())
+
+    def log(self) -> PublishedLog:
+        """Return the log that the client gets."""
+        stream = self._stream()
+        return self._log if stream is None else stream.log
+
+    def facts(self) -> Facts:
+        """Return the current facts about what the client gets."""
+        return (self._stream() or self._whole).facts()
+
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view."""
+        return (self._stream() or self._whole).definitions(view)
+
+    def tables(self) -> "Tables | None":
+        """Return the tables beside the whole log: a stream has other positions, and other rows, so it has none."""
+        return self._whole.tables() if self._stream() is None else None
+
+    def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW BINLOG EVENTS."""
+        return (self._stream() or self._whole).events(show)
+
+    def replicas(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW REPLICAS, of the server as a whole."""
+        return self._whole.replicas()
+
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW PROCESSLIST, of the server as a whole."""
+        return self._whole.processes()
+
+    def kill(self, connection_id: int) -> bool:
+        """End a connection; return whether it existed."""
+        return self._whole.kill(connection_id)

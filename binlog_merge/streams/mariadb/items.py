@@ -1,0 +1,124 @@
+"""What MariaDB has otherwise in the definitions of a CREATE TABLE and in the actions of an ALTER TABLE."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from binlog_merge.streams.mariadb.edits import Item
+from binlog_merge.streams.mariadb.statement import Statement, comment_end, is_functional, is_type, word_of
+from snapshot_store.mysql.sql.lexer import Token
+
+_KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
+
+
+def rewrite_item(made: Statement, item: Item) -> None:
+    """Collect the edits of one item: the first rule that knows it decides."""
+    for rule in _RULES:
+        if rule(made, item):
+            return
+
+
+Rule = Callable[[Statement, Item], bool]
+
+
+def _drop_check(made: Statement, item: Item) -> bool:
+    if item.words(2) != ("DROP", "CHECK"):
+        return False
+    made.edits.replace(item.tokens[1].start, item.tokens[1].end, "CONSTRAINT")
+    return True
+
+
+def _alter_check(made: Statement, item: Item) -> bool:
+    if item.words(2) not in (("ALTER", "CHECK"), ("ALTER", "CONSTRAINT")):
+        return False
+    made.leave_out(item, "left out: MariaDB enforces all checks that it has")
+    return True
+
+
+def _alter_index(made: Statement, item: Item) -> bool:
+    if item.words(2) not in (("ALTER", "INDEX"), ("ALTER", "KEY")):
+        return False
+    _index_visibility(made, item)
+    return True
+
+
+def _index_visibility(made: Statement, item: Item) -> None:
+    for token in item.tokens:
+        if word_of(token) in ("VISIBLE", "INVISIBLE"):
+            made.edits.replace(token.start, token.end, "IGNORED" if word_of(token) == "INVISIBLE" else "NOT IGNORED")
+
+
+def _set_visible(made: Statement, item: Item) -> bool:
+    words = item.words()
+    if words[:1] != ("ALTER",) or words[-2:-1] != ("SET",) or words[-1] not in ("VISIBLE", "INVISIBLE"):
+        return False
+    made.leave_out(item, "left out: MariaDB needs the whole definition for it; the column stays as it was there")
+    return True
+
+
+def _functional_key(made: Statement, item: Item) -> bool:
+    words = [word for word in item.words() if word not in ("ADD", "CONSTRAINT")]
+    if not any(word in _KEYS for word in words[:2]):
+        return False
+    if is_functional(item.tokens):
+        made.leave_out(item, "left out: MariaDB has no keys over expressions")
+    else:
+        _index_visibility(made, item)
+    return True
+
+
+def _not_enforced(made: Statement, item: Item) -> bool:
+    words = item.words()
+    for i in range(len(words) - 1):
+        if words[i : i + 2] != ("NOT", "ENFORCED"):
+            continue
+        first = max((j for j in range(i) if words[j] == "CHECK"), default=None)
+        if first is None:
+            continue
+        if first and words[first - 1] == "CONSTRAINT":
+            first -= 1
+        elif first > 1 and words[first - 2] == "CONSTRAINT":
+            first -= 2
+        if first <= 1 and words[:first] in ((), ("ADD",)):
+            made.leave_out(item, "left out: MariaDB would enforce it")
+            return True
+        made.edits.remove(item.tokens[first].start, comment_end(made.sql, item.tokens[i + 1].end))
+        made.notes.append("a check that is not enforced is left out: MariaDB would enforce it")
+    return False
+
+
+def _column(made: Statement, item: Item) -> bool:
+    tokens, words = item.tokens, item.words()
+    generated = 0
+    for i, word in enumerate(words):
+        if i and word == "VECTOR" and is_type(tokens, i):
+            end = i + 3 if i + 3 < len(tokens) and tokens[i + 1].text == "(" else i
+            made.edits.replace(tokens[i].start, tokens[end].end, "LONGBLOB")
+        elif i and word == "GEOMCOLLECTION" and is_type(tokens, i):
+            made.edits.replace(tokens[i].start, tokens[i].end, "GEOMETRYCOLLECTION")
+        elif word == "AS" and i + 1 < len(tokens) and tokens[i + 1].text == "(":
+            generated = i
+        elif generated and word == "NOT" and words[i + 1 : i + 2] == ("NULL",) and _depth(tokens, generated, i) == 0:
+            made.edits.remove(tokens[i].start, tokens[i + 1].end)
+        elif i and word == "VISIBLE" and _depth(tokens, 0, i) == 0:
+            made.edits.remove(tokens[i].start, tokens[i].end)
+        elif i and word == "INVISIBLE":
+            _unwrap(made, tokens[i])
+    return True
+
+
+def _depth(tokens: Sequence[Token], first: int, last: int) -> int:
+    texts = [token.text for token in tokens[first:last] if token.kind == "symbol"]
+    return texts.count("(") - texts.count(")")
+
+
+def _unwrap(made: Statement, token: Token) -> None:
+    """Take INVISIBLE out of the comment in which SHOW CREATE TABLE has it: MariaDB skips it there."""
+    opened = made.sql.rfind("/*!80023", 0, token.start)
+    closed = made.sql.find("*/", token.end)
+    if opened >= 0 and closed >= 0 and not made.sql[opened + 8 : token.start].strip():
+        made.edits.replace(opened, closed + 2, "INVISIBLE")
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _drop_check, _alter_check, _alter_index, _set_visible, _functional_key, _not_enforced, _column,
+)  # fmt: skip

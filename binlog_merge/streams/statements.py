@@ -1,0 +1,112 @@
+"""Which statements come out of a stream: by its filter, by its part of a hash, or none at all."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from binlog_merge.binlog.events import Query
+from binlog_merge.binlog.query import StatusVar
+from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.filter import Filter
+from binlog_merge.streams.hashing import Hashing
+from binlog_merge.streams.spec import StreamSpec
+from binlog_merge.streams.transaction import Transaction
+from snapshot_store.ddl import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.tso import carries_time, tso_millis
+
+REMEDY: Final = "correct the stream's filter; under another name, as what is written of a stream does not change"
+_RESHAPES: Final = frozenset(
+    {
+        "ActionAddColumn", "ActionAddColumns", "ActionDropColumn", "ActionDropColumns", "ActionModifyColumn",
+        "ActionMultiSchemaChange", "ActionModifyTableCharsetAndCollate", "ActionRenameTable", "ActionRenameTables",
+        "ActionAlterTable",
+    }
+)  # fmt: skip
+"""Actions behind which a table's rows have, or may have, another shape or name."""
+
+
+class StatementChooser:
+    """Chooses the statements of one stream. `chosen` and `hashing` are None if it has no filter, or is of no hash."""
+
+    def __init__(self, spec: StreamSpec, chosen: Filter | None, hashing: Hashing | None) -> None:
+        self._spec = spec
+        self._filter = chosen
+        self._hashing = hashing
+
+    def choose(self, transaction: Transaction, query: Query) -> Transaction | None:
+        """Return what comes out of a statement's transaction, None if nothing does.
+
+        Raises ConfigError and DdlNotUnderstoodError where the filter forbids it, or cannot tell.
+        """
+        if self._spec.ddl == "none":
+            return None
+        if self._filter is None and self._hashing is None:
+            return transaction
+        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+        events = self._events(query, session)
+        chosen = [event for event in events if self._applies(event, transaction, session)]
+        if self._filter is not None and not chosen:
+            return None
+        once = self._spec.ddl == "once"
+        if once and events and events[0].action == "ActionCreateSchema":
+            # The tables of a database are in several streams: whichever comes first makes it.
+            return _with_text(transaction, query, if_not_exists(query.text, session))
+        if self._hashing is not None:
+            names = [name for event in chosen or events for name in event.tables]
+            if not self._hashing.has_statement(names, once):
+                return None
+        if len(chosen) in (0, len(events)):
+            return transaction
+        head = events[0].query[: events[0].head]
+        return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
+
+    def _events(self, query: Query, session: DdlSession) -> Sequence[DdlEvent]:
+        """Return the parts of a statement; none of one that is not understood, which only a filter needs to be."""
+        try:
+            return ddl_events(query.text, query.schema_text, session)
+        except DdlNotUnderstood as error:
+            if self._filter is None:
+                return ()
+            raise DdlNotUnderstoodError(f"what the statement is about is not understood: {error.reason}") from None
+
+    def _applies(self, event: DdlEvent, transaction: Transaction, session: DdlSession) -> bool:
+        """Return whether a part comes out. One that does not must not change the shape of rows that do."""
+        if self._filter is None:
+            return True
+        self._check_tso(self._filter, transaction)
+        decision = self._filter.ddl(event, session=session)
+        if decision.outcome in ("error", "restate"):
+            raise ConfigError(f"{event.text}: {decision.rule}", remedy=REMEDY)
+        if decision.outcome == "apply":
+            return True
+        if event.action in _RESHAPES and self._filter.table(event.schema, event.table).action == "Do":
+            raise ConfigError(
+                f"the filter leaves out {event.text!r} ({decision.rule}), and rows of {event.schema}.{event.table}, "
+                "which come out, may have another shape from there on",
+                remedy=f"let the statement pass, or leave the table out: {REMEDY}",
+            )
+        return False
+
+    def _check_tso(self, chosen: Filter, transaction: Transaction) -> None:
+        """Raise ConfigError if the filter leaves out a commit TSO that may be this statement's."""
+        millis = (transaction.gtid.immediate_commit_timestamp or 0) // 1000
+        if any(tso_millis(tso) == millis or not carries_time(tso) for tso in chosen.settings.ignore_commit_tso):
+            raise ConfigError(
+                "the filter leaves out a commit TSO that may be this statement's; the log does not say", remedy=REMEDY
+            )
+
+
+def _with_text(transaction: Transaction, query: Query, text: str) -> Transaction:
+    body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
+    return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
+
+
+def if_not_exists(sql: str, session: DdlSession) -> str:
+    """Return a CREATE DATABASE with IF NOT EXISTS."""
+    cursor = Cursor.of(sql, session)
+    cursor.expect("CREATE")
+    end = cursor.next().end
+    return sql if cursor.at("IF") else f"{sql[:end]} IF NOT EXISTS{sql[end:]}"

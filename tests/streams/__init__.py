@@ -1,0 +1,1 @@
+"""Streams: logs that are derived from a merged log."""

@@ -1,0 +1,123 @@
+"""Streams as clients get them: by port and by user, by position and by GTIDs, while the log grows."""
+
+import time
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.streams.spec import StreamSpec, load_streams
+from tests.merge_e2e.cases import case_named, copy_case, max_size
+from tests.merge_e2e.growth import GrowingNode
+from tests.merge_e2e.local import merge
+from tests.serve.merged import merged
+from tests.serve.running import PASSWORD, Running, from_position, without
+from tests.streams.helpers import streaming, written
+
+
+def _gtids(running: Running, start: GtidSet) -> int:
+    kinds = [event[4] for event in running.events(without(start))]
+    return kinds.count(EventType.GTID_LOG_EVENT)
+
+
+def _caught_up(running: Running, folder: Path, rank: int) -> None:
+    for _ in range(600):
+        if LogFolder(folder).state().rank == rank and _rank(running) == rank:
+            return
+        time.sleep(0.05)
+    raise AssertionError((LogFolder(folder).state().rank, running.reports))
+
+
+def _rank(running: Running) -> int:
+    ((executed,),) = running.query("SELECT @@global.gtid_executed")
+    return int(str(executed).rpartition("-")[2] or 0)
+
+
+def test_a_reader_gets_its_stream_by_port_or_by_user(tmp_path: Path) -> None:
+    out = merged("all-types")
+    streams = load_streams(None, ["ints tables=types.ints port=0 user=ints", "strings tables=types.strings user=s"])
+    for spec in streams:
+        written(out, tmp_path, spec)
+    with streaming(out, tmp_path, streams) as (running, ports):
+        assert list(ports) == ["ints"]
+        seen = {}
+        there, ints = running.port, ports["ints"]
+        for user, port in (("rep", there), ("ints", there), ("s", there), ("rep", ints), ("s", ints)):
+            with pymysql.connect(
+                host="127.0.0.1", port=port, user=user, password=PASSWORD, ssl_disabled=True
+            ) as session:
+                cursor = session.cursor()
+                cursor.execute("SELECT @@server_uuid, @@gtid_executed, @@port")
+                (uuid, executed, at) = cursor.fetchone() or ()
+                cursor.execute("SHOW TABLES FROM types LIKE 'ints'")
+                assert cursor.fetchall() == (("ints",),)
+                seen[user, port] = uuid
+                assert at == (port if port != running.port else at) and str(executed).startswith(str(uuid))
+        assert seen["ints", running.port] == seen["rep", ports["ints"]]
+        assert len(set(seen.values())) == 3
+        assert seen["s", ports["ints"]] == seen["ints", running.port]  # at its port everyone gets it
+        for user, port in (("nobody", ports["ints"]), ("nobody", running.port)):
+            with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
+                pymysql.connect(host="127.0.0.1", port=port, user=user, password=PASSWORD, ssl_disabled=True)
+
+
+def test_a_stream_follows_the_log_and_positions_stay(tmp_path: Path) -> None:
+    """The events of a stream are those of its files; a reader goes on by GTIDs or position over a restart."""
+    case = case_named("three-nodes-online-ddl")
+    config = copy_case(case, tmp_path / "case", max_size(60_000))
+    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
+    out = tmp_path / "out"
+
+    def publish(part: float) -> None:
+        for node in nodes:
+            places = node.places(anywhere=False)
+            node.grow(places[int((len(places) - 1) * part)], anywhere=False)
+        merge(config, out, end_of_input=part == 1)
+
+    publish(0.4)
+    (spec,) = streams = load_streams(None, ["part hash=key into=2 port=0"])[:1]
+    folder = out / ".streams" / spec.name
+    with streaming(out, out / ".streams", streams) as (running, ports):
+        stream = _at(running, ports[spec.name])
+        rank = _last_rank(out, tmp_path / "first", spec)
+        _caught_up(stream, folder, rank)
+        header = LogFolder(folder).state().header
+        assert header is not None
+        have = GtidSet.parse_text(f"{header.cluster_uuid}:1-{rank}")
+        assert (_gtids(stream, GtidSet()), _gtids(stream, have)) == (rank, 0)
+        publish(0.7)
+        more = _last_rank(out, tmp_path / "second", spec)
+        assert more > rank
+        _caught_up(stream, folder, more)
+        assert _gtids(stream, have) == more - rank
+    before = {path.name: path.read_bytes() for path in folder.glob("binlog.0*")}
+    publish(1)
+    with streaming(out, out / ".streams", streams) as (running, ports):
+        stream = _at(running, ports[spec.name])
+        whole = _last_rank(out, tmp_path / "third", spec)
+        _caught_up(stream, folder, whole)
+        assert _gtids(stream, have) == whole - rank
+        files = {file.name: (folder / file.name).read_bytes() for file in LogFolder(folder).state().files}
+        assert files == written(out, tmp_path / "third", spec)
+        assert all(files[name].startswith(data) for name, data in before.items())
+        sent = stream.events(from_position("binlog.000002"))
+        behind = b"".join(files[name][4:] for name in sorted(files) if name >= "binlog.000002")
+        assert b"".join(event for event in sent if event[13:17] != bytes(4)) == behind
+
+
+def _at(running: Running, port: int) -> Running:
+    class _Stream(Running):
+        @property
+        def port(self) -> int:
+            return port
+
+    return _Stream(running.server, running.reports)
+
+
+def _last_rank(out: Path, root: Path, spec: StreamSpec) -> int:
+    """Return the last rank of a stream that is made at once of what the log is now."""
+    written(out, root, spec)
+    return LogFolder(root / spec.name).state().rank
