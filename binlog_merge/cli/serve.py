@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,11 +32,16 @@ before it is sent; damage ends the reader with error 1236 and is told here, with
 \b
   binlog-merge serve merged/                                          on 127.0.0.1:3307, user rep, without a password
   binlog-merge serve merged/ --host 0.0.0.0 --password-file pw --tls-cert cert.pem --tls-key key.pem
+  binlog-merge serve merged/ --tables shop.db                         rows, too: snapshots of CDC tools, mysqldump
 \b
   CHANGE REPLICATION SOURCE TO SOURCE_HOST='10.0.0.9', SOURCE_PORT=3307, SOURCE_USER='rep', SOURCE_PASSWORD='…',
     SOURCE_AUTO_POSITION=1;                                           on a replica of MySQL
   mysqlbinlog --read-from-remote-server -h 10.0.0.9 -P 3307 -u rep -p --raw --stop-never binlog.000001
   mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
+
+With --tables, a DuckDB file that `replay --to duckdb:` has filled, or a new one where the log begins with the CREATE
+TABLEs, is kept up with the log, and SELECTs from one table are answered from it as MySQL would. A consistent snapshot
+tells its position in SHOW BINARY LOG STATUS, and streaming goes on from there.
 
 The log is only read; a note beside it, in .status, says for `status` who reads and how far.
 
@@ -99,6 +105,15 @@ def serve(
         Path | None,
         typer.Option(
             "--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE", parser=local_path
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--tables",
+            help="Answer SELECTs of rows, too, from this DuckDB file, which is kept up with the log.",
+            metavar="FILE.db",
+            parser=local_path,
         ),
     ] = None,
     tls_ca: Annotated[
@@ -180,21 +195,30 @@ def serve(
             "streams of a log in an object store need a folder here", remedy="give --streams-folder, and keep it"
         )
     with opened_log(directory, schema=bool(specs)) as folder, folder.following(_report):
-        _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder)
+        _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables)
 
 
 def _serve(
-    log: "PublishedLog", options: "ServeOptions", specs: "Sequence[StreamSpec]", streams_folder: Path | None
+    log: "PublishedLog",
+    options: "ServeOptions",
+    specs: "Sequence[StreamSpec]",
+    streams_folder: Path | None,
+    tables: Path | None,
 ) -> None:
     from binlog_merge.serve.server import BinlogServer
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
 
     root = streams_folder or log.folder.directory / FOLDER
-    with (
-        StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report) as keeper,
-        BinlogServer(log, options, _report, [_offered(log, writer) for writer in keeper.writers]) as server,
-    ):
+    with ExitStack() as stack:
+        kept = None
+        if tables is not None:
+            from binlog_merge.serve.tables.keeper import Tables
+
+            kept = stack.enter_context(Tables(log, tables, _report))
+        keeper = stack.enter_context(StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report))
+        offered = [_offered(log, writer) for writer in keeper.writers]
+        server = stack.enter_context(BinlogServer(log, options, _report, offered, kept))
         view = log.view()
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")

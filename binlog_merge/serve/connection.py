@@ -85,6 +85,7 @@ class Connection:
             self._report(f"{self.peer}: internal error: {type(error).__name__}: {error}")
         finally:
             _LOG.info("connection ends", extra={"peer": self.peer})
+            self.session.close()
             self._wire.close()
 
     def _next(self) -> bytes:

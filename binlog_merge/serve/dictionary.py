@@ -4,28 +4,17 @@ What a log's definitions do not say is NULL: sizes, numbers of rows, times.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.protocol.packets import Column, Value
 from binlog_merge.serve.definitions import Definitions
+from binlog_merge.serve.empty import EMPTY
+from binlog_merge.serve.relation import Relation, Row, columns
 
 if TYPE_CHECKING:
     from snapshot_store import model
     from snapshot_store.mysql.column_type import ColumnType as ColumnSpec
 
-_KINDS: Final = {
-    "int": (True, ColumnType.LONG),
-    "big": (True, None),
-    "null": (True, ColumnType.NULL),
-    "time": (True, ColumnType.DATETIME),
-    "stamp": (True, ColumnType.TIMESTAMP),
-    "text": (False, ColumnType.BLOB),
-    "char": (False, ColumnType.STRING),
-    "": (False, None),
-}
 SYSTEM_SCHEMAS: Final = (
     ("information_schema", "utf8mb3", "utf8mb3_general_ci"),
     ("mysql", "utf8mb4", "utf8mb4_0900_ai_ci"),
@@ -34,22 +23,6 @@ SYSTEM_SCHEMAS: Final = (
 )
 """Schemas that every server has, with character set and collation; here they hold no tables of users."""
 PRIVILEGES: Final = "select"
-
-Row = tuple[Value, ...]
-
-
-def columns(text: str) -> tuple[Column, ...]:
-    """Return columns of a result, written as `name name:kind`; kinds are those of _KINDS, `~` is a space in a name."""
-    found = (part.partition(":") for part in text.split())
-    return tuple(Column(name.replace("~", " "), *_KINDS[kind]) for name, _, kind in found)
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """A table of information_schema."""
-
-    columns: tuple[Column, ...]
-    rows: Callable[[Definitions], Iterator[Row]]
 
 
 def _schemata(definitions: Definitions) -> Iterator[Row]:
@@ -317,19 +290,5 @@ RELATIONS: Final[dict[str, Relation]] = {
         ),
         _table_constraints,
     ),
-    # What monitoring asks of every server; here there is no InnoDB.
-    "INNODB_CMP": Relation(
-        columns(
-            "page_size:int compress_ops:int compress_ops_ok:int compress_time:int uncompress_ops:int "
-            "uncompress_time:int"
-        ),
-        _nothing,
-    ),
-    "INNODB_CMPMEM": Relation(
-        columns(
-            "page_size:int buffer_pool_instance:int pages_used:int pages_free:int relocation_ops:big "
-            "relocation_time:int"
-        ),
-        _nothing,
-    ),
+    **EMPTY,
 }

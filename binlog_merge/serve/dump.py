@@ -21,8 +21,8 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.protocol.commands import BinlogDumpGtid, Dump, DumpFlag
 from binlog_merge.protocol.packets import EVENT_FOLLOWS
 from binlog_merge.protocol.semi_sync import NOT_ASKED
-from binlog_merge.serve.answers import Settings
 from binlog_merge.serve.place import Start
+from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.stream import AtEnd, Events, Item, Opened, Skipped
 
 _LARGEST_LOG_POS: Final = 0xFFFFFFFF

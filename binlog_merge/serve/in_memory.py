@@ -13,8 +13,8 @@ from threading import Timer
 from typing import Any, Final
 
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
-from binlog_merge.serve.dictionary import Row
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.relation import Row
 
 _MOST_HELD: Final = 1 << 29
 _LARGE: Final = 1 << 20

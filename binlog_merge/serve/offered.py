@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from binlog_merge.protocol.packets import Value
 from binlog_merge.serve.answers import World
@@ -11,6 +12,9 @@ from binlog_merge.serve.readers import Reader
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.variables import Facts, Traits, traits_of
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.tables.keeper import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,10 @@ class Chosen:
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view."""
         return (self._stream() or self._whole).definitions(view)
+
+    def tables(self) -> "Tables | None":
+        """Return the tables beside the whole log: a stream has other positions, and other rows, so it has none."""
+        return self._whole.tables() if self._stream() is None else None
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""

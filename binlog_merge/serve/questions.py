@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from binlog_merge.protocol.packets import Column, ErrorCode
 from binlog_merge.serve.definitions import Definitions
-from binlog_merge.serve.dictionary import RELATIONS, Row
+from binlog_merge.serve.dictionary import RELATIONS
 from binlog_merge.serve.in_memory import database, in_turn, stored
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
+from binlog_merge.serve.relation import Row
 
 LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""

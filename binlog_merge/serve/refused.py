@@ -5,8 +5,8 @@ from typing import Final
 from binlog_merge.protocol.packets import Err, ErrorCode
 
 NO_ROWS: Final = (
-    "rows are in a database that `binlog-merge replay` fills from this log, so SELECT there; a CDC tool that takes a "
-    "snapshot is to take definitions only (Debezium: snapshot.mode=no_data)"
+    "rows are answered where it was started with --tables; else a CDC tool that takes a snapshot is to take "
+    "definitions only (Debezium: snapshot.mode=no_data)"
 )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from binlog_merge.serve.dictionary import columns
+from binlog_merge.serve.relation import columns
 
 COLUMNS: Final = columns(
     "Replica_IO_State Source_Host Source_User Source_Port:int Connect_Retry:int Source_Log_File "

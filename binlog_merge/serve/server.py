@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
@@ -36,6 +36,9 @@ from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.serve.variables import Facts, Traits, traits_of
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.tables.keeper import Tables
 
 _POLL: Final = 0.2
 _END_TIMEOUT: Final = 5.0
@@ -76,8 +79,10 @@ class BinlogServer:
         options: ServeOptions,
         report: Callable[[str], None],
         streams: Sequence[Offered] = (),
+        tables: "Tables | None" = None,
     ) -> None:
         self._log = log
+        self._tables = tables
         self._report = report
         self._gate = _gate(options, [s.user for s in streams if s.user], self._inside, report)
         self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
@@ -174,6 +179,10 @@ class BinlogServer:
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the log."""
         return self._definitions.at(view)
+
+    def tables(self) -> "Tables | None":
+        """Return the tables beside the log, None if there are none."""
+        return self._tables
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""

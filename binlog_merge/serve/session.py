@@ -8,6 +8,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -23,10 +24,14 @@ from binlog_merge.protocol.commands import (
     parse_command,
 )
 from binlog_merge.protocol.compression import Algorithm
+from binlog_merge.protocol.fields import described
 from binlog_merge.protocol.handshake import OFFERED, SSL_REQUEST_LEN, Greeting, SslRequest
-from binlog_merge.protocol.packets import Capability, Err, ErrorCode, Ok, result_set
-from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
+from binlog_merge.serve.answers import Rows, World, answer, use
 from binlog_merge.serve.login import Gate, Login, is_mariadb
+from binlog_merge.serve.prepared import COMMANDS, Statements
+from binlog_merge.serve.settings import Settings
+from binlog_merge.serve.tables.session import Selected
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
@@ -73,6 +78,11 @@ class Session:
         self._world = world
         self._nonce = nonce
         self._tls = tls
+        self._statements = Statements(
+            lambda text, wanted: answer(text, self.settings, world, wanted),
+            self._longest,
+            self.settings.reads,
+        )
 
     def greeting(self) -> bytes:
         """Return the payload of the server's first packet."""
@@ -84,6 +94,12 @@ class Session:
         """Note that the connection is encrypted from now on; `version` is the TLS version."""
         self.settings.tls = version
         self._login.encrypted = True
+
+    def close(self) -> None:
+        """Give up what the session holds: its transaction, its locks, its prepared statements."""
+        self._statements.close()
+        self.settings.end()
+        self.settings.reads.close()
 
     def receive(self, payload: bytes) -> Step:
         """Return the response to a packet's payload."""
@@ -104,6 +120,7 @@ class Session:
         if response is not None:
             self.settings.user, self.attributes = response.user, dict(response.attributes)
             self.settings.schema = response.database or None
+            self.settings.reads.collation = response.charset
             if is_mariadb(response) and response.attributes.get("program_name") == "mysqlbinlog":
                 # mariadb-binlog reads no source whose version begins otherwise than one of MySQL 5 or MariaDB. MariaDB
                 # itself has long put this before its own for the likes of it.
@@ -141,16 +158,14 @@ class Session:
             case Plain(Com.COM_PING):
                 return Step([Ok().pack()])
             case Plain(Com.COM_RESET_CONNECTION):
+                self.close()
                 self.settings.values.clear()
-                self.settings.snapshot = None
                 return Step([Ok().pack()])
             case Plain(Com.COM_STATISTICS):
                 files = self._world.facts().view.there
                 return Step([f"Files: {len(files)}  Bytes: {sum(file.size for file in files)}".encode()])
-            case Plain(Com.COM_STMT_PREPARE):
-                return _refusal(
-                    ErrorCode.ER_UNSUPPORTED_PS, "binlog-merge serve has no prepared statements; send the text"
-                )
+            case Plain(code, body) if code in COMMANDS:
+                return Step(self._statements.command(code, body))
             case Plain(code):
                 return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, f"Unknown command {code}: this is binlog-merge serve")
 
@@ -158,6 +173,8 @@ class Session:
         answered = answer(sql, self.settings, self._world)
         if isinstance(answered, Rows):
             return Step(result_set(answered.columns, answered.rows))
+        if isinstance(answered, Selected):
+            return Step(chain(described(answered.fields), answered.rows, [Eof().pack()]))
         return Step([answered.pack()])
 
     def _dump(self, dump: Dump) -> Step:

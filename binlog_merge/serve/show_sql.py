@@ -2,119 +2,130 @@
 
 from typing import Final
 
-from binlog_merge.serve.statements import EndTransaction, Nothing, ShowDefinitions, StartTransaction, Statement
-from binlog_merge.serve.tokens import NotUnderstood, Tokens, name_of
+from binlog_merge.serve.statements import (
+    EndTransaction,
+    Lock,
+    Nothing,
+    ShowDefinitions,
+    StartTransaction,
+    Statement,
+    Unlock,
+)
+from binlog_merge.serve.words import name, rest
+from snapshot_store.mysql.sql.cursor import Cursor
 
 _OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
 
+_OF_SCHEMA: Final = ("tables", "table status", "triggers", "events")
+_LISTED: Final = ("databases", "schemas", *_OF_SCHEMA, "procedure status", "function status")
 
-def show_definitions(tokens: Tokens) -> ShowDefinitions | None:
+
+def show_definitions(cursor: Cursor) -> ShowDefinitions | None:
     """Parse what follows SHOW, if it asks for definitions; None, with nothing taken, if it does not."""
-    start = tokens.place
-    tokens.word("extended")
-    full = tokens.word("full")
+    start = cursor.place
+    cursor.accept("EXTENDED")
+    full = cursor.accept("FULL")
     for word, what in _OF_TABLE.items():
-        if tokens.word(word):
-            return _of_table(tokens, what, full)
-    if tokens.word("create"):
-        return _create(tokens)
-    for what in ("databases", "schemas", "tables", "table status", "triggers"):
-        if tokens.word(*what.split()):
+        if cursor.accept(word.upper()):
+            return _of_table(cursor, what, full)
+    if cursor.accept("CREATE"):
+        return _create(cursor)
+    for what in _LISTED:
+        if cursor.accept(*what.upper().split()):
             schema = None
-            if what not in ("databases", "schemas") and (tokens.word("from") or tokens.word("in")):
-                schema = name_of(tokens.next())
-            like, where = _choice(tokens)
+            if what in _OF_SCHEMA and (cursor.accept("FROM") or cursor.accept("IN")):
+                schema = name(cursor)
+            like, where = _choice(cursor)
             return ShowDefinitions("databases" if what == "schemas" else what, schema, "", full, like, where)
-    tokens.place = start
+    cursor.place = start
     return None
 
 
-def describe(tokens: Tokens) -> ShowDefinitions:
+def describe(cursor: Cursor) -> ShowDefinitions:
     """Parse what follows DESCRIBE: a table, and perhaps a column or a pattern of columns."""
-    schema, table = _table(tokens)
+    schema, table = _table(cursor)
     like = None
-    token = tokens.peek()
-    if token is not None and token.kind in ("word", "string"):
-        like = name_of(tokens.next())
+    if cursor.peek().kind in ("word", "name", "string"):
+        like = name(cursor)
     return ShowDefinitions("columns", schema, table, like=like)
 
 
-def transaction(tokens: Tokens) -> Statement | None:
+def transaction(cursor: Cursor) -> Statement | None:
     """Parse a statement of transactions, savepoints or locks; None if it is none."""
-    if tokens.word("start", "transaction"):
+    if cursor.accept("START", "TRANSACTION"):
         snapshot = False
-        while tokens.peek() is not None and not tokens.at_end():
-            if tokens.word("with", "consistent", "snapshot"):
+        while not cursor.done:
+            if cursor.accept("WITH", "CONSISTENT", "SNAPSHOT"):
                 snapshot = True
-            elif not (tokens.word("read", "only") or tokens.word("read", "write") or tokens.mark(",")):
-                raise NotUnderstood
+            elif not (cursor.accept("READ", "ONLY") or cursor.accept("READ", "WRITE") or cursor.accept_symbol(",")):
+                raise cursor.error("not understood")
         return StartTransaction(snapshot)
-    if tokens.word("begin"):
-        tokens.word("work")
+    if cursor.accept("BEGIN"):
+        cursor.accept("WORK")
         return StartTransaction()
-    if tokens.word("savepoint") or tokens.word("release", "savepoint"):
-        name_of(tokens.next())
+    if cursor.accept("SAVEPOINT") or cursor.accept("RELEASE", "SAVEPOINT"):
+        name(cursor)
         return Nothing()
-    if tokens.word("commit") or tokens.word("rollback"):
-        return _end(tokens)
-    if tokens.word("unlock", "tables") or tokens.word("unlock", "instance"):
+    if cursor.accept("COMMIT") or cursor.accept("ROLLBACK"):
+        return _end(cursor)
+    if cursor.accept("UNLOCK", "TABLES") or cursor.accept("UNLOCK", "TABLE"):
+        return Unlock()
+    if cursor.accept("UNLOCK", "INSTANCE") or cursor.accept("LOCK", "INSTANCE", "FOR", "BACKUP"):
         return Nothing()
-    if tokens.word("lock", "instance", "for", "backup"):
-        return Nothing()
-    if tokens.word("lock", "tables") or tokens.word("lock", "table"):
-        tokens.rest()
-        return EndTransaction()
-    if tokens.word("flush"):
-        if not tokens.word("local"):
-            tokens.word("no_write_to_binlog")
-        if not (tokens.word("tables") or tokens.word("table")):
-            raise NotUnderstood
-        tokens.rest()
-        return EndTransaction()
+    if cursor.accept("LOCK", "TABLES") or cursor.accept("LOCK", "TABLE"):
+        rest(cursor)
+        return Lock()
+    if cursor.accept("FLUSH"):
+        if not cursor.accept("LOCAL"):
+            cursor.accept("NO_WRITE_TO_BINLOG")
+        if not (cursor.accept("TABLES") or cursor.accept("TABLE")):
+            raise cursor.error("not understood")
+        locks = " ".join(rest(cursor).lower().split()).endswith(("with read lock", "for export"))
+        return Lock() if locks else EndTransaction()
     return None
 
 
-def _end(tokens: Tokens) -> Statement:
-    tokens.word("work")
-    if tokens.word("to"):
-        tokens.word("savepoint")
-        name_of(tokens.next())
+def _end(cursor: Cursor) -> Statement:
+    cursor.accept("WORK")
+    if cursor.accept("TO"):
+        cursor.accept("SAVEPOINT")
+        name(cursor)
         return Nothing()
-    if tokens.word("and") and not (tokens.word("chain") or tokens.word("no", "chain")):
-        raise NotUnderstood
-    if not tokens.word("release"):
-        tokens.word("no", "release")
+    if cursor.accept("AND") and not (cursor.accept("CHAIN") or cursor.accept("NO", "CHAIN")):
+        raise cursor.error("not understood")
+    if not cursor.accept("RELEASE"):
+        cursor.accept("NO", "RELEASE")
     return EndTransaction()
 
 
-def _of_table(tokens: Tokens, what: str, full: bool) -> ShowDefinitions:
-    if not (tokens.word("from") or tokens.word("in")):
-        raise NotUnderstood
-    schema, table = _table(tokens)
-    if tokens.word("from") or tokens.word("in"):
-        schema = name_of(tokens.next())
-    like, where = _choice(tokens)
+def _of_table(cursor: Cursor, what: str, full: bool) -> ShowDefinitions:
+    if not (cursor.accept("FROM") or cursor.accept("IN")):
+        raise cursor.error("not understood")
+    schema, table = _table(cursor)
+    if cursor.accept("FROM") or cursor.accept("IN"):
+        schema = name(cursor)
+    like, where = _choice(cursor)
     return ShowDefinitions(what, schema, table, full, like, where)
 
 
-def _create(tokens: Tokens) -> ShowDefinitions:
-    if tokens.word("table"):
-        return ShowDefinitions("create table", *_table(tokens))
-    if tokens.word("database") or tokens.word("schema"):
-        optional = tokens.word("if", "not", "exists")
-        return ShowDefinitions("create database", name_of(tokens.next()), optional=optional)
-    raise NotUnderstood
+def _create(cursor: Cursor) -> ShowDefinitions:
+    if cursor.accept("TABLE"):
+        return ShowDefinitions("create table", *_table(cursor))
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        optional = cursor.accept("IF", "NOT", "EXISTS")
+        return ShowDefinitions("create database", name(cursor), optional=optional)
+    raise cursor.error("not understood")
 
 
-def _table(tokens: Tokens) -> tuple[str | None, str]:
-    first = name_of(tokens.next())
-    return (first, name_of(tokens.next())) if tokens.mark(".") else (None, first)
+def _table(cursor: Cursor) -> tuple[str | None, str]:
+    first = name(cursor)
+    return (first, name(cursor)) if cursor.accept_symbol(".") else (None, first)
 
 
-def _choice(tokens: Tokens) -> tuple[str | None, str]:
+def _choice(cursor: Cursor) -> tuple[str | None, str]:
     """Parse LIKE or WHERE; the condition is returned as text, without the statement's end."""
-    if tokens.word("like"):
-        return tokens.string(), ""
-    if tokens.word("where"):
-        return None, tokens.rest()
+    if cursor.accept("LIKE"):
+        return cursor.literal_string(), ""
+    if cursor.accept("WHERE"):
+        return None, rest(cursor)
     return None, ""

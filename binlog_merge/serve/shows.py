@@ -9,15 +9,15 @@ from binlog_merge.serve.dictionary import (
     PRIVILEGES,
     RELATIONS,
     SYSTEM_SCHEMAS,
-    Row,
-    columns,
     default_of,
     extra_of,
     index_rows,
     keys_of,
     status_of,
 )
+from binlog_merge.serve.empty import EVENT_COLUMNS, ROUTINE_COLUMNS
 from binlog_merge.serve.refused import Refused, unknown_database, unknown_table
+from binlog_merge.serve.relation import Row, columns
 from binlog_merge.serve.statements import Names, ShowDefinitions
 
 if TYPE_CHECKING:
@@ -121,6 +121,15 @@ def _triggers(asked: ShowDefinitions, definitions: Definitions, default: str | N
     return _TRIGGER_COLUMNS, []
 
 
+def _events(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+    _schema(asked, definitions, default)
+    return EVENT_COLUMNS, []
+
+
+def _routines(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+    return ROUTINE_COLUMNS, []
+
+
 def _headed(name: str, asked: ShowDefinitions) -> Column:
     return Column(name if asked.like is None else f"{name} ({asked.like})")
 
@@ -174,4 +183,7 @@ _ANSWERS: Final[dict[str, Callable[[ShowDefinitions, Definitions, str | None], A
     "index": _index,
     "table status": _table_status,
     "triggers": _triggers,
+    "events": _events,
+    "procedure status": _routines,
+    "function status": _routines,
 }

@@ -17,9 +17,10 @@ from binlog_merge.serve.statements import (
     Kill,
     Literal,
     Names,
-    Nothing,
     Question,
     Select,
+    SetIsolation,
+    SetNames,
     SetVariables,
     Show,
     ShowEvents,
@@ -30,7 +31,10 @@ from binlog_merge.serve.statements import (
     UserVariable,
     exactly,
 )
-from binlog_merge.serve.tokens import NotUnderstood, Tokens, name_of, unquoted
+from binlog_merge.serve.words import cursor_of, name, rest
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.session import DdlSession
 
 _SHOWS: Final = {
     "master status": "binary log status",
@@ -50,18 +54,19 @@ _SHOWS: Final = {
     "processlist": "processlist",
     "full processlist": "processlist",
 }
-_SCOPES: Final = ("global", "session", "local")
+_MOST_PARTS: Final = 2000
+_SCOPES: Final = ("GLOBAL", "SESSION", "LOCAL")
 
 
 def parse_statement(sql: str) -> Statement:
     """Parse a statement. Never raises: a text that is not understood is Unsupported."""
     try:
-        tokens = Tokens(sql)
-        if tokens.peek() is None or tokens.mark(";"):
+        cursor = cursor_of(sql, DdlSession(), _MOST_PARTS)
+        if cursor.done:
             return Empty()
-        statement = _statement(tokens)
-        tokens.end()
-    except NotUnderstood:
+        statement = _statement(cursor)
+        cursor.finish()
+    except DdlNotUnderstood:
         return Question(sql) if _QUESTION.match(sql) else Unsupported()
     return statement
 
@@ -69,214 +74,227 @@ def parse_statement(sql: str) -> Statement:
 _QUESTION: Final = re.compile(r"(?:\s+|/\*.*?\*/)*\(*\s*select\b.*?\bfrom\b", re.DOTALL | re.IGNORECASE)
 
 
-def _statement(tokens: Tokens) -> Statement:
-    if tokens.word("select"):
-        return _select(tokens)
-    if tokens.word("set"):
-        return _set(tokens)
-    if tokens.word("show"):
-        return _show(tokens)
-    if tokens.word("use"):
-        return Use(name_of(tokens.next()))
-    if tokens.word("kill"):
-        return _kill(tokens)
-    if any(tokens.word(word) for word in ("describe", "desc", "explain")):
-        return describe(tokens)
-    found = transaction(tokens)
+def _statement(cursor: Cursor) -> Statement:
+    if cursor.accept("SELECT"):
+        return _select(cursor)
+    if cursor.accept("SET"):
+        return _set(cursor)
+    if cursor.accept("SHOW"):
+        return _show(cursor)
+    if cursor.accept("USE"):
+        return Use(name(cursor))
+    if cursor.accept("KILL"):
+        return _kill(cursor)
+    if cursor.accept_one("DESCRIBE", "DESC", "EXPLAIN"):
+        return describe(cursor)
+    found = transaction(cursor)
     if found is None:
-        raise NotUnderstood
+        raise cursor.error("not understood")
     return found
 
 
-def _select(tokens: Tokens) -> Select:
-    items = [_item(tokens)]
-    while tokens.mark(","):
-        items.append(_item(tokens))
-    if tokens.word("from") and not tokens.word("dual"):
-        raise NotUnderstood
-    _limit(tokens)
+def _select(cursor: Cursor) -> Select:
+    items = [_item(cursor)]
+    while cursor.accept_symbol(","):
+        items.append(_item(cursor))
+    if cursor.accept("FROM") and not cursor.accept("DUAL"):
+        raise cursor.error("not understood")
+    _limit(cursor)
     return Select(tuple(items))
 
 
-def _item(tokens: Tokens) -> tuple[str, Expression]:
-    first = tokens.peek()
-    expression = _expression(tokens)
-    name = tokens.sql[0 if first is None else first.start : tokens.taken_to]
-    named = tokens.word("as")
-    alias = tokens.peek()
-    if alias is not None and (named or (alias.kind in ("word", "string") and alias.text.lower() not in _CLAUSES)):
-        name = name_of(tokens.next())
-    return name, expression
+def _item(cursor: Cursor) -> tuple[str, Expression]:
+    start = cursor.peek().start
+    expression = _expression(cursor)
+    label = cursor.text[start : cursor.peek(-1).end]
+    named = cursor.accept("AS")
+    token = cursor.peek()
+    if named or token.kind in ("name", "string") or (token.kind == "word" and token.text.lower() not in _CLAUSES):
+        label = name(cursor)
+    return label, expression
 
 
 _CLAUSES: Final = ("from", "limit", "where", "into", "union", "order")
 
 
-def _expression(tokens: Tokens) -> Expression:
-    token = tokens.next()
+def _expression(cursor: Cursor) -> Expression:
+    token = cursor.peek()
     if token.kind == "string":
-        return Literal(unquoted(token.text))
-    if token.kind == "number":
-        return Literal(int(token.text)) if len(token.text) < 20 and "." not in token.text else Literal(token.text)
-    if token.kind == "system":
-        return SystemVariable(token.text.rpartition("@")[2].rpartition(".")[2].strip("`").lower())
-    if token.kind == "user":
-        return UserVariable(token.text[1:].strip("`'").lower())
-    if token.kind != "word":
-        raise NotUnderstood
-    name = token.text.lower()
-    if tokens.mark("("):
-        return Call(name, _arguments(tokens))
-    if name in ("null", "true", "false"):
-        return Literal({"null": None, "true": 1, "false": 0}[name])
-    if name in ("current_user", "current_timestamp"):
-        return Call(name)
-    raise NotUnderstood
+        return Literal(cursor.next().text)
+    if token.kind == "number" or (cursor.at_symbol("-") and cursor.peek(1).kind == "number"):
+        sign = "-" if cursor.accept_symbol("-") else ""
+        text = sign + cursor.next().text
+        return Literal(int(text)) if len(text) < 20 and text.lstrip("-").isdecimal() else Literal(text)
+    if token.kind == "symbol" and token.text == "@":
+        return _variable(cursor)
+    word = cursor.word().lower()
+    if not word:
+        raise cursor.error("not understood")
+    cursor.next()
+    if cursor.accept_symbol("("):
+        return Call(word, _arguments(cursor))
+    if word in ("null", "true", "false"):
+        return Literal({"null": None, "true": 1, "false": 0}[word])
+    if word in ("current_user", "current_timestamp"):
+        return Call(word)
+    raise cursor.error("not understood")
 
 
-def _arguments(tokens: Tokens) -> tuple[Expression, ...]:
-    if tokens.mark(")"):
+def _variable(cursor: Cursor) -> SystemVariable | UserVariable:
+    """Parse @name or @@scope.name; the scope is left out."""
+    cursor.expect_symbol("@")
+    system = cursor.accept_symbol("@")
+    parts = [name(cursor)]
+    while cursor.accept_symbol("."):
+        parts.append(name(cursor))
+    return SystemVariable(parts[-1].lower()) if system else UserVariable(".".join(parts).lower())
+
+
+def _arguments(cursor: Cursor) -> tuple[Expression, ...]:
+    if cursor.accept_symbol(")"):
         return ()
-    arguments = [_argument(tokens)]
-    while tokens.mark(","):
-        arguments.append(_argument(tokens))
-    if not tokens.mark(")"):
-        raise NotUnderstood
+    arguments = [_argument(cursor)]
+    while cursor.accept_symbol(","):
+        arguments.append(_argument(cursor))
+    if not cursor.accept_symbol(")"):
+        raise cursor.error("not understood")
     return tuple(arguments)
 
 
-def _argument(tokens: Tokens) -> Expression:
+def _argument(cursor: Cursor) -> Expression:
     """Parse an argument, which must not be a function call: no text may decide how deep we recurse."""
-    token = tokens.peek()
-    if token is None or (token.kind == "word" and token.text.lower() != "null"):
-        raise NotUnderstood
-    return _expression(tokens)
+    if cursor.word() not in ("", "NULL"):
+        raise cursor.error("not understood")
+    return _expression(cursor)
 
 
-def _set(tokens: Tokens) -> Statement:
-    if tokens.word("names") or tokens.word("character", "set") or tokens.word("charset"):
-        _value(tokens)
-        if tokens.word("collate"):
-            _value(tokens)
-        return Nothing()
-    if tokens.word("transaction") or tokens.word("session", "transaction") or tokens.word("local", "transaction"):
-        while tokens.peek() is not None:
-            tokens.next()
-        return Nothing()
-    items = [_assignment(tokens)]
-    while tokens.mark(","):
-        items.append(_assignment(tokens))
+def _set(cursor: Cursor) -> Statement:
+    if cursor.accept("NAMES") or cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
+        charset = _charset(cursor)
+        return SetNames(charset, _charset(cursor) if cursor.accept("COLLATE") else "")
+    if cursor.accept("TRANSACTION") or cursor.accept("SESSION", "TRANSACTION") or cursor.accept("LOCAL", "TRANSACTION"):
+        found = re.search(r"isolation\s+level\s+(\w+(?:\s+(?!only)\w+)?)", rest(cursor).lower())
+        return SetIsolation("" if found is None else "-".join(found[1].split()))
+    items = [_assignment(cursor)]
+    while cursor.accept_symbol(","):
+        items.append(_assignment(cursor))
     return SetVariables(tuple(items))
 
 
-def _assignment(tokens: Tokens) -> tuple[str, Expression]:
-    if tokens.word("global") or tokens.word("persist"):
-        raise NotUnderstood
-    if not tokens.word("session"):
-        tokens.word("local")
-    token = tokens.next()
-    if token.kind == "system" and token.text.lower().startswith(("@@global.", "@@persist")):
-        raise NotUnderstood
-    if token.kind == "user":
-        name = "@" + token.text[1:].strip("`'").lower()
-    elif token.kind in ("system", "word"):
-        name = token.text.rpartition("@")[2].rpartition(".")[2].strip("`").lower()
-    else:
-        raise NotUnderstood
-    if not tokens.mark("=", ":="):
-        raise NotUnderstood
-    return name, _value(tokens)
+def _charset(cursor: Cursor) -> str:
+    found = name(cursor)
+    return "" if found.lower() == "default" else found
 
 
-def _value(tokens: Tokens) -> Expression:
+def _assignment(cursor: Cursor) -> tuple[str, Expression]:
+    if cursor.accept("GLOBAL") or cursor.accept("PERSIST"):
+        raise cursor.error("not understood")
+    if not cursor.accept("SESSION"):
+        cursor.accept("LOCAL")
+    target = _target(cursor)
+    cursor.accept_symbol(":")
+    cursor.expect_symbol("=")
+    return target, _value(cursor)
+
+
+def _target(cursor: Cursor) -> str:
+    """Parse what is assigned to: a user variable as `@name`, a session variable by its name."""
+    if not cursor.at_symbol("@"):
+        return name(cursor).lower()
+    if cursor.at_symbol("@", 1) and cursor.word(2) in ("GLOBAL", "PERSIST", "PERSIST_ONLY"):
+        raise cursor.error("not understood")
+    found = _variable(cursor)
+    return found.name if isinstance(found, SystemVariable) else f"@{found.name}"
+
+
+def _value(cursor: Cursor) -> Expression:
     """Parse the right side of an assignment, where a bare word is a string."""
-    token = tokens.peek()
-    if token is None:
-        raise NotUnderstood
+    place = cursor.place
     try:
-        return _expression(tokens)
-    except NotUnderstood:
-        if token.kind != "word":
+        return _expression(cursor)
+    except DdlNotUnderstood:
+        cursor.place = place
+        if cursor.peek().kind not in ("word", "name"):
             raise
-        return Literal(name_of(token))
+        return Literal(name(cursor))
 
 
-def _show(tokens: Tokens) -> Statement:
-    if tokens.word("binlog", "events"):
-        return _show_events(tokens)
-    definitions = show_definitions(tokens)
+def _show(cursor: Cursor) -> Statement:
+    if cursor.accept("BINLOG", "EVENTS"):
+        return _show_events(cursor)
+    definitions = show_definitions(cursor)
     if definitions is not None:
         return definitions
-    any(tokens.word(scope) for scope in _SCOPES)
+    cursor.accept_one(*_SCOPES)
     words: list[str] = []
-    while (token := tokens.peek()) is not None and token.kind == "word" and len(words) < 3:
-        words.append(tokens.next().text.lower())
+    while cursor.word() and len(words) < 3:
+        words.append(cursor.next().text.lower())
         what = _SHOWS.get(" ".join(words))
         if what is None:
             continue
         if what == "grants":
-            _for_user(tokens)
-        names = _names(tokens)
-        _limit(tokens)
+            _for_user(cursor)
+        names = _names(cursor)
+        _limit(cursor)
         return Show(what, names)
-    raise NotUnderstood
+    raise cursor.error("not understood")
 
 
-def _for_user(tokens: Tokens) -> None:
-    if tokens.word("for"):
-        if not tokens.word("current_user"):
-            raise NotUnderstood
-        if tokens.mark("(") and not tokens.mark(")"):
-            raise NotUnderstood
+def _for_user(cursor: Cursor) -> None:
+    if cursor.accept("FOR"):
+        if not cursor.accept("CURRENT_USER"):
+            raise cursor.error("not understood")
+        if cursor.accept_symbol("(") and not cursor.accept_symbol(")"):
+            raise cursor.error("not understood")
 
 
-def _names(tokens: Tokens) -> Names | None:
-    if tokens.word("like"):
-        return Names((tokens.string(),))
-    if not tokens.word("where"):
+def _names(cursor: Cursor) -> Names | None:
+    if cursor.accept("LIKE"):
+        return Names((cursor.literal_string(),))
+    if not cursor.accept("WHERE"):
         return None
     patterns: list[str] = []
     while True:
-        patterns += _condition(tokens)
-        if not tokens.word("or"):
+        patterns += _condition(cursor)
+        if not cursor.accept("OR"):
             return Names(tuple(patterns))
 
 
-def _condition(tokens: Tokens) -> list[str]:
+def _condition(cursor: Cursor) -> list[str]:
     """Parse a condition on the variable name: `=`, LIKE or IN. Returns patterns of LIKE."""
-    if name_of(tokens.next()).lower() != "variable_name":
-        raise NotUnderstood
-    if tokens.word("like"):
-        return [tokens.string()]
-    if tokens.mark("="):
-        return [exactly(tokens.string())]
-    if not (tokens.word("in") and tokens.mark("(")):
-        raise NotUnderstood
-    found = [exactly(tokens.string())]
-    while tokens.mark(","):
-        found.append(exactly(tokens.string()))
-    if not tokens.mark(")"):
-        raise NotUnderstood
+    if name(cursor).lower() != "variable_name":
+        raise cursor.error("not understood")
+    if cursor.accept("LIKE"):
+        return [cursor.literal_string()]
+    if cursor.accept_symbol("="):
+        return [exactly(cursor.literal_string())]
+    if not (cursor.accept("IN") and cursor.accept_symbol("(")):
+        raise cursor.error("not understood")
+    found = [exactly(cursor.literal_string())]
+    while cursor.accept_symbol(","):
+        found.append(exactly(cursor.literal_string()))
+    if not cursor.accept_symbol(")"):
+        raise cursor.error("not understood")
     return found
 
 
-def _show_events(tokens: Tokens) -> ShowEvents:
-    file = tokens.string() if tokens.word("in") else ""
-    position = tokens.number() if tokens.word("from") else 4
-    skip, limit = _limit(tokens)
+def _show_events(cursor: Cursor) -> ShowEvents:
+    file = cursor.literal_string() if cursor.accept("IN") else ""
+    position = cursor.integer() if cursor.accept("FROM") else 4
+    skip, limit = _limit(cursor)
     return ShowEvents(file, position, skip, limit)
 
 
-def _limit(tokens: Tokens) -> tuple[int, int | None]:
-    if not tokens.word("limit"):
+def _limit(cursor: Cursor) -> tuple[int, int | None]:
+    if not cursor.accept("LIMIT"):
         return 0, None
-    first = tokens.number()
-    if tokens.mark(","):
-        return first, tokens.number()
-    return (tokens.number(), first) if tokens.word("offset") else (0, first)
+    first = cursor.integer()
+    if cursor.accept_symbol(","):
+        return first, cursor.integer()
+    return (cursor.integer(), first) if cursor.accept("OFFSET") else (0, first)
 
 
-def _kill(tokens: Tokens) -> Kill:
-    if not tokens.word("connection"):
-        tokens.word("query")
-    return Kill(tokens.number())
+def _kill(cursor: Cursor) -> Kill:
+    if not cursor.accept("CONNECTION"):
+        cursor.accept("QUERY")
+    return Kill(cursor.integer())

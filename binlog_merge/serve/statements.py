@@ -120,6 +120,31 @@ class ShowEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class Lock:
+    """FLUSH TABLES WITH READ LOCK and LOCK TABLES: commits, and what is read stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unlock:
+    """UNLOCK TABLES."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetNames:
+    """SET NAMES and SET CHARACTER SET: the character set of statements and results, "" for the default."""
+
+    charset: str
+    collation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetIsolation:
+    """SET TRANSACTION: `level` is the isolation level in lower case, "" where only access is set."""
+
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """KILL: end a connection."""
 
@@ -135,7 +160,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A statement that changes nothing here: UNLOCK TABLES, SAVEPOINT, SET NAMES."""
+    """A statement that changes nothing here: SAVEPOINT, LOCK INSTANCE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +182,10 @@ Statement = (
     | Question
     | StartTransaction
     | EndTransaction
+    | Lock
+    | Unlock
+    | SetNames
+    | SetIsolation
     | Kill
     | Use
     | Nothing

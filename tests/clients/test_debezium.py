@@ -17,6 +17,7 @@ from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
 from tests.merge_e2e.local import written
 from tests.serve.growing import Growing
+from tests.serve.running import Running
 
 ENGINE = Path(__file__).with_name("debezium_engine.py")
 SNAPSHOT_DDL = 6
@@ -54,7 +55,7 @@ class Debezium:
 
 
 @contextmanager
-def debezium(source: Served, folder: Path, mode: str) -> Iterator[Debezium]:
+def debezium(source: Served | Running, folder: Path, mode: str, *more: str) -> Iterator[Debezium]:
     """Run Debezium, which goes on from the offsets in `folder`."""
     folder.mkdir(exist_ok=True)
     command = [client("python", "bin", "python"), str(ENGINE.resolve()), str(folder), str(source.port)]
@@ -62,7 +63,7 @@ def debezium(source: Served, folder: Path, mode: str) -> Iterator[Debezium]:
         (folder / "records.jsonl").open("ab") as out,
         (folder / "errors").open("ab") as errors,
         subprocess.Popen(
-            [*command, f"snapshot.mode={mode}", *AS_TEXT],
+            [*command, f"snapshot.mode={mode}", *AS_TEXT, *more],
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=errors,

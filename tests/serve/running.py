@@ -15,6 +15,7 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.protocol.commands import BinlogDump, BinlogDumpGtid, Dump
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
+from binlog_merge.serve.tables.keeper import Tables
 from tests.mysql_server import PREFIX
 
 USER, PASSWORD = "rep", "a secret"
@@ -88,11 +89,20 @@ def without(gtids: Any, flags: int = NON_BLOCK) -> BinlogDumpGtid:
 
 
 @contextlib.contextmanager
-def serving(out: Path | LogFolder, **options: Any) -> Iterator[Running]:
-    """Serve an output directory at a free port of this machine, for as long as the context lasts."""
+def serving(out: Path | LogFolder, tables: Path | None = None, **options: Any) -> Iterator[Running]:
+    """Serve an output directory at a free port of this machine, for as long as the context lasts.
+
+    `tables` is the DuckDB file of its tables.
+    """
     reports: list[str] = []
     values = {"host": "127.0.0.1", "port": 0, "user": USER, "password": PASSWORD, **options}
-    server = BinlogServer(PublishedLog(out), ServeOptions(**values), reports.append)
+    log = PublishedLog(out)
+    with contextlib.ExitStack() as stack:
+        kept = None if tables is None else stack.enter_context(Tables(log, tables, reports.append))
+        yield from _served(BinlogServer(log, ServeOptions(**values), reports.append, tables=kept), reports)
+
+
+def _served(server: BinlogServer, reports: list[str]) -> Iterator[Running]:
     running = Running(server, reports)
 
     def run() -> None:

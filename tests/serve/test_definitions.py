@@ -7,8 +7,9 @@ import pytest
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.protocol.packets import Column
-from binlog_merge.serve.answers import Rows, Settings, answer
+from binlog_merge.serve.answers import Rows, answer
 from binlog_merge.serve.definitions import Definitions
+from binlog_merge.serve.settings import Settings
 from snapshot_store.ddl import parse_dump
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Catalog
@@ -75,6 +76,16 @@ STATEMENTS = [
     "SHOW TABLE STATUS FROM hr",
     "SHOW TABLE STATUS LIKE 'part_'",
     "SHOW TRIGGERS LIKE 'x'",
+    "show events",
+    "SHOW EVENTS FROM hr LIKE 'x'",
+    "SHOW FUNCTION STATUS WHERE Db = 'shop'",
+    "SHOW PROCEDURE STATUS LIKE 'x'",
+    *(
+        f"SELECT * FROM information_schema.{table} WHERE 1 = 0"
+        for table in ("triggers", "views", "routines", "events", "innodb_cmp", "innodb_cmpmem")
+    ),
+    "SELECT TRIGGER_NAME FROM INFORMATION_SCHEMA.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND "
+    "EVENT_OBJECT_TABLE = 'orders'",
     "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata "
     "ORDER BY schema_name",
     "SELECT SCHEMA_NAME AS `a b`, 1 FROM INFORMATION_SCHEMA.SCHEMATA WHERE "
@@ -130,6 +141,9 @@ class Server:
 
     def definitions(self, view: Any) -> Definitions:
         return self._definitions
+
+    def tables(self) -> None:
+        return None
 
 
 @pytest.mark.mysql

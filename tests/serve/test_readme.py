@@ -58,3 +58,30 @@ def test_the_chapters_commands_run(mysql_server: MySqlServer, certificate: tuple
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 143
+
+
+@pytest.mark.mysql
+def test_the_chapter_on_rows_runs(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """What its mysqldump takes is what the cluster's tables hold."""
+    chapter = (ROOT / "README.md").read_text().split("## Rows, too")[1].split("\n## ")[0]
+    serve, dump = re.findall(r"```sh\n(.*?)```", chapter, re.DOTALL)[0].splitlines()
+    case = case_named("two-nodes")
+    (tmp_path / "merged").symlink_to(merged("two-nodes"))
+    program = str(Path(sys.executable).with_name("binlog-merge"))
+    replay = [program, "replay", "--from", "merged", "--to", f"duckdb://{tmp_path / 'shop.db'}", "--temporal", "text"]
+    subprocess.run(replay, check=True, cwd=tmp_path, capture_output=True, timeout=120)
+    command = [program, *shlex.split(serve)[1:], "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path, text=True) as process:
+        assert process.stdout is not None
+        port = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+        assert port is not None
+        (schema,) = {name.partition(".")[0] for name in expected(case)}
+        name, *options = shlex.split(dump.replace("3307", port[1]).replace("shop", schema))
+        taken = [str(PREFIX / "bin" / name), "--no-defaults", *options, "--set-gtid-purged=OFF"]
+        done = subprocess.run(taken, check=False, capture_output=True, timeout=60)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    assert process.returncode == 143
+    mysql_server.apply(done.stdout)
+    assert held(case, mysql_server) == expected(case)

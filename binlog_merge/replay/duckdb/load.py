@@ -97,6 +97,8 @@ def load(
         if found_there is not None:
             found_there.given |= set() if base is None else base.fill(target, target.catalog.tables)
             found_there.begin(target.catalog)
+    if options.filter is not None:
+        target.leaves_out()
     begun = target.rank or 0
     result = ReplayResult(begun + 1, begun, selector=RowSelector(options.filter))
     try:

@@ -3,11 +3,13 @@
     binlog_merge.replay_position    the position, and the cluster
     binlog_merge.replay_catalog     the log's tables at that position, in the format of the schema store
     binlog_merge.replay_skipped     transactions that the user asked to skip
+    binlog_merge.replay_filtered    from where a filter has left something out
 
 Everything between two commits is a transaction of DuckDB, including DDL and the position; a killed process leaves what
 was committed. DuckDB admits one process at a time, and so one replay.
 """
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from snapshot_store.model_json import schema_from_json, schema_to_json, table_fr
 META_SCHEMA: Final = "binlog_merge"
 _VIEW: Final = '"view"'
 _META_PLACE: Final = place(META_SCHEMA)
+_FILTERED: Final = f"CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_filtered (since UBIGINT)"
 _META: Final = (
     f"CREATE SCHEMA IF NOT EXISTS {_META_PLACE}",
     f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_position (
@@ -34,6 +37,7 @@ _META: Final = (
     f'CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_catalog ("schema" VARCHAR, "table" VARCHAR, definition VARCHAR)',
     f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_skipped (
   cluster VARCHAR, "rank" UBIGINT, gtid VARCHAR, skipped_at TIMESTAMP DEFAULT current_timestamp::TIMESTAMP)""",
+    _FILTERED,
 )
 
 
@@ -41,21 +45,23 @@ class DuckdbTarget:
     """A DuckDB file; use it as a context manager. Raises TargetBusy, ConfigError and IoError.
 
     `rank` is the number of transactions in it, None for a file without a position; `place` is the position when it was
-    opened. `catalog` are the log's tables. `unfinished`: also a file that a bootstrap has not made exact is opened.
+    opened. `catalog` are the log's tables. Without `temporal_text`, dates and times are kept as in the file already;
+    in a new one as text. `unfinished`: also a file that a bootstrap has not made exact is opened.
     """
 
     def __init__(
         self,
         path: Path,
         cluster: str,
-        temporal_text: bool = False,
+        temporal_text: bool | None = False,
         chosen: Callable[[str, str], Any] = lambda schema, table: None,
         unfinished: bool = False,
     ) -> None:
         self.path = path
         self._unfinished = unfinished
         self.cluster = cluster
-        self.temporal_text = temporal_text
+        self._given = temporal_text
+        self.temporal_text = temporal_text is not False
         self._chosen = chosen
         self.rank: int | None = None
         self.place: Place | None = None
@@ -75,8 +81,8 @@ class DuckdbTarget:
             raise IoError(f"DuckDB cannot open it: {text}", file=str(self.path)) from None
         try:
             self.connection.execute("SET TimeZone = 'UTC'")
-            self.ddl = DdlTarget(self.connection, self._present, self.temporal_text, self._chosen)
             self._load()
+            self.ddl = DdlTarget(self.connection, self._present, self.temporal_text, self._chosen)
         except BaseException:
             self.connection.close()
             raise
@@ -99,6 +105,13 @@ class DuckdbTarget:
         self.connection.execute("COMMIT")
         self.rank = rank
         failpoint("replay-committed")
+
+    def roll_back(self) -> None:
+        """Give up what was done since `begin`, if anything was begun."""
+        with contextlib.suppress(duckdb.Error):
+            self.connection.execute("ROLLBACK")
+        self._columns.clear()
+        self._load()
 
     def start_at(self, rank: int, catalog: Catalog, wanted: Callable[[str, str], bool]) -> None:
         """Record the first position, and create the `wanted` tables that do not exist."""
@@ -149,6 +162,31 @@ class DuckdbTarget:
             [self.cluster, rank, gtid],
         )
 
+    def leaves_out(self) -> None:
+        """Record, in a transaction of its own, that what follows leaves something of the log out."""
+        if self.filtered():
+            return
+        self.connection.execute(_FILTERED)  # files of before this was recorded do not have it
+        self.connection.execute(f"INSERT INTO {_META_PLACE}.replay_filtered VALUES (?)", [self.rank])
+
+    def filtered(self) -> bool:
+        """Return whether a filter has left something out."""
+        return bool(self._numbers("replay_filtered", "since"))
+
+    def skipped_ranks(self) -> list[int]:
+        """Return the transactions that were skipped."""
+        return self._numbers("replay_skipped", '"rank"')
+
+    def _numbers(self, table: str, column: str) -> list[int]:
+        if not self._present(META_SCHEMA, table):
+            return []
+        found = self.connection.execute(f"SELECT {column} FROM {_META_PLACE}.{table} ORDER BY 1").fetchall()
+        return [int(number) for (number,) in found]
+
+    def position_sql(self) -> str:
+        """Return the query for the number of transactions that the file has."""
+        return f'SELECT "rank" FROM {_META_PLACE}.replay_position'
+
     def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
         """Return a table's columns in the file, none if it does not exist; cached until the next DDL."""
         found = self._columns.get((schema, table))
@@ -186,6 +224,8 @@ class DuckdbTarget:
         for cluster, rank, gtid, key, temporal in rows:
             if cluster != self.cluster:
                 raise ConfigError(f"the file has the tables of cluster {cluster}", file=str(self.path))
+            if self._given is None:
+                self.temporal_text = temporal == "text"
             if temporal != self._temporal:
                 raise ConfigError(f"the file was begun with --temporal {temporal}", file=str(self.path))
             self.rank, self.place = int(rank), Place(int(rank), gtid, key)

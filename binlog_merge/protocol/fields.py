@@ -1,0 +1,87 @@
+"""The columns of a result as MySQL describes them, and the rows of both protocols.
+
+    text     each value as a string with its length before it, 0xfb for NULL
+    binary   0x00, a bitmap of NULLs from its bit 2 on, then the other values, each in its type's form
+
+Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_query_response_text_resultset.html and
+page_protocol_binary_resultset.html; flags from mysql-server `include/mysql_com.h`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Final
+
+from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.wire import pack_packed, pack_packed_bytes, pack_uint
+from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, Eof
+
+SERVER_STATUS_CURSOR_EXISTS: Final = 0x40
+SERVER_STATUS_LAST_ROW_SENT: Final = 0x80
+SHORTEST: Final = [bytes([length]) for length in range(251)]
+"""The lengths that take a byte, as they stand before a value."""
+NULL: Final = b"\xfb"
+
+
+class FieldFlag(IntFlag):
+    """Flags of a column in a result."""
+
+    NOT_NULL = 1
+    PRI_KEY = 2
+    UNIQUE_KEY = 4
+    MULTIPLE_KEY = 8
+    BLOB = 16
+    UNSIGNED = 32
+    ZEROFILL = 64
+    BINARY = 128
+    ENUM = 256
+    AUTO_INCREMENT = 512
+    TIMESTAMP = 1024
+    SET = 2048
+    NO_DEFAULT_VALUE = 4096
+    ON_UPDATE_NOW = 8192
+    PART_KEY = 16384
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a result; `table` is its name in the statement, `original_table` the table's own."""
+
+    name: str
+    kind: ColumnType
+    charset: int
+    length: int
+    flags: int = 0
+    decimals: int = 0
+    schema: str = ""
+    table: str = ""
+    original_table: str = ""
+    original_name: str = ""
+
+    def pack(self) -> bytes:
+        """Return its ColumnDefinition41."""
+        texts = ("def", self.schema, self.table, self.original_table, self.name, self.original_name)
+        fixed = pack_uint(self.charset, 2) + pack_uint(min(self.length, 0xFFFFFFFF), 4) + bytes([self.kind])
+        fixed += pack_uint(int(self.flags), 2) + bytes([self.decimals]) + b"\0\0"
+        return b"".join(pack_packed_bytes(text.encode("utf-8", "surrogateescape")) for text in texts) + (
+            pack_packed(len(fixed)) + fixed
+        )
+
+
+def binary_rows(columns: Sequence[Sequence[bytes | None]]) -> Iterator[bytes]:
+    """Yield rows of the binary protocol from columns of values, each in its type's form already."""
+    size = (len(columns) + 9) // 8
+    for row in zip(*columns, strict=True):
+        nulls = 0
+        for place, value in enumerate(row, 2):
+            if value is None:
+                nulls |= 1 << place
+        yield b"\0" + nulls.to_bytes(size, "little") + b"".join(value for value in row if value is not None)
+
+
+def described(fields: Sequence[Field], status: int = SERVER_STATUS_AUTOCOMMIT) -> Iterator[bytes]:
+    """Yield the payloads that begin a result: the number of columns, the columns, EOF."""
+    yield pack_packed(len(fields))
+    for field in fields:
+        yield field.pack()
+    yield Eof(0, status).pack()

@@ -1,0 +1,85 @@
+"""The values of expressions without tables: literals, variables, a few functions."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.protocol.packets import ErrorCode, Value
+from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.settings import Settings
+from binlog_merge.serve.statements import Call, Expression, Literal, SystemVariable, UserVariable
+from binlog_merge.serve.variables import Facts, variables
+
+WHAT: Final = (
+    "this is binlog-merge serve, which hands out a merged binlog: it answers what replicas and binlog readers ask, and "
+    "with --tables SELECTs from tables (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, "
+    "SHOW VARIABLES, SELECT @@…, SET, SHOW CREATE TABLE, information_schema, COM_BINLOG_DUMP), not"
+)
+
+
+def value_of(expression: Expression, settings: Settings, facts: Facts) -> Value:
+    match expression:
+        case Literal(value):
+            return value
+        case UserVariable(name):
+            return settings.values.get("@" + name)
+        case SystemVariable(name):
+            known = variables(facts)
+            if name not in known:
+                raise Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
+            return _selected(name, known[name])
+        case Call(name, arguments):
+            return _call(name, [value_of(argument, settings, facts) for argument in arguments], settings, facts)
+
+
+def _selected(name: str, value: Value) -> Value:
+    """Return a variable as SELECT shows it: ON and OFF as 1 and 0, except for variables with more values than these."""
+    if value in ("ON", "OFF") and name not in ("gtid_mode", "enforce_gtid_consistency"):
+        return int(value == "ON")
+    return value
+
+
+def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
+    match name, values:
+        case "version", []:
+            return settings.version_prefix + facts.version
+        case "unix_timestamp", []:
+            return int(time.time())
+        case "now" | "current_timestamp" | "sysdate", []:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        case "connection_id", []:
+            return settings.connection_id
+        case "user" | "current_user" | "session_user" | "system_user", []:
+            return f"{settings.user}@%"
+        case "database" | "schema", []:
+            return settings.schema
+        case "uuid", []:
+            return str(uuid.uuid4())
+        case "gtid_subset", [str(inner), str(outer)]:
+            return int(_gtids(outer).contains_set(_gtids(inner)))
+        case "gtid_subtract", [str(one), str(other)]:
+            return str(_minus(_gtids(one), _gtids(other)))
+        case _:
+            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {WHAT} functions")
+
+
+def _gtids(text: str) -> GtidSet:
+    try:
+        return GtidSet.parse_text(text)
+    except BinlogFormatError:
+        raise Refused(
+            ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
+        ) from None
+
+
+def _minus(gtids: GtidSet, other: GtidSet) -> GtidSet:
+    rest = [(source, _ranks(gtids, source) - _ranks(other, source)) for source in gtids.intervals]
+    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in rest for first, last in ranks.intervals)
+
+
+def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:
+    return RankSet(tuple((start, end - 1) for start, end in gtids.intervals.get(source, ())))

@@ -1,0 +1,222 @@
+"""Reads a SELECT from one table, as CDC and dump tools send them: text in, values out.
+
+    SELECT * | columns | COUNT(*), COUNT(c), MIN(c), MAX(c)
+    FROM table [WHERE condition] [ORDER BY columns] [LIMIT n]      or FROM (such a SELECT) AS name
+
+Conditions are read by MySQL's grammar. All else is refused, so that nothing is answered that is not understood.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_merge.protocol.packets import ErrorCode
+from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.words import cursor_of
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.reader import ExpressionReader
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.session import DdlSession
+
+_MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
+_AGGREGATES: Final = ("COUNT", "MIN", "MAX")
+_AFTER: Final = ("FROM", "WHERE", "ORDER", "LIMIT", "FOR", "LOCK", "GROUP", "HAVING", "UNION", "INTO")
+_MOST_PARTS: Final = 20_000
+_MOST_NODES: Final = 3000
+_MOST_ITEMS: Final = 4096
+_MOST_KEYS: Final = 64
+_SYSTEM: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a SELECT: all columns (`name` is ""), a column, or an aggregate of a column ("" of all rows)."""
+
+    label: str
+    name: str = ""
+    aggregate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The table that rows are taken from, under the name that the statement gives it."""
+
+    schema: str
+    name: str
+    alias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A SELECT. `order` are columns, each with whether it is descending."""
+
+    items: tuple[Item, ...]
+    source: "Source | Query"
+    where: Node | None = None
+    order: tuple[tuple[str, bool], ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def aggregated(self) -> bool:
+        return any(item.aggregate for item in self.items)
+
+
+def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | None:
+    """Return a SELECT from a user's table, None for one from system schemas; `schema` is the session's default.
+
+    Raises Refused for what is not understood.
+    """
+    try:
+        cursor = cursor_of(sql, session, _MOST_PARTS)
+        if _of_the_system(cursor, schema):
+            return None
+        query = _query(cursor, schema)
+        _locking(cursor)
+        cursor.finish()
+        if query is not None and not _small(query):
+            raise cursor.error(f"more than {_MOST_NODES} comparisons and values")
+    except DdlNotUnderstood as error:
+        raise _refused(error.reason) from None
+    except RecursionError:
+        raise _refused("an expression nested too deep") from None
+    return query
+
+
+def _small(query: Query) -> bool:
+    """Return whether a statement takes no long time; deep ones are refused before."""
+    left, rest = _MOST_NODES, [] if query.where is None else [query.where]
+    while rest and left:
+        left -= 1
+        rest += rest.pop().args
+    inner = _small(query.source) if isinstance(query.source, Query) else True
+    return not rest and len(query.items) <= _MOST_ITEMS and len(query.order) <= _MOST_KEYS and inner
+
+
+def _refused(reason: str) -> Refused:
+    return Refused(
+        ErrorCode.ER_NOT_SUPPORTED_YET,
+        "binlog-merge serve answers SELECT columns, COUNT, MIN or MAX FROM one table, with WHERE, ORDER BY columns and "
+        f"LIMIT: {reason[:200]}",
+    )
+
+
+def _of_the_system(cursor: Cursor, schema: str | None) -> bool:
+    """Return whether the first table after a FROM is one of the server's own; the cursor does not move."""
+    place = cursor.place
+    try:
+        while not cursor.done:
+            if cursor.accept("FROM") and not cursor.at_symbol("("):
+                own, _ = cursor.table_name()
+                return (own or schema or "").lower() in _SYSTEM
+            cursor.next()
+    finally:
+        cursor.place = place
+    return False
+
+
+def _query(cursor: Cursor, schema: str | None) -> Query:
+    cursor.expect("SELECT")
+    while cursor.accept_one(*_MODIFIERS):
+        pass
+    items = [_item(cursor)]
+    while cursor.accept_symbol(","):
+        items.append(_item(cursor))
+    if len({bool(item.aggregate) for item in items}) > 1:
+        raise cursor.error("aggregates beside columns")
+    cursor.expect("FROM")
+    source = _source(cursor, schema)
+    if isinstance(source, Query) and not items[0].aggregate:
+        raise cursor.error("columns of a derived table: only COUNT, MIN and MAX are taken of one")
+    where = ExpressionReader(cursor).expression() if cursor.accept("WHERE") else None
+    order = _order(cursor) if cursor.accept("ORDER", "BY") else ()
+    if order and items[0].aggregate:
+        raise cursor.error("ORDER BY of aggregates")
+    limit, offset = _limit(cursor)
+    return Query(tuple(items), source, where, order, limit, offset)
+
+
+def _item(cursor: Cursor) -> Item:
+    if cursor.accept_symbol("*"):
+        return Item("")
+    start = cursor.peek().start
+    if cursor.word() in _AGGREGATES and cursor.at_symbol("(", 1):
+        found = _aggregate(cursor, start)
+    else:
+        name = cursor.name()
+        while cursor.accept_symbol("."):
+            if cursor.accept_symbol("*"):
+                return Item("")
+            name = cursor.after_dot()
+        found = Item(name, name)
+    named = cursor.accept("AS")
+    token = cursor.peek()
+    if named or token.kind in ("name", "string") or (token.kind == "word" and cursor.word() not in _AFTER):
+        label = cursor.string() if token.kind == "string" else cursor.word_or_name()
+        return Item(label, found.name, found.aggregate)
+    return found
+
+
+def _aggregate(cursor: Cursor, start: int) -> Item:
+    kind = cursor.next().text.lower()
+    cursor.expect_symbol("(")
+    name = ""
+    if kind == "count" and cursor.accept_symbol("*"):
+        pass
+    elif kind == "count" and cursor.peek().kind == "number":
+        cursor.integer()
+    else:
+        name = cursor.name()
+        while cursor.accept_symbol("."):
+            name = cursor.after_dot()
+    end = cursor.peek().end
+    cursor.expect_symbol(")")
+    return Item(cursor.sql[start:end], name, kind)
+
+
+def _source(cursor: Cursor, schema: str | None) -> "Source | Query":
+    if cursor.accept_symbol("("):
+        inner = _query(cursor, schema)
+        if inner.aggregated or isinstance(inner.source, Query):
+            raise cursor.error("a derived table within, or of aggregates")
+        cursor.expect_symbol(")")
+        cursor.accept("AS")
+        cursor.word_or_name()
+        return inner
+    own, name = cursor.table_name()
+    if cursor.word() in ("PARTITION", "USE", "FORCE", "IGNORE"):
+        raise cursor.error("not understood")
+    alias = name
+    if cursor.accept("AS") or cursor.peek().kind == "name" or (cursor.word() and cursor.word() not in _AFTER):
+        alias = cursor.word_or_name()
+    if own is None and schema is None:
+        raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
+    return Source(own or schema or "", name, alias)
+
+
+def _order(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
+    found = []
+    while True:
+        name = cursor.name()
+        while cursor.accept_symbol("."):
+            name = cursor.after_dot()
+        found.append((name, cursor.accept_one("ASC", "DESC") == "DESC"))
+        if not cursor.accept_symbol(","):
+            return tuple(found)
+
+
+def _limit(cursor: Cursor) -> tuple[int | None, int]:
+    if not cursor.accept("LIMIT"):
+        return None, 0
+    first = cursor.integer()
+    if cursor.accept_symbol(","):
+        return cursor.integer(), first
+    return first, cursor.integer() if cursor.accept("OFFSET") else 0
+
+
+def _locking(cursor: Cursor) -> None:
+    """Skip the clause of a locking read: nothing is ever written here by others."""
+    if cursor.accept("LOCK", "IN", "SHARE", "MODE") or cursor.accept("FOR", "SHARE"):
+        return
+    if cursor.at("FOR", "UPDATE"):
+        raise cursor.error("this server is read-only")

@@ -1,0 +1,177 @@
+"""A session's way to the tables: its transaction's view, its lock, the character set and the time zone of results."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from binlog_merge.protocol.fields import Field
+from binlog_merge.protocol.packets import ErrorCode, Value
+from binlog_merge.serve.refused import Refused
+from snapshot_store.mysql.sql.session import SQL_MODES, DdlSession
+from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.log import LogView
+    from binlog_merge.serve.tables.fields import Results
+    from binlog_merge.serve.tables.keeper import Tables
+    from binlog_merge.serve.tables.query import Query
+    from binlog_merge.serve.tables.view import Rows, View
+
+UTF8MB4: Final = 255
+_OFFSET: Final = re.compile(r"([+-])(\d{1,2}):([0-5]\d)")
+_LONGEST_WAIT: Final = 3600.0
+_OFF: Final = (0, "0", "off", "OFF", "false")
+
+
+class Wanted(Enum):
+    """What is wanted of a SELECT: rows of either protocol, or only the columns."""
+
+    TEXT = auto()
+    BINARY = auto()
+    COLUMNS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A result with rows of tables: its columns, and the packets of its rows."""
+
+    fields: tuple[Field, ...]
+    rows: Iterator[bytes]
+
+
+class Reads:
+    """What a session reads of tables. `collation` is the number that the client gave when it logged in.
+
+    A transaction's view begins with WITH CONSISTENT SNAPSHOT or its first SELECT; without a transaction each SELECT has
+    a view of its own.
+    """
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self.collation: int = UTF8MB4
+        self.begun = False
+        self._values = values
+        self._view: View | None = None
+        self._release: Callable[[], None] | None = None
+        self._rows: Rows | None = None
+
+    @property
+    def locked(self) -> bool:
+        """Return whether the session has locked the tables."""
+        return self._release is not None
+
+    def begin(self, tables: "Tables", rank: int) -> "LogView":
+        """Begin a transaction's view with at least `rank` transactions; return the log as of which it is."""
+        self.end()
+        self.begun = True
+        self._view = tables.view(rank, self._seconds(), as_held=True)
+        return self._view.log
+
+    def lock(self, tables: "Tables", rank: int) -> None:
+        """Keep the tables as they are until `unlock`, with at least `rank` transactions."""
+        self.end()
+        self.unlock()
+        self._release = tables.hold(rank, self._seconds())
+
+    def unlock(self) -> None:
+        """Let the tables go on."""
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+
+    def end(self) -> None:
+        """End the transaction, and give up what has not been read of its results."""
+        self.begun = False
+        if self._rows is not None:
+            self._rows.close()
+        view, self._view = self._view, None
+        if view is not None:
+            view.close()
+
+    def close(self) -> None:
+        """End the transaction, and unlock the tables."""
+        self.end()
+        self.unlock()
+
+    def select(self, query: "Query", tables: "Tables", rank: int, wanted: Wanted) -> Selected:
+        """Answer a SELECT from at least `rank` transactions. Raises Refused and IoError."""
+        from binlog_merge.serve.tables.compiled import compile_query
+
+        minutes, results = self.minutes(), self.results()
+        if wanted is Wanted.COLUMNS:
+            compiled = compile_query(query, tables.shape(minutes, self._seconds()), results)
+            return Selected(tuple(output.field for output in compiled.outputs), iter(()))
+        view = self._view or tables.view(rank, self._seconds(), self.locked)
+        kept = self._view is not None or self._keeps()
+        if kept:
+            self._view = view
+        try:
+            compiled = compile_query(query, view.shape(minutes), results)
+            rows = view.rows(compiled, results, wanted is Wanted.BINARY, (lambda: None) if kept else view.release)
+        except BaseException:
+            if not kept:
+                view.close()
+            raise
+        self._rows = rows
+        return Selected(tuple(output.field for output in compiled.outputs), rows)
+
+    def _keeps(self) -> bool:
+        """Return whether a SELECT begins the transaction's view."""
+        if str(self._values.get("transaction_isolation") or "").lower() in ("read-committed", "read-uncommitted"):
+            return False
+        return self.begun or self._values.get("autocommit", 1) in _OFF
+
+    def _seconds(self) -> float:
+        given = self._values.get("lock_wait_timeout")
+        return float(given) if isinstance(given, int) and 0 < given < _LONGEST_WAIT else _LONGEST_WAIT
+
+    def results(self) -> "Results":
+        """Return the character set of results. Raises Refused for one that is not known."""
+        from binlog_merge.serve.tables.fields import Results
+
+        if "character_set_results" not in self._values:
+            return Results(charset_of(self.collation) or "utf8mb4", self.collation)
+        name = self._values["character_set_results"]
+        if name is None:
+            return Results(None)
+        number = collation_id(str(name), None)
+        if number is None:
+            raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(name)[:64]}'")
+        return Results(charset_of(number), int(self._values.get("collation_results") or number))
+
+    def decoded(self, sql: bytes) -> str:
+        """Return the text of a statement, in the character set of the client. Raises Refused."""
+        name = self._values.get("character_set_client") or charset_of(self.collation)
+        charset = canonical_charset(str(name)) or "utf8mb4"
+        if sql.isascii() or charset in ("utf8mb4", "utf8mb3", "binary"):
+            return sql.decode("utf-8", "surrogateescape")
+        from snapshot_store.mysql.text.codecs import decode_text
+
+        try:
+            return decode_text(charset, sql)
+        except (UnicodeError, LookupError) as error:
+            raise Refused(
+                ErrorCode.ER_UNKNOWN_CHARACTER_SET,
+                f"this is no text of character set {charset}: {error}"[:300],
+            ) from None
+
+    def minutes(self) -> int:
+        """Return the offset of the session's time zone from UTC. Raises Refused for a zone with a name."""
+        zone = str(self._values.get("time_zone") or "SYSTEM")
+        found = _OFFSET.fullmatch(zone)
+        if found is not None:
+            minutes = int(found[2]) * 60 + int(found[3])
+            if minutes <= 14 * 60:
+                return -minutes if found[1] == "-" else minutes
+        if zone.upper() in ("SYSTEM", "UTC"):
+            return 0
+        raise Refused(
+            ErrorCode.ER_UNKNOWN_TIME_ZONE,
+            f"Unknown or incorrect time zone: '{zone[:64]}': offsets are known here, and SYSTEM, which is UTC",
+        )
+
+    def grammar(self) -> DdlSession:
+        """Return the session that decides how a statement is read."""
+        modes = str(self._values.get("sql_mode") or "").upper().split(",")
+        return DdlSession(sum({SQL_MODES.get(mode.strip(), 0) for mode in modes}), server_version=90704)

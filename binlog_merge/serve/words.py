@@ -1,0 +1,33 @@
+"""Clients' statements as words and signs: those of `snapshot_store.mysql.sql`, within bounds."""
+
+import re
+from itertools import islice
+from typing import Final
+
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.session import DdlSession
+
+_PART: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|\w+|[^\w\s]""", re.DOTALL)
+
+
+def cursor_of(sql: str, session: DdlSession, most: int) -> Cursor:
+    """Return a cursor over a statement of at most so many words and signs; more take long. Raises DdlNotUnderstood."""
+    if sum(1 for _ in islice(_PART.finditer(sql), most + 1)) > most:
+        raise DdlNotUnderstood(sql, f"more than {most} words and signs")
+    return Cursor.of(sql, session)
+
+
+def name(cursor: Cursor) -> str:
+    """Parse a name: a word, a quoted name, or a string."""
+    if cursor.peek().kind not in ("word", "name", "string"):
+        raise cursor.error("expected a name")
+    return cursor.next().text
+
+
+def rest(cursor: Cursor) -> str:
+    """Return the text up to the end of the statement, without comments."""
+    start = end = cursor.peek().start
+    while not cursor.done:
+        end = cursor.next().end
+    return cursor.text[start:end]

@@ -1,0 +1,144 @@
+"""Debezium takes snapshots from `serve --tables`, and goes on from there with nothing lost or doubled."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymysql.cursors import DictCursor
+
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy
+from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.replay.duckdb.load import load
+from binlog_merge.replay.duckdb.target import DuckdbTarget
+from tests.clients.test_debezium import debezium
+from tests.clients.test_debezium import pytestmark as pytestmark
+from tests.merge_e2e.cases import case_named
+from tests.merge_e2e.local import merge
+from tests.mysql_server import ROOT
+from tests.serve.running import Running, serving
+
+CONFIG = case_named("three-nodes-online-ddl") / "cluster.yaml"
+BEGUN, BEFORE_DDL = 40, 85
+ALIKE = ("id", "customer", "quantity", "state")
+"""Columns that the table always has, whose values look alike in records and in rows."""
+PUBLISH = """
+import sys, pathlib
+from tests.merge_e2e.local import merge
+config, out, *until = sys.argv[1:]
+merge(pathlib.Path(config), pathlib.Path(out), end_of_input=not until, stop_tso=int(until[0]) if until else None)
+"""
+Rows = dict[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A log that grows on demand, served with its tables."""
+
+    running: Running
+    out: Path
+    tsos: dict[int, int]
+
+    def publish(self, rank: int | None = None) -> None:
+        """Publish up to a transaction, or all; in a process of its own, as DuckDB wants for the schema store."""
+        until = [] if rank is None else [str(self.tsos[rank + 1])]
+        subprocess.run([sys.executable, "-c", PUBLISH, str(CONFIG), str(self.out), *until], check=True, cwd=ROOT)
+
+    def rows(self) -> Rows:
+        """Return the table's rows as the server has them."""
+        connection = self.running.connect(cursorclass=DictCursor)
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            cursor.execute("SELECT * FROM shop.orders")
+            return {row["id"]: alike(row) for row in cursor.fetchall()}
+
+
+def alike(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ALIKE if name in row}
+
+
+def tsos_of(out: Path) -> dict[int, int]:
+    """Return the commit TSO of each transaction."""
+    found, rank = {}, 0
+    for item in MergedBinlog(out).items():
+        if isinstance(item, Begin):
+            rank = item.rank
+        elif isinstance(item, OrderedBy):
+            found[rank] = item.key.commit_tso
+    return found
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Iterator[Growing]:
+    """A log of which the first transactions are published."""
+    out = tmp_path / "out"
+    merge(CONFIG, tmp_path / "whole")
+    tsos = tsos_of(tmp_path / "whole")
+    merge(CONFIG, out, end_of_input=False, stop_tso=tsos[BEGUN + 1])
+    binlog = MergedBinlog(out)
+    with DuckdbTarget(tmp_path / "shop.db", binlog.cluster_uuid, True) as target:
+        load(binlog, target, history_of(out), ReplayOptions(last_rank=1))  # its tables were empty when it began
+    with serving(out, tmp_path / "shop.db") as running:
+        yield Growing(running, out, tsos)
+
+
+def table_of(said: Path) -> tuple[Rows, int]:
+    """Return the rows that whoever applies the records has, and how many came by a snapshot; each change must fit."""
+    rows: Rows = {}
+    read = 0
+    for line in said.read_text().splitlines():
+        record = json.loads(line)["value"] if line.startswith("{") and line.endswith("}") else None
+        op = None if record is None else record.get("op")
+        before, after = (alike(record[image] or {}) if op else {} for image in ("before", "after"))
+        if op in ("u", "d"):
+            assert rows.pop(before["id"]) == before, "a change does not follow what came before it"
+        if op in ("c", "u", "r"):
+            assert op == "r" or after["id"] not in rows, "a row comes twice"
+            rows[after["id"]] = after
+        read += op == "r"
+    return rows, read
+
+
+def until(said: Path, wanted: Rows) -> int:
+    """Wait until the records make these rows; return how many came by a snapshot."""
+    end = time.monotonic() + 120
+    while (found := table_of(said))[0] != wanted and time.monotonic() < end:
+        time.sleep(0.5)
+    assert found[0] == wanted
+    return found[1]
+
+
+@pytest.mark.parametrize("mode", ["initial", "when_needed driver.useCursorFetch=true snapshot.fetch.size=10"])
+def test_a_snapshot_and_all_that_follows(mode: str, growing: Growing, tmp_path: Path) -> None:
+    mode, *more = mode.split()
+    said = tmp_path / "d" / "records.jsonl"
+    with debezium(growing.running, tmp_path / "d", mode, *more):
+        assert until(said, rows := growing.rows()) == len(rows) > 20
+        growing.publish(BEFORE_DDL)
+        until(said, growing.rows())
+    growing.publish()
+    with debezium(growing.running, tmp_path / "d", mode):
+        assert until(said, growing.rows()) == len(rows), "it goes on from its offsets, without another snapshot"
+
+
+def test_an_incremental_snapshot_while_the_log_grows(growing: Growing, tmp_path: Path) -> None:
+    """Of a source that is only read: chunks between the positions that SHOW BINARY LOG STATUS tells."""
+    signals, said = tmp_path / "signals", tmp_path / "d" / "records.jsonl"
+    signals.touch()
+    more = ["read.only=true", "signal.enabled.channels=file", f"signal.file={signals}", "signal.poll.interval.ms=200"]
+    more += ["incremental.snapshot.chunk.size=7", "connect.keep.alive.interval.ms=1500"]
+    with debezium(growing.running, tmp_path / "d", "no_data", *more):
+        while not growing.running.reports:
+            time.sleep(0.5)  # until it follows
+        data = {"data-collections": ["shop.orders"], "type": "INCREMENTAL"}
+        signals.write_text(json.dumps({"id": "1", "type": "execute-snapshot", "data": data}) + "\n")
+        for rank in range(BEGUN + 5, BEFORE_DDL + 1, 5):
+            growing.publish(rank)
+        assert until(said, growing.rows()) > 0
+        growing.publish()
+        until(said, growing.rows())
