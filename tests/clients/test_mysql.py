@@ -32,11 +32,11 @@ ZLIB, ZSTD = "SOURCE_COMPRESSION_ALGORITHMS='zlib'", "SOURCE_COMPRESSION_ALGORIT
 def semi_synchronous(server: MySqlServer) -> Iterator[None]:
     """Make a server ask its source for acknowledged transactions."""
     server.execute("INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'")
-    server.execute("SET PERSIST rpl_semi_sync_replica_enabled = 1")
+    server.execute("SET GLOBAL rpl_semi_sync_replica_enabled = 1")
     try:
         yield
     finally:
-        server.execute("RESET PERSIST rpl_semi_sync_replica_enabled; UNINSTALL PLUGIN rpl_semi_sync_replica")
+        server.execute("UNINSTALL PLUGIN rpl_semi_sync_replica")
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -69,6 +69,10 @@ def _follow(place: str, workers: int, mysql_server: MySqlServer, folder: Path, a
         source.start()
         until(lambda: not _status(mysql_server)["Last_IO_Error"], lambda: _status(mysql_server))
         _caught_up(mysql_server, out)
+        if acknowledges:
+            file, position = PublishedLog(out).view().end
+            shown = "SHOW FULL REPLICAS"
+            until(lambda: source.query(shown)[0][8] == f"{file}:{position}", lambda: source.query(shown))
         mysql_server.stop()
         growing.publish(1)
         mysql_server.start()
@@ -80,8 +84,6 @@ def _follow(place: str, workers: int, mysql_server: MySqlServer, folder: Path, a
         assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == (file, position)
         (row,) = source.query("SHOW FULL REPLICAS")
         assert ("zlib" in row, "zstd" in row) == ("'zlib'" in place, "'zstd'" in place), row
-        if acknowledges:
-            until(lambda: source.query("SHOW FULL REPLICAS")[0][8] == f"{file}:{position}")
 
 
 @contextlib.contextmanager
