@@ -52,8 +52,8 @@ help:
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
 	@echo "             npm and Debian into build/clients; fails where one cannot be had"
-	@echo "make dist    wheel and sdist in dist/, the wheel tried in an environment of its own, outside the repository: without Java what"
-	@echo "             needs none, then the demo"
+	@echo "make dist    wheel, sdist and SBOM (CycloneDX) in dist/; the wheel is tried in an environment of its own, outside the"
+	@echo "             repository: without Java what needs none, then the demo"
 	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
 	@echo "make clean   remove what was made, but for .venv and build/mysql; distclean removes these too"
 

@@ -1,5 +1,7 @@
-"""`make dist`: wheel and sdist in dist/, nothing in them that does not belong there, and the wheel tried on its own."""
+"""`make dist`: wheel, sdist and SBOM in dist/, nothing in them that does not belong there, and the wheel tried."""
 
+import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -43,6 +45,23 @@ def check_wheel(wheel: Path) -> None:
     _exit_if("the wheel lacks", {"the demo's binlogs"} - ({"the demo's binlogs"} if demo else set()))
 
 
+def write_sbom(wheel: Path, python: Path) -> None:
+    """Write what uv.lock pins as CycloneDX beside the wheel; exit if the wheel's environment has other packages."""
+    sbom = DIST / f"{wheel.name.partition('-py3')[0]}.cdx.json"
+    export = ("export", "--quiet", "--frozen", "--no-dev", "--format", "cyclonedx1.5", "--output-file", str(sbom))
+    _uv(*export, "--preview-features", "sbom-export")
+    listed = subprocess.run(
+        [UV, "pip", "list", "--python", python, "--format", "json"], capture_output=True, text=True, check=True
+    ).stdout
+    document = json.loads(sbom.read_text())
+    told = {_name(part) for part in (document["metadata"]["component"], *document["components"])}
+    _exit_if("installed with the wheel, and not in uv.lock", {_name(part) for part in json.loads(listed)} - told)
+
+
+def _name(package: dict[str, str]) -> str:
+    return re.sub(r"[-_.]+", "-", package["name"]).lower()
+
+
 def _tracked() -> list[str]:
     return subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
 
@@ -65,6 +84,7 @@ def main() -> None:
         _uv("venv", "--quiet", "--python", sys.executable, str(venv))
         _uv("pip", "install", "--quiet", "--python", str(venv / "bin" / "python"), str(wheel))
         try_wheel(venv, Path(folder) / "elsewhere")
+        write_sbom(wheel, venv / "bin" / "python")
     for path in sorted(DIST.iterdir()):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size:,} bytes")
 
