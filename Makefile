@@ -19,7 +19,7 @@ SPARKS ?= 4.1.0
 TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup
 
 # What needs no server, no Spark and no whole merge.
-QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_errors.py test_places.py)
+QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_places.py)
 
 # Adds packages that one target alone needs.
 WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DOWNLOADS=never \
