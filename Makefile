@@ -19,7 +19,7 @@ SPARKS ?= 4.1.0
 TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup
 
 # What needs no server, no Spark and no whole merge.
-QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_errors.py test_places.py)
+QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_places.py)
 
 # Adds packages that one target alone needs.
 WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DOWNLOADS=never \
@@ -31,7 +31,7 @@ export THOROUGH ?= 0
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint check check-clients bench soak clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint check check-clients bench soak dist clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -52,6 +52,8 @@ help:
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
 	@echo "             npm and Debian into build/clients; fails where one cannot be had"
+	@echo "make dist    wheel, sdist and SBOM (CycloneDX) in dist/; the wheel is tried in an environment of its own, outside the"
+	@echo "             repository: without Java what needs none, then the demo"
 	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
 	@echo "make clean   remove what was made, but for .venv and build/mysql; distclean removes these too"
 
@@ -124,6 +126,9 @@ check-clients: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@tools/get-clients.sh build/clients; got=$$?; \
 	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients $(TEST_ARGS) && exit $$got
+
+dist: $(SETUP)
+	@$(RUN) $(VENV)/python -m tools.dist
 
 clean:
 	rm -rf build/demo build/demo-live build/demo-live.lock build/numba-cache build/bench dist spark-warehouse artifacts

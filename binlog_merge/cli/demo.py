@@ -1,4 +1,4 @@
-"""`binlog-merge demo`: merges the three-node cluster in `fixtures/` and lists what to look at."""
+"""`binlog-merge demo`: merges the three-node cluster that comes with the package and lists what to look at."""
 
 import re
 import shutil
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 CASE = "three-nodes-online-ddl"
 
-HELP = """Merge the binlogs of a small cluster that come with the source, and say what to look at.
+_PACKAGED = Path(__file__).resolve().parent / "demo_cluster"
+_CLONED = Path(__file__).resolve().parents[2] / "fixtures" / CASE
+
+HELP = """Merge the binlogs of a small cluster that come with the package, and say what to look at.
 
 Three MySQL nodes hold the shards of one table; while transactions run across them, its columns are changed online, on
 one node after the other. In the merged binlog there is one table, and each ALTER TABLE once, at exactly the right
@@ -39,11 +42,11 @@ def demo(
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
-    """Merge the binlogs of a small cluster that come with the source, and say what to look at."""
+    """Merge the binlogs of a small cluster that come with the package, and say what to look at."""
     start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
 
-    config = MergeConfig.load(_fixture())
+    config = MergeConfig.load(cluster())
     _clear(out, config)
     result = run(config, out, output, end_of_input=True)
     if output is OutputFormat.text:
@@ -51,15 +54,16 @@ def demo(
         print("\n".join(_what_to_look_at(out, names)), flush=True)
 
 
-def _fixture() -> Path:
-    path = Path(__file__).resolve().parents[2] / "fixtures" / CASE / "cluster.yaml"
-    if not path.exists():
-        raise ConfigError(
-            "the demo's binlogs come with the source repository; they are not part of the installed package",
-            file=str(path),
-            remedy="run `make demo` in a clone of the repository, or merge your own: binlog-merge merge --help",
-        )
-    return path
+def cluster() -> Path:
+    """Return the cluster's configuration: the wheel has a copy, a clone of the repository has the fixture."""
+    for folder in (_PACKAGED, _CLONED):
+        if (path := folder / "cluster.yaml").exists():
+            return path
+    raise ConfigError(
+        "the demo's binlogs are missing from this installation",
+        file=str(_PACKAGED),
+        remedy="install the package anew from its wheel, or merge your own: binlog-merge merge --help",
+    )
 
 
 def _clear(out: Path, config: "MergeConfig") -> None:

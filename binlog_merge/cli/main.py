@@ -72,12 +72,14 @@ Results go to stdout, progress and errors to stderr. With -o json stdout is exac
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {row.exit_code:>3}  {row.code:<24}{row.meaning}" for row in EXIT_CODES)
 
+_NAME = "binlog-merge"
+_COMPLETE = "_BINLOG_MERGE_COMPLETE"
+
 app = typer.Typer(
-    name="binlog-merge",
+    name=_NAME,
     help=HELP,
     epilog=EPILOG,
     rich_markup_mode=None,
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
@@ -158,6 +160,8 @@ def _defers(frame: FrameType | None) -> bool:
 
 def main() -> NoReturn:
     """Run the command line and exit with a code from EXIT_CODES."""
+    if _COMPLETE in os.environ:  # a shell asks what may follow, and typer answers
+        app(prog_name=_NAME)
     signal.signal(signal.SIGTERM, _terminate)
     logging.getLogger().addFilter(_tells_something)
     sys.exit(run(sys.argv[1:]))
@@ -202,7 +206,7 @@ def _run(arguments: Sequence[str]) -> int:
     command = typer.main.get_command(app)
     try:
         # Not command.main(): it turns Ctrl-C and a closed pipe into exits of its own.
-        with command.make_context("binlog-merge", arguments) as context:
+        with command.make_context(_NAME, arguments) as context:
             command.invoke(context)
             sys.stdout.flush()
     except typer.Exit as done:

@@ -1,5 +1,6 @@
 """`binlog-merge merge`: merges the binlogs of many nodes into one."""
 
+import importlib.util
 import os
 import shutil
 from contextlib import suppress
@@ -274,6 +275,8 @@ class Session:
 
         if (active := active_session(self._master)) is not None:
             return active
+        if importlib.util.find_spec("pyspark") is None:
+            raise ConfigError("pyspark is not installed", remedy="merging runs on it: pip install binlog-merge anew")
         if not is_submitted() and not is_connect(self._master):
             check_java()
         self._started = create_session(self._master, self._options, self._configured)

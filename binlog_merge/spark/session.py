@@ -50,6 +50,10 @@ def is_submitted() -> bool:
 
 def active_session(master: str | None = None) -> Any:
     """Return this process's active session, None if there is none. Raises ConfigError if it has another master."""
+    if (
+        sys.modules.get("pyspark") is None
+    ):  # so nobody has made one; and what is missing can be said before it is imported
+        return None
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

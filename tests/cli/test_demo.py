@@ -3,19 +3,22 @@
 import json
 import shutil
 import sys
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from binlog_merge.cli import main
+from binlog_merge.cli import demo, main
 from binlog_merge.cli.demo import CASE
 from binlog_merge.files.manifest import Manifest
 from tests.cli.conftest import RESULT, FakeJob, FakeResult
 from tests.files.outputs import header
+from tests.merge_e2e.local import merge
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / CASE
+ROOT = Path(__file__).parents[2]
+FIXTURE = ROOT / "fixtures" / CASE
 
 pytestmark = pytest.mark.skipif(not FIXTURE.exists(), reason="the fixture is not there")
 
@@ -77,9 +80,28 @@ def test_json(copying: CopyingJob, tmp_path: Path, capsys: pytest.CaptureFixture
     assert json.loads(capsys.readouterr().out)["transactions"] == 12
 
 
-def test_an_installed_package_has_no_demo(
-    copying: CopyingJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where the package would be, on a machine without a clone of the repository."""
+    monkeypatch.setattr(demo, "_CLONED", tmp_path / "no-clone")
+    monkeypatch.setattr(demo, "_PACKAGED", tmp_path / "site-packages" / "binlog_merge" / "cli" / "demo_cluster")
+    return tmp_path / "site-packages"
+
+
+def test_the_wheel_has_what_the_demo_merges(installed: Path, tmp_path: Path) -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    for source, target in build["wheel"]["force-include"].items():
+        assert f"/{source}" in build["sdist"]["include"]
+        (installed / target).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+        copy(ROOT / source, installed / target)
+    cluster = demo.cluster()
+    assert cluster.is_relative_to(installed)
+    assert merge(cluster, tmp_path / "out").to_dict()["transactions"] == 210
+
+
+def test_a_demo_without_its_binlogs_is_an_error(
+    copying: CopyingJob, installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("binlog_merge.cli.demo.CASE", "not-there")
     assert main.run(["demo", "--out", str(tmp_path / "demo")]) == 2
-    assert "come with the source repository" in capsys.readouterr().err
+    assert "the demo's binlogs are missing" in capsys.readouterr().err

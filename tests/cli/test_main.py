@@ -61,6 +61,34 @@ def test_version(capsys: Captured) -> None:
     assert capsys.readouterr().out.startswith("binlog-merge ")
 
 
+def test_python_m_is_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "binlog_merge", "no-verb"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("binlog-merge: config: No such command 'no-verb'")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("po", {"position-of"}),
+        ("schema his", {"history"}),
+        ("inspect --start", {"--start-position"}),
+        ("inspect -o js", {"jsonl"}),
+    ],
+)
+def test_a_shell_gets_completions(words: str, expected: set[str]) -> None:
+    asked = {
+        "_BINLOG_MERGE_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"binlog-merge {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    command = [sys.executable, "-m", "binlog_merge"]
+    done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == expected
+
+
 def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path: Path) -> None:
     program = (
         "import sys; from binlog_merge.cli.main import run; run(['--help']); run(['merge', '-c', 'none.yaml'])\n"
