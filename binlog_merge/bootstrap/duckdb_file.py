@@ -166,7 +166,7 @@ class DuckdbFile:
         self._commit()
         failpoint("bootstrap-exact")
         self._check_name()
-        # What is in the write-ahead log stays there if a disk is full when the file is closed, of which nothing is said.
+        # Closing does it, too, but says nothing of a disk that is full, and leaves the rows in the write-ahead log.
         self._target.connection.execute("CHECKPOINT")
         self._target.__exit__()
         self._work.rename(self.path)
