@@ -74,6 +74,7 @@ class DuckdbFile:
             found = self._record.stage()
             if found is not None:
                 self._begun = True
+                self._check_name()
                 return found
         self._target.__exit__()
         self._remove()
@@ -164,6 +165,9 @@ class DuckdbFile:
         self._record.write(stage)
         self._commit()
         failpoint("bootstrap-exact")
+        self._check_name()
+        # Closing does it, too, but says nothing of a disk that is full, and leaves the rows in the write-ahead log.
+        self._target.connection.execute("CHECKPOINT")
         self._target.__exit__()
         self._work.rename(self.path)
         sync_directory(self.path.parent)
@@ -185,6 +189,14 @@ class DuckdbFile:
     def _remove(self) -> None:
         for path in (self._work, self._work.with_name(self._work.name + ".wal")):
             path.unlink(missing_ok=True)
+
+    def _check_name(self) -> None:
+        if self.path.exists():
+            raise ConfigError(
+                f"the file exists, and what the bootstrap makes of {self._work.name} is to get its name",
+                file=str(self.path),
+                remedy=f"move one of the two away ({self._work.name}: begin anew), and run the bootstrap again",
+            )
 
     def _commit(self) -> None:
         self._target.connection.execute("COMMIT")

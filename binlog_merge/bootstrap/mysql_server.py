@@ -127,12 +127,12 @@ class MysqlServer:
 
     def begin_round(self, stage: Stage, catalog: Catalog) -> None:
         """Empty the round's tables; nothing of them is copied then."""
+        self._record.forget()  # first, at once: the stage that is recorded may be one that goes on with what is copied
         for name in stage.tables:
             self._session.run(f"TRUNCATE TABLE {_place(name)}")
             self._alter(name, loosening(self._table(name)))
         failpoint("bootstrap-tables")
         self._session.run("BEGIN")
-        self._record.forget()
         self._record.write(stage)
         self._session.run("COMMIT")
 

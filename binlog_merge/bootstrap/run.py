@@ -207,14 +207,11 @@ class _Bootstrap:
         with ExitStack() as stack:
             readers = [stack.enter_context(node.reader(None)) for node in self.nodes]
             shards = [(r, s) for r in readers for s in r.shards() if self.places.name(s) == reading.name]
-            left = set(keys)
+            looks = [(r, s, self.places.reading(s, reading.table)) for r, s in shards]
+            left = list(keys)
             for _ in range(_LOOKS):
-                seen: dict[Texts, Shard] = {}
-                twice = set()
-                for reader, shard in shards:
-                    for key in reader.found(shard, self.places.reading(shard, reading.table), sorted(left, key=str)):
-                        twice |= {key} if seen.setdefault(key, shard) != shard else set()
-                left = twice
+                # One by one: the texts of a key may differ from shard to shard, where a collation takes them for equal.
+                left = [key for key in left if sum(bool(r.found(s, own, [key])) for r, s, own in looks) > 1]
                 if not left:
                     return
                 time.sleep(_LOOK_SECONDS)

@@ -37,6 +37,16 @@ class KnownSource(Closing):
         if isinstance(self._source, ReadAhead):
             self._source.stop = stop
 
+    @property
+    def held(self) -> int:
+        """Return how many bytes are held that were read ahead."""
+        return self._source.held if isinstance(self._source, ReadAhead) else 0
+
+    def release(self) -> None:
+        """Forget what was read ahead."""
+        if isinstance(self._source, ReadAhead):
+            self._source.release()
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on, or to the known end."""
         wanted = buffer[: max(0, self.size - offset)]

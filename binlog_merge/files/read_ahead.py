@@ -14,6 +14,8 @@ from binlog_merge.files.source import Closing, Source
 BLOCK: Final = 8 << 20
 LEAST_BLOCK: Final = 256 << 10
 _ALL_BLOCKS: Final = 48 << 20
+MOST_HELD: Final = 96 << 20
+"""So much may the files of a reader hold before those are released that it does not read now."""
 _AHEAD: Final = 2
 _TURNS: Final = 3
 """So many ranges in a row that lie apart, but near each other, are where the reader goes on."""
@@ -51,6 +53,16 @@ class ReadAhead(Closing):
             buffer[done : done + len(part)] = part
             done += len(part)
         return done
+
+    @property
+    def held(self) -> int:
+        """Return how many bytes it holds, or has asked for."""
+        return len(self._blocks) * self._block
+
+    def release(self) -> None:
+        """Forget what is held: the reader is elsewhere."""
+        self._drop()
+        self._asked = [asked for asked in self._asked if not asked.done()]
 
     def _held(self, number: int) -> bytearray | None:
         """Return a block, None if it lies apart from those that are read one after the other."""

@@ -8,12 +8,13 @@ again. Sockets with TLS stay: what encrypts them cannot be handed over.
 import contextlib
 import itertools
 import os
+import resource
 import signal
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context, reduction
+from multiprocessing import get_context
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -27,6 +28,8 @@ from binlog_merge.serve.readers import Reader
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.wire import Broken, Gone, State, Wire
 
+_SOCKET: Final = b"!"
+"""What is sent with a socket: nothing goes without a byte."""
 _POLL: Final = 0.2
 _TOLD_EVERY: Final = 0.2
 _END_TIMEOUT: Final = 5.0
@@ -83,6 +86,7 @@ class _Sender:
     def __init__(self) -> None:
         context = get_context("spawn")
         self._pipe, other = context.Pipe()
+        self._sockets = _channel(self._pipe)
         self._process = context.Process(target=work, args=(other,), daemon=True, name="sender")
         self._process.start()
         other.close()
@@ -103,9 +107,11 @@ class _Sender:
         with self._lock:
             number = next(self._numbers)
             self._tasks[number] = task
-            with contextlib.suppress(OSError):  # the process has died
+            try:
                 self._pipe.send(_Job(number, directory, state, options, reader))
-                reduction.send_handle(self._pipe, wire.fileno(), self._process.pid)
+                socket.send_fds(self._sockets, [_SOCKET], [wire.fileno()])
+            except OSError:  # the process has died; or it would wait for a socket for ever, and serve nobody
+                self._process.terminate()
         while not task.ended.wait(_POLL):
             if not self.alive:
                 told.report(f"{reader.peer}: left, the process that sent to it has died")
@@ -129,6 +135,7 @@ class _Sender:
                     task.ended.set()
         self.alive = False
         self._pipe.close()
+        self._sockets.close()
         self._process.join(_END_TIMEOUT)
 
 
@@ -138,14 +145,23 @@ class _Sender:
 def work(pipe: "Pipe[Any, Any]") -> None:
     """Send to the readers that come by the pipe, each in a thread, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
+    _take_descriptors()
     warm()
+    sockets = _channel(pipe)
     logs: dict[Path, PublishedLog] = {}
     tell = _Telling(pipe)
     with contextlib.suppress(EOFError, OSError, MergeError):  # the server meets the same, and says so
         while True:
             if pipe.poll(_POLL):
                 job = pipe.recv()
-                wire = Wire(socket.socket(fileno=reduction.recv_handle(pipe)), job.state)
+                said, found, *_ = socket.recv_fds(sockets, len(_SOCKET), 1)
+                if not said:
+                    break
+                if not found:  # the system has closed it
+                    tell(job.number, f"{job.reader.peer}: left, no file descriptor is free: see ulimit -n")
+                    tell(job.number, None)
+                    continue
+                wire = Wire(socket.socket(fileno=found[0]), job.state)
                 try:
                     log = logs.get(job.directory) or PublishedLog(job.directory)
                 except MergeError as error:
@@ -159,6 +175,18 @@ def work(pipe: "Pipe[Any, Any]") -> None:
             for log in logs.values():
                 log.refresh()
     os._exit(0)  # threads are still sending
+
+
+def _channel(pipe: "Pipe[Any, Any]") -> socket.socket:
+    """Return a pipe as what sockets go through, made at once: later there may be no descriptor for it."""
+    return socket.fromfd(pipe.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def _take_descriptors() -> None:
+    """Let this process have as many file descriptors as it may: a reader takes four."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Telling:

@@ -73,16 +73,21 @@ class Item:
 
 
 def items_of(events: Iterable[RawEvent], file: str, begin: int, name: str) -> Iterator[Item]:
-    """Yield what the events of a file are, from a position on. `name` is the file's for errors."""
-    reader = TransactionReader(file, begin)
-    for event in events:
-        try:
+    """Yield what the events of a file are, from a position on. `name` is the file's for errors.
+
+    Raises ChecksumMismatch for damage.
+    """
+    reader, at = TransactionReader(file, begin), begin
+    try:
+        for event in events:
+            at = event.offset
             if event.type_code in _CONTROL:
                 yield Item(event.offset, event.end, event)
             elif (transaction := reader.take(event)) is not None:
                 yield Item(event.offset, event.end, transaction)
-        except BinlogFormatError as error:
-            raise ChecksumMismatch(error.reason, file=name, position=event.offset, remedy=DAMAGED) from None
+    except BinlogFormatError as error:
+        position = error.offset if error.offset >= 0 else at
+        raise ChecksumMismatch(error.reason, file=name, position=position, remedy=DAMAGED) from None
 
 
 class Deriver:

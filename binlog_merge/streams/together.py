@@ -70,9 +70,14 @@ def _part(
     # Those that are further on are waited for, and not overtaken: then all go on together.
     end = min([*others, first + _AT_ONCE, file.size])
     items = items_of(events_of(log, file, first), file.name, first, log.place(file.name))
-    failure = _derived(parts, _until(items, end), shared)
-    for writer, part in parts:
-        writer.finish(source, part)
+    try:
+        failure = _derived(parts, _until(items, end), shared)
+        for writer, part in parts:
+            writer.finish(source, part)
+    except BaseException:
+        for _, part in parts:  # it is tried again, and again: nothing of a failure may stay
+            part.path.unlink(missing_ok=True)
+        raise
     if failure is not None:
         raise failure
     return any(part.place.read > first for _, part in parts)

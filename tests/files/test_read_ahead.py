@@ -4,11 +4,17 @@ import random
 import threading
 from dataclasses import dataclass, field
 
+import numpy as np
 import pytest
 
 from binlog_merge.errors import ObjectStoreUnreachable
+from binlog_merge.files.known import KnownFile, KnownSource
 from binlog_merge.files.read_ahead import BLOCK, LEAST_BLOCK, ReadAhead, block_size
 from binlog_merge.files.source import Closing
+from binlog_merge.pipeline.gather import input_reader
+from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.values import InputFile
 
 DATA = random.Random(7).randbytes(1 << 20)
 SMALL = 1 << 14
@@ -123,3 +129,26 @@ def test_blocks_of_many_files_are_small() -> None:
     assert block_size(1) == block_size(4) == BLOCK
     assert 4 * 100 * block_size(100) <= 200 << 20
     assert block_size(100_000) == LEAST_BLOCK
+
+
+def test_files_of_other_runs_hold_few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task's runs are between DDL and heartbeats; each may read of files that no other reads."""
+    size, count = 6 * BLOCK, 20
+    data = bytes(size)
+    opened: list[ReadAhead] = []
+
+    def opening(file: KnownFile, block: int) -> KnownSource:
+        opened.append(ReadAhead(Remote(data), block))
+        return KnownSource(opened[-1], file)
+
+    monkeypatch.setattr(input_reader, "open_known", opening)
+    known = [KnownFile("dn", f"s3://b/{i}", size, "") for i in range(count)]
+    reader = input_reader.InputReader({0: "dn"}, {(0, i): InputFile(known[i], True) for i in range(count)})
+    for i in range(count):
+        one = {name: np.array([value]) for name, value in (("node", 0), ("file", i), ("start", 0), ("end", size))}
+        nothing = np.zeros(1, np.int64)
+        reader.expect(Rows({}, nothing, one["start"], one["end"], one["node"], one["file"], *(nothing,) * 3))
+        for at in range(0, size, WINDOW_BYTES):
+            reader.read(one["node"], one["file"], one["start"] + at, np.array([WINDOW_BYTES]), np.zeros(1, np.bool_))
+    assert sum(len(source._blocks) * source._block for source in opened) <= 200 << 20
+    reader.close()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 from pathlib import Path
@@ -94,3 +95,18 @@ def test_readers_of_senders_are_shown_and_ended_and_get_what_is_published_next(t
         assert running.events(from_position()), "another sender begins"
         begun = _senders(running)
     assert not any(sender.is_alive() for sender in begun)
+
+
+def test_a_sender_has_readers_beyond_the_soft_limit_of_descriptors() -> None:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with serving(merged(CASE), processes=2) as running, contextlib.ExitStack() as readers:
+        few = len(list(Path("/proc/self/fd").iterdir())) + 30
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, limit[1]))  # the sender begins with that
+        try:
+            next(readers.enter_context(running.reading(from_position(flags=0))))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+        for _ in range(few // 4):
+            next(readers.enter_context(running.reading(from_position(flags=0))))
+        assert eventually(lambda: [reader.waiting for reader in running.server.readers()] == [True] * (few // 4 + 1))
+        assert not [line for line in running.reports if "left" in line]

@@ -1,11 +1,13 @@
 """What comes out of streams, and that the same bytes come out whenever and however often a process stops."""
 
+import errno
 import shutil
 import time
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from binlog_merge.binlog.events import RowsEvent, RowsQuery, TableMap, parse_eve
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.errors import ConfigError, MergeError, OutputBusy, OutsideLog
+from binlog_merge.errors import ChecksumMismatch, ConfigError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
@@ -21,8 +23,10 @@ from binlog_merge.log.reader import MergedBinlog, Rows, Statement
 from binlog_merge.log.rows import op_of
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
+from binlog_merge.streams import together
 from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.keeper import StreamKeeper
+from binlog_merge.streams.together import Family
 from binlog_merge.verify.whole import verify
 from tests.serve.merged import merged, merged_copy
 from tests.streams.helpers import all_written, specs, states_of, written
@@ -260,3 +264,40 @@ def test_a_statement_that_changes_rows_that_come_out_is_not_left_out(tmp_path: P
     written(out, tmp_path, *specs("none ddl=none"))
     assert _statements(tmp_path / "none") == []
     assert _rows(tmp_path / "none") == _rows(out)
+
+
+@pytest.mark.parametrize("option", ["plain", "key hash=key into=2"])
+def test_damage_in_the_log_stops_a_stream_behind_what_is_sound(option: str, tmp_path: Path) -> None:
+    out = merged_copy("two-nodes", tmp_path)
+    streams = specs(option)
+    whole = all_written(out, tmp_path / "whole", streams)
+    file = LogFolder(out).state().files[1]
+    data = bytearray((out / file.name).read_bytes())
+    data[-40] ^= 1  # in the last transaction, or the event that ends the file
+    (out / file.name).write_bytes(data)
+    for _ in "twice":
+        with pytest.raises(ChecksumMismatch, match="checksum"):
+            all_written(out, tmp_path / "streams", streams)
+        for spec, files in zip(streams, whole, strict=True):
+            folder = tmp_path / "streams" / spec.name
+            first, second = LogFolder(folder).state().files
+            assert (folder / first.name).read_bytes() == files[first.name]
+            assert files[second.name].startswith((folder / second.name).read_bytes()) and second.transactions
+            assert not list(folder.glob(".*.part"))
+
+
+def test_a_full_disk_leaves_nothing_of_a_stream_that_is_tried_again(tmp_path: Path, monkeypatch: Any) -> None:
+    out, (spec,) = merged("two-nodes"), specs("plain")
+    family = Family(LogFolder(out), tmp_path, [spec], lambda spec: lambda text: None)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with family.writers[0]:
+        monkeypatch.setattr(together, "_write", full)
+        with pytest.raises(MergeError, match="No space left"):
+            family.catch_up(LogFolder(out).state())
+        assert not list((tmp_path / spec.name).glob(".*.part"))
+        monkeypatch.undo()
+        family.catch_up(LogFolder(out).state())
+    assert list(written(out, tmp_path, spec)) == [file.name for file in LogFolder(out).state().files]

@@ -13,11 +13,13 @@ from typing import Final
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
+from binlog_merge.binlog.query import StatusVar
 from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.plan import Places
-from binlog_merge.bootstrap.values import Shard
+from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
+from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import ddl_events
 from binlog_merge.log.file_events import events_in
 from binlog_merge.pipeline.coordinate.shards.routes import with_columns
@@ -46,8 +48,7 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
 
     Raises ConfigError if nothing is captured, or DDL stands in between, MissingFile if the capture does not come on.
     """
-    paths = NodeFiles(node.directory, node.name).paths()
-    if not paths:
+    if not _captured(node):
         raise ConfigError(
             "nothing is captured of it yet: a base is for where a captured log begins",
             node=node.name,
@@ -55,19 +56,19 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
         )
     with node.reader(None) as reader:
         snapshot = introspect(reader.address)
-        end = reader.end() if not snapshot.file else (snapshot.file, snapshot.position)
+        end = node.place(reader.end() if not snapshot.file else (snapshot.file, snapshot.position))
     for path, size in _up_to(node, end):
-        for text, schema, position in _statements(path, size):
-            if concerned := _concerned(text, schema, node.name, places):
+        for query, position in _statements(path, size):
+            if concerned := _concerned(query, snapshot.catalog, node.name, places):
                 raise ConfigError(
-                    f"its captured log has DDL on {concerned} already: {text}",
+                    f"its captured log has DDL on {concerned} already: {query.text}",
                     node=node.name,
                     file=str(path),
                     position=position,
                     remedy="begin its capture behind that: FLUSH BINARY LOGS there, remove the captured files, and "
                     "`capture --start-file` with the new file; or give the dump of an earlier moment, --sql",
                 )
-    return NodeBase(snapshot.catalog, *end)
+    return NodeBase(snapshot.catalog, end.file, end.position)
 
 
 def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
@@ -111,27 +112,36 @@ def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Pl
     return changed.renamed(*logical)
 
 
-def _up_to(node: CapturedNode, end: tuple[str, int]) -> Iterator[tuple[Path, int]]:
+def _captured(node: CapturedNode) -> dict[str, Path]:
+    """Return a node's captured files, in order, by the names that `CapturedNode.place` gives: of all its servers."""
+    folders = ["", *(f"{server.folder}/" for server in read_servers(node.directory))]
+    found = ((folder, path) for folder in folders for path in NodeFiles(node.directory / folder, node.name).paths())
+    return {folder + path.name: path for folder, path in found}
+
+
+def _up_to(node: CapturedNode, end: End) -> Iterator[tuple[Path, int]]:
     """Yield the captured files and how much of each counts, up to a place; wait for the capture to come there."""
     until = time.monotonic() + _WAIT_SECONDS
     while True:
-        paths = NodeFiles(node.directory, node.name).paths()
-        names = [path.name for path in paths]
-        if end[0] in names and paths[names.index(end[0])].stat().st_size >= end[1]:
+        paths = _captured(node)
+        if end.file in paths and paths[end.file].stat().st_size >= end.position:
             break
         if time.monotonic() > until:
             raise MissingFile(
-                f"it is captured up to {names[-1]}, and its tables were read when its log ended at {end[0]}:{end[1]}",
+                f"it is captured up to {list(paths)[-1]}, and its tables were read when its log ended at "
+                f"{end.file}:{end.position}",
                 node=node.name,
                 remedy="let `binlog-merge capture --stop-never` run meanwhile",
             )
         time.sleep(0.2)
-    for path in paths[: names.index(end[0]) + 1]:
-        yield path, end[1] if path.name == end[0] else path.stat().st_size
+    for name, path in paths.items():
+        yield path, end.position if name == end.file else path.stat().st_size
+        if name == end.file:
+            return
 
 
-def _statements(path: Path, size: int) -> Iterator[tuple[str, str, int]]:
-    """Yield the statements of a file that may be DDL, with the default database and the offset."""
+def _statements(path: Path, size: int) -> Iterator[tuple[Query, int]]:
+    """Yield the statements of a file that may be DDL, with their offsets."""
     try:
         with path.open("rb", buffering=1 << 20) as file:
             for event in events_in(file, str(path), size):
@@ -139,17 +149,20 @@ def _statements(path: Path, size: int) -> Iterator[tuple[str, str, int]]:
                     continue
                 query = parse_event(event)
                 if isinstance(query, Query) and not query.text.upper().startswith(_NO_DDL):
-                    yield query.text, query.schema_text, event.offset
+                    yield query, event.offset
     except BinlogFormatError as error:
         raise ChecksumMismatch(error.reason, file=str(path), position=max(error.offset, 0)) from None
 
 
-def _concerned(text: str, schema: str, node: str, places: Places) -> str | None:
+def _concerned(query: Query, catalog: Catalog, node: str, places: Places) -> str | None:
     """Return a table of the output that a statement is about, or its database; None if there is none."""
+    session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
     try:
-        named = [name for event in ddl_events(text, schema, DdlSession()) for name in event.tables]
+        named = [name for event in ddl_events(query.text, query.schema_text, session) for name in event.tables]
     except DdlNotUnderstood:
-        named = [(schema, "")]
+        # About anything that it may name.
+        text = query.text.lower()
+        named = [(own, "") for own in sorted(catalog.schemas) if own.lower() in text] + [(query.schema_text, "")]
     for own, table in named:
         if table and places.name(Shard(node, own, table)) is not None:
             return f"{own}.{table}"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from binlog_merge.config.uri import local_path
 from binlog_merge.files.known import KnownSource, open_known
-from binlog_merge.files.read_ahead import block_size
+from binlog_merge.files.read_ahead import MOST_HELD, block_size
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import Column, view
 from binlog_merge.pipeline.gather.rows import Rows
@@ -49,6 +49,9 @@ class InputReader:
         self._ends = {(int(at >> 32), int(at & 0xFFFFFFFF)): int(end) for at, end in zip(files, ends, strict=True)}
         for known in self._sources.keys() & self._ends.keys():
             self._sources[known].expect(self._ends[known])
+        if sum(source.held for source in self._sources.values()) > MOST_HELD:
+            for known in self._sources.keys() - self._ends.keys():
+                self._sources[known].release()
 
     def source(self, node: int, file: int) -> Source:
         """Return the open source of a file."""

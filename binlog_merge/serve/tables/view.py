@@ -19,6 +19,7 @@ from snapshot_store.model import Catalog
 
 _BATCH: Final = 2048
 _HEAD: Final = 4
+_MOST_BYTES: Final = 8 << 20
 
 
 class View:
@@ -121,11 +122,19 @@ class Rows:
     def _read(reader: Any, compiled: Compiled, results: Results, binary: bool) -> "_Packets":
         try:
             for batch in reader:
-                yield from rows_of(compiled.outputs, batch, results, binary)
+                for part in _parts(batch):
+                    yield from rows_of(compiled.outputs, part, results, binary)
         except duckdb.Error as error:
             raise _failed(error) from None
         except OSError as error:  # pyarrow's for what the engine says while it streams
             raise IoError(f"the tables cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _parts(batch: Any) -> Iterator[Any]:
+    """Yield a batch in parts of few bytes: each is there several times while packets are made of it."""
+    rows = max(1, len(batch) * _MOST_BYTES // max(1, batch.nbytes))
+    for begin in range(0, len(batch), rows):
+        yield batch.slice(begin, rows)
 
 
 _Packets = Any
