@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import multiprocessing.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,9 @@ from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
 # Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
 # time.
 gc.set_threshold(200_000, 50, 100)
+
+# Before any test has a TMPDIR of its own: the folder is kept for the process, and paths of sockets in it are limited.
+multiprocessing.util.get_temp_dir()
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
