@@ -46,7 +46,7 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
 
     Raises ConfigError if nothing is captured, or DDL stands in between, MissingFile if the capture does not come on.
     """
-    paths = NodeFiles(node.directory, node.name).paths()
+    paths = NodeFiles(node.directory, node.name).paths() if node.directory.exists() else []
     if not paths:
         raise ConfigError(
             "nothing is captured of it yet: a base is for where a captured log begins",
