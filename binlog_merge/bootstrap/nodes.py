@@ -31,6 +31,8 @@ _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
 _CHANGED: Final = frozenset({1054, 1146, 1049, 1412})
 """No such column, table or database; the table's definition has changed."""
 _RIGHTS: Final = "GRANT SELECT, REPLICATION CLIENT ON *.* TO the user, on the node"
+_LOGIN: Final = "check user and password: --password-file, the URL of `server`, or MYSQL_PWD"
+_DENIED: Final = 1045
 _PARSE_ERROR: Final = 1064
 _WAIT_SECONDS: Final = 5
 _FIRST_ROWS: Final = 100
@@ -206,7 +208,9 @@ class NodeReader:
                     if number in passed:
                         raise
                     raise ServerRefused(
-                        f"{self.address}: {message_of(error)}", node=self.node, remedy=_RIGHTS
+                        f"{self.address}: {message_of(error)}",
+                        node=self.node,
+                        remedy=_LOGIN if number == _DENIED else _RIGHTS,
                     ) from error
                 self._close()
                 if time.monotonic() > end:

@@ -81,7 +81,7 @@ def serve(
     ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
-    user: Annotated[str, typer.Option("--user", help="The one user that there is.")] = "rep",
+    user: Annotated[str, typer.Option("--user", help="The one user that there is, without --users.")] = "rep",
     password_file: Annotated[
         Path | None,
         typer.Option("--password-file", help="Holds the user's password.", parser=local_path, metavar="PATH"),
@@ -205,6 +205,7 @@ def _serve(
     streams_folder: Path | None,
     tables: Path | None,
 ) -> None:
+    from binlog_merge.serve.accounts import accounts_in
     from binlog_merge.serve.server import BinlogServer
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
@@ -230,12 +231,17 @@ def _serve(
             flush=True,
         )
         ports = server.stream_ports()
+        names = None if options.users is None else {account.user for account in accounts_in(options.users)}
         if any(spec.hash == "key" and spec.ddl != "none" for spec in specs):
             _report(
                 "of a hash of keys each stream has all DDL: a server that follows them as channels must have caught up "
                 "with all before one changes a table's columns (README: Streams)"
             )
         for spec in specs:
+            if spec.user and names is not None and spec.user not in names:
+                _report(
+                    f"stream {spec.name}: {options.users} has no user {printable(spec.user)}, so none gets it by name"
+                )
             at = [f"port {ports[spec.name]}"] if spec.name in ports else []
             at += [f"user {printable(spec.user)}"] if spec.user else []
             print(f"stream {spec.name}: {', '.join(at)}", flush=True)

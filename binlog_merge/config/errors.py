@@ -35,7 +35,7 @@ def explain(model: type[BaseModel], error: ValidationError, document: YamlDocume
             f"\n    {'line ' + str(at) + ': ' if at else ''}{text}" for at, text in found
         )
     return ConfigError(
-        message, file=f"{name}:{line}" if line else name, remedy="correct the configuration; nothing was run"
+        message, file=f"{name}:{line}" if line else name, remedy=f"correct the {document.what}; nothing was run"
     )
 
 
@@ -83,13 +83,17 @@ def _nearest(model: type[BaseModel], loc: KeyPath) -> str | None:
 
 def _keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     section: type[BaseModel] | None = model
+    inside_mapping = False
     for part in path:
         if isinstance(part, int) or section is None:
             continue  # a list index: its items' model was entered with the list's key
-        section = next(
-            (_model_in(field.annotation) for field in section.model_fields.values() if field.alias == part), None
-        )
-    return [] if section is None else [str(field.alias) for field in section.model_fields.values()]
+        if inside_mapping:
+            inside_mapping = False  # a name that the file gives: its value's model was entered with the mapping's key
+            continue
+        field = next((field for name, field in section.model_fields.items() if (field.alias or name) == part), None)
+        section = None if field is None else _model_in(field.annotation)
+        inside_mapping = field is not None and typing.get_origin(field.annotation) is dict
+    return [] if section is None else [field.alias or name for name, field in section.model_fields.items()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -23,10 +23,11 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A parsed document, and the line number (from 1) of each key or list item."""
+    """A parsed document, the line number (from 1) of each key or list item, and what it is, in errors."""
 
     values: dict[str, Any]
     lines: dict[KeyPath, int]
+    what: str = "configuration"
 
     def line_of(self, path: KeyPath) -> int | None:
         """Return the line of the deepest known part of `path`."""
@@ -53,20 +54,24 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def load_yaml(path: Path) -> YamlDocument:
-    """Read a YAML mapping from a file. Raises ConfigError with file and line."""
+def load_yaml(path: Path, what: str = "configuration") -> YamlDocument:
+    """Read a YAML mapping from a file; errors say `what` it is. Raises ConfigError with file and line."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration: {error.strerror}", file=str(path)) from error
+        raise ConfigError(
+            f"cannot read the {what}: {error.strerror}",
+            file=str(path),
+            remedy="check its path, and the permissions there",
+        ) from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"the configuration is larger than {MAX_BYTES} bytes", file=str(path))
-    return parse_yaml(data, str(path))
+        raise ConfigError(f"the {what} is larger than {MAX_BYTES} bytes", file=str(path))
+    return parse_yaml(data, str(path), what)
 
 
-def parse_yaml(data: bytes | str, name: str) -> YamlDocument:
-    """Parse a YAML mapping; `name` is the file's name in errors."""
+def parse_yaml(data: bytes | str, name: str, what: str = "configuration") -> YamlDocument:
+    """Parse a YAML mapping; `name` is the file's name in errors, and `what` it is."""
     lines: dict[KeyPath, int] = {}
     try:
         loader = _PlainLoader(data)
@@ -76,7 +81,7 @@ def parse_yaml(data: bytes | str, name: str) -> YamlDocument:
         finally:
             loader.dispose()
     except RecursionError:
-        raise ConfigError("the configuration is nested too deeply", file=name) from None
+        raise ConfigError(f"the {what} is nested too deeply", file=name) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
@@ -84,8 +89,8 @@ def parse_yaml(data: bytes | str, name: str) -> YamlDocument:
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date, say 2026-02-31
         raise ConfigError(f"not valid YAML: {error}", file=name) from None
     if not isinstance(values, dict):
-        raise ConfigError("the configuration must be a mapping of keys to values", file=name)
-    return YamlDocument(values, lines)
+        raise ConfigError(f"the {what} must be a mapping of keys to values", file=name)
+    return YamlDocument(values, lines, what)
 
 
 def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) -> Any:

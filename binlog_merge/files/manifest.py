@@ -294,6 +294,10 @@ class Manifest:
                 data = file.read()
         except FileNotFoundError:
             data = b""
+        except NotADirectoryError:
+            raise ManifestError(
+                "it is no directory", file=str(directory), remedy="give a merge's --out directory"
+            ) from None
         except OSError as error:
             raise io_error(error, str(path)) from error
         for line in whole_lines(data):

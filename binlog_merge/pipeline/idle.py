@@ -52,9 +52,14 @@ def awaited(
     limit: OrderKey,
     notes: Mapping[str, tuple[AsOf, ...]],
 ) -> dict[str, tuple[AsOf, ...]]:
-    """Return the notes of nodes that hold back something that was read, so that newer notes may let it out."""
+    """Return the notes of nodes that hold back something that was read, so that newer notes may let it out.
+
+    Where shards have no markers, all of one place comes out at once: `limit` is then below the least watermark.
+    """
     carries = ((n.carry, n.input.number) for n in scanned)
     last = max(OrderKey(carry.max_tso, carry.max_transaction, carry.seq, number) for carry, number in carries)
     if last < limit:
         return {}
-    return {node: found for node, found in notes.items() if (watermarks[node] or ORIGIN) <= limit}
+    bounds = {node: key or ORIGIN for node, key in watermarks.items()}
+    limit = max(limit, min(bounds.values(), default=limit))
+    return {node: found for node, found in notes.items() if bounds[node] <= limit}

@@ -157,10 +157,24 @@ class _Users(BaseModel):
     model_config = _STRICT
     users: Annotated[list[_User], Field(min_length=1)]
 
+    @field_validator("users")
+    @classmethod
+    def _check_apart(cls, users: list[_User]) -> list[_User]:
+        seen: set[tuple[str, str]] = set()
+        for user in users:
+            for host in dict.fromkeys(user.hosts):
+                if (user.name, host) in seen:
+                    raise ValueError(
+                        f"{user.name!r} from {'everywhere' if host == '%' else host} is there twice, and the first "
+                        "would count: write one, with a list of hashes"
+                    )
+                seen.add((user.name, host))
+        return users
+
 
 def accounts_in(file: Path) -> tuple[Account, ...]:
     """Read a file of users. Raises ConfigError with file and line."""
-    document = load_yaml(file)
+    document = load_yaml(file, "file of users")
     try:
         users = _Users.model_validate(document.values)
     except ValidationError as error:

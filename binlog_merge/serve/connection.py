@@ -114,7 +114,8 @@ class Connection:
             self._dump(step.dump)
             return False
         elif step.then is Then.CLOSE and not self.session.trusted:
-            self._report(f"{self.peer}: refused, user {self.session.settings.user[:LONGEST_NAME]!r}")
+            why = f": {step.why}" if step.why else ""
+            self._report(f"{self.peer}: refused, user {self.session.settings.user[:LONGEST_NAME]!r}{why}")
         return step.then is not Then.CLOSE
 
     def _start_tls(self) -> None:

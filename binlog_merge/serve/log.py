@@ -230,7 +230,7 @@ class PublishedLog:
         path = self.folder.directory / MANIFEST_NAME
         try:
             found = path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return 0, 0, 0
         except OSError as error:
             raise io_error(error, str(path)) from error

@@ -46,11 +46,13 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What to send. `proved`: the client may go on, with an OK behind this; `denied`: it is to be disconnected."""
+    """What to send. `proved`: the client may go on, with an OK behind this; `denied`: why it is to be disconnected, for
+    the operator, else empty.
+    """
 
     payloads: Sequence[bytes] = ()
     proved: bool = False
-    denied: bool = False
+    denied: str = ""
 
 
 class _Phase(Enum):
@@ -76,7 +78,10 @@ class Login:
         """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
         answered = self._next(payload)
         if answered.proved and self._gate.inside() >= self._gate.limits.connections:
-            return Answered([Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()], denied=True)
+            return Answered(
+                [Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()],
+                denied=f"{self._gate.limits.connections} clients are logged in (--max-connections)",
+            )
         return answered
 
     def _next(self, payload: bytes) -> Answered:
@@ -91,7 +96,7 @@ class Login:
     def _responded(self, response: HandshakeResponse) -> Answered:
         self.response = response
         if self._gate.tls_required and not self.encrypted:
-            return Answered([Err.of(ErrorCode.ER_SECURE_TRANSPORT_REQUIRED, INSECURE).pack()], denied=True)
+            return Answered([Err.of(ErrorCode.ER_SECURE_TRANSPORT_REQUIRED, INSECURE).pack()], denied="it has no TLS")
         self._account = account = self._gate.accounts.find(response.user, self._address)
         plugin = response.plugin if response.plugin in _KNOWN else CACHING_SHA2
         if not response.proof and is_mariadb(response):
@@ -145,7 +150,7 @@ class Login:
                     f"(using password: {'YES' if with_password else 'NO'})",
                 ).pack()
             ],
-            denied=True,
+            denied="no such user from there, or " + ("another password" if with_password else "a password is missing"),
         )
 
 

@@ -5,8 +5,8 @@ from typing import Final
 from binlog_merge.protocol.packets import Err, ErrorCode
 
 NO_ROWS: Final = (
-    "rows are answered where it was started with --tables; else a CDC tool that takes a snapshot is to take "
-    "definitions only (Debezium: snapshot.mode=no_data)"
+    "rows of the whole log, not of a stream, are answered where it was started with --tables; else a CDC tool that "
+    "takes a snapshot is to take definitions only (Debezium: snapshot.mode=no_data)"
 )
 
 

@@ -52,11 +52,12 @@ class Then(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The response to a client's packet."""
+    """The response to a client's packet. `why`, for the operator, a client is refused that has not logged in."""
 
     payloads: Iterable[bytes] = ()
     then: Then = Then.GO_ON
     dump: Dump | None = None
+    why: str = ""
 
 
 class Session:
@@ -128,10 +129,10 @@ class Session:
             if response.algorithm is not None:
                 self.compression = response.algorithm, response.zstd_level
         if not answered.proved:
-            return Step(answered.payloads, Then.CLOSE if answered.denied else Then.GO_ON)
+            return Step(answered.payloads, Then.CLOSE if answered.denied else Then.GO_ON, why=answered.denied)
         opened = use(self.settings.schema or "", self.settings, self._world)
         if isinstance(opened, Err):
-            return Step([opened.pack()], Then.CLOSE)
+            return Step([opened.pack()], Then.CLOSE, why="there is no such database")
         self.trusted = True
         compressed = self.compression is not None
         return Step([*answered.payloads, opened.pack()], Then.COMPRESS if compressed else Then.GO_ON)
@@ -195,4 +196,4 @@ def _refusal(code: ErrorCode, message: str) -> Step:
 
 
 def _farewell(code: ErrorCode, message: str) -> Step:
-    return Step([Err.of(code, message).pack()], Then.CLOSE)
+    return Step([Err.of(code, message).pack()], Then.CLOSE, why=message)

@@ -40,6 +40,7 @@ Dialect = Literal["mysql", "mariadb"]
 Hash = Literal["table", "key"]
 Ddl = Literal["all", "once", "none"]
 MOST_PARTS: Final = 64
+_LAST_PORT: Final = 65535
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}"
 _VERSION: Final = 1
 """Of the function that makes a stream: with another one, streams that have begun would have other bytes."""
@@ -114,7 +115,7 @@ class StreamSpec:
 def load_streams(file: Path | None, options: Sequence[str]) -> list[StreamSpec]:
     """Return the streams of a file and of options like `orders tables=shop.* port=3310`. Raises ConfigError."""
     found: dict[str, StreamSpec] = {}
-    given = [] if file is None else [(load_yaml(file), str(file), file.parent)]
+    given = [] if file is None else [(load_yaml(file, "file of streams"), str(file), file.parent)]
     given += [(_of_option(text), f"--stream {text!r}", Path()) for text in options]
     for document, name, folder in given:
         for spec in _specs(document, name, folder):
@@ -136,7 +137,7 @@ def _of_option(text: str) -> YamlDocument:
         if not equals or key in values:
             raise ConfigError(f"--stream {text!r}: {setting!r} is no setting, or given twice", remedy=_HOW)
         values[key] = value.split(",") if key == "tables" else _plain(value)
-    return YamlDocument({"streams": {name: values}}, {})
+    return YamlDocument({"streams": {name: values}}, {}, "option")
 
 
 _HOW: Final = "write it like --stream 'orders tables=shop.orders*,!shop.tmp port=3310'"
@@ -163,6 +164,12 @@ def _specs(document: YamlDocument, name: str, folder: Path) -> Iterable[StreamSp
                 f"stream {stream}: ddl: once is for the streams of a hash of tables: where keys are hashed, each "
                 "stream needs a statement between its rows",
                 file=name,
+            )
+        if given.port and given.into and given.port + given.into - 1 > _LAST_PORT:
+            raise ConfigError(
+                f"stream {stream}: {given.into} streams from port {given.port} on go beyond {_LAST_PORT}",
+                file=name,
+                remedy="give a lower port",
             )
         settings = _settings(given, folder, f"{name}: stream {stream}")
         if settings is not None:

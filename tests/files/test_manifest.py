@@ -165,3 +165,9 @@ def test_a_difference_before_anything_is_published_may_begin_anew() -> None:
     with pytest.raises(ManifestError) as caught:
         check_continuation(header(), changed(output=Output(max_size=7)), published=False)
     assert caught.value.remedy.startswith("nothing is published there yet")
+
+
+def test_a_file_in_place_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(ManifestError, match="no directory"):
+        Manifest.load(tmp_path / "file")

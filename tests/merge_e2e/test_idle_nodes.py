@@ -230,3 +230,24 @@ def test_a_new_note_is_news_only_while_it_may_let_something_out(servers: list[My
         assert rounds.has_news()
         result = rounds.merge()
         assert (result.transactions, result.held) == (1, 0)
+
+
+def test_a_node_that_wrote_after_its_note_lets_others_out_with_the_next(
+    servers: list[MySqlServer], config: Path
+) -> None:
+    for number, server in enumerate(servers, 1):
+        table(server, number)
+    capture_now(config)
+    before = note_path(config, "dn-1").read_bytes()
+    with Rounds(LocalRunner(), config_loaded(config), config.parent / "out") as rounds:
+        assert settled(rounds).held == 0
+        for number in (1, 2):
+            servers[number - 1].execute(f"INSERT INTO d{number}.t (b) VALUES ('a')")
+        capture_now(config)
+        after = note_path(config, "dn-1").read_bytes()
+        note_path(config, "dn-1").write_bytes(before)
+        result = settled(rounds)
+        assert (result.held, result.held_back_by) == (1, "dn-1")
+        note_path(config, "dn-1").write_bytes(after)
+        assert rounds.has_news()
+        assert rounds.merge().held == 0

@@ -103,6 +103,7 @@ def test_a_client_that_names_no_plugin_is_asked_to_switch(named: str | None, run
 def test_a_user_that_is_refused_is_named_in_a_line_of_bounded_length(running: Running) -> None:
     assert _refused(lambda: running.connect(user="u" * 60_000))[0] == 1045
     assert eventually(lambda: any("refused, user 'uuu" in line for line in running.reports))
+    assert eventually(lambda: any("no such user from there, or another password" in line for line in running.reports))
     assert max(map(len, running.reports)) < 200
 
 

@@ -126,6 +126,10 @@ def test_a_file_of_users_is_read_again_when_it_changes(tmp_path: Path) -> None:
         ("users: [{name: a, password: secret}]", "is no hash.*binlog-merge password"),
         (f"users: [{{name: a, password: '{native_text('a')}', hosts: [db.example.com]}}]", "names are not looked up"),
         (f"users: [{{name: a, password: '{native_text('a')}', hosts: [10.0.0.0/99]}}]", "is no host"),
+        (
+            f"users: [{{name: a, password: '{native_text('a')}'}}, {{name: a, password: '{native_text('b')}'}}]",
+            "'a' from every",
+        ),
     ],
 )
 def test_a_file_that_is_wrong_is_an_error_with_its_line(text: str, complaint: str, tmp_path: Path) -> None:

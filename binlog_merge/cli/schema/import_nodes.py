@@ -114,6 +114,8 @@ def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Pl
 
 def _captured(node: CapturedNode) -> dict[str, Path]:
     """Return a node's captured files, in order, by the names that `CapturedNode.place` gives: of all its servers."""
+    if not node.directory.exists():
+        return {}
     folders = ["", *(f"{server.folder}/" for server in read_servers(node.directory))]
     found = ((folder, path) for folder in folders for path in NodeFiles(node.directory / folder, node.name).paths())
     return {folder + path.name: path for folder, path in found}

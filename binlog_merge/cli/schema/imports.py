@@ -76,7 +76,9 @@ def import_(
     if [sql, server, parquet].count(None) + (not nodes) != 3:
         raise ConfigError("give one of --sql, --server, --parquet and --nodes")
     if nodes:
-        if config is None or node is not None or at_tso is not None or schema:
+        if config is None:
+            raise ConfigError("--nodes is all nodes of --config", remedy="give --config")
+        if node is not None or at_tso is not None or schema:
             raise ConfigError("--nodes is all nodes of --config", remedy="leave --node, --at-tso and --schema out")
         _import_nodes(config, password_file, store, output)
         return

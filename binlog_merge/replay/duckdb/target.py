@@ -78,7 +78,11 @@ class DuckdbTarget:
             text = str(error).splitlines()[0]
             if "lock" in text.lower():
                 raise TargetBusy(f"another process has it open: {text}", file=str(self.path)) from None
-            raise IoError(f"DuckDB cannot open it: {text}", file=str(self.path)) from None
+            raise IoError(
+                f"DuckDB cannot open it: {text}",
+                file=str(self.path),
+                remedy="give a DuckDB file, or a new one's name in a folder that is there and can be written to",
+            ) from None
         try:
             self.connection.execute("SET TimeZone = 'UTC'")
             self._load()
@@ -223,7 +227,11 @@ class DuckdbTarget:
         ).fetchall()
         for cluster, rank, gtid, key, temporal in rows:
             if cluster != self.cluster:
-                raise ConfigError(f"the file has the tables of cluster {cluster}", file=str(self.path))
+                raise ConfigError(
+                    f"the file has the tables of cluster {cluster}",
+                    file=str(self.path),
+                    remedy=f"give the file of this log's cluster, {self.cluster}, or the name of a new one",
+                )
             if self._given is None:
                 self.temporal_text = temporal == "text"
             if temporal != self._temporal:
