@@ -25,7 +25,7 @@ def test_mutated_files(tmp_path: Path) -> None:
     assert [one["seed"] for one in outcomes] == seeds
     # An attack that changes nothing proves nothing.
     kinds = Counter(one["outcome"].split()[0] for one in outcomes)
-    assert kinds["error"] > len(seeds) // 3 and kinds["other"] > len(seeds) // 50, kinds
+    assert kinds["error"] > len(seeds) // 3 and kinds["other"] > len(seeds) // 100, kinds
 
 
 @pytest.mark.soak

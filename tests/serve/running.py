@@ -65,9 +65,9 @@ class Running:
 def eventually(holds: Callable[[], bool]) -> bool:
     """Wait until something holds; it always does, unless something is broken."""
     end = time.monotonic() + 60
-    while not holds() and time.monotonic() < end:
+    while not (held := holds()) and time.monotonic() < end:
         time.sleep(0.02)
-    return holds()
+    return held
 
 
 def _events(connection: Any) -> Iterator[bytes]:
