@@ -173,7 +173,7 @@ def _may_log_in(server: Served) -> bool:
 def test_slow_readers(mysql_server: MySqlServer, tmp_path: Path) -> None:
     """They ask for all of a log that fits in no buffer, and take nothing of it until another one has had it."""
     mysql_server.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, b LONGTEXT)")
-    for _ in range(20):
+    for _ in range(40):
         mysql_server.execute("INSERT INTO d.t (b) VALUES (REPEAT(UUID(), 28000))")
     mysql_server.execute("FLUSH BINARY LOGS")
     node = {"source-id": "dn-1", "files": [f"{mysql_server.data}/binlog.*"]}
