@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from binlog_merge.bootstrap.record import Record
@@ -19,11 +18,11 @@ from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.as_text import HEX_TYPES
+from binlog_merge.replay.duckdb.as_text import of_text, text_array
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget
-from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
-from snapshot_store.model import Catalog, Column
+from binlog_merge.replay.duckdb.types import listed, place, quoted
+from snapshot_store.model import Catalog
 
 SUFFIX: Final = ".bootstrap"
 TAKEN: Final = "a bootstrap makes the tables: name a target that has none of them, or remove them there"
@@ -208,12 +207,12 @@ class DuckdbFile:
 
     def _register(self, chunk: Chunk) -> None:
         columns = chunk.reading.columns
-        arrays = {f"c{i}": _array(column, [row[i] for row in chunk.rows]) for i, column in enumerate(columns)}
+        arrays = {f"c{i}": text_array(column, [row[i] for row in chunk.rows]) for i, column in enumerate(columns)}
         width = len(columns)
         arrays |= {f"k{i}": pa.array([row[width + i] for row in chunk.rows]) for i in range(len(chunk.reading.key))}
         self._target.connection.register("bootstrap_texts", pa.table(arrays))
         values = ", ".join(
-            f"{_typed(column, f'c{i}', self.temporal_text)} AS {quoted(column.name)}"
+            f"{of_text(column, f'c{i}', self.temporal_text)} AS {quoted(column.name)}"
             for i, column in enumerate(columns)
         )
         keys = ", ".join(f'k{i} AS "bootstrap {i}"' for i in range(len(chunk.reading.key)))
@@ -240,22 +239,3 @@ class DuckdbFile:
 def _match(chunk: Chunk) -> str:
     names = [quoted(chunk.reading.columns[i].name) for i in chunk.reading.key]
     return " AND ".join(f"t.{name} = k.{name}" for name in names)
-
-
-def _array(column: Column, texts: list[str | None]) -> Any:
-    if column.type.name != "vector":
-        return pa.array(texts, pa.string())
-    values = [None if text is None else np.frombuffer(bytes.fromhex(text), "<f4") for text in texts]
-    return pa.array(values, pa.list_(pa.float32()))
-
-
-def _typed(column: Column, name: str, temporal_text: bool) -> str:
-    """Return SQL that makes a column's value of its text."""
-    kind, to = column.type.name, duckdb_type(column.type, temporal_text)
-    if kind == "vector":
-        return name
-    if kind in HEX_TYPES:
-        return f"unhex({name})"
-    if kind in ("float", "double"):
-        return f"CAST(CAST(trim({name}, '[]') AS DOUBLE) AS {to})"
-    return f"CAST({name} AS {to})"

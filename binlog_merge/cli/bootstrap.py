@@ -11,7 +11,7 @@ from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, s
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.cli.replay import Temporal, path_of
-from binlog_merge.cli.replay_options import address_of, password_of, time_zone_of
+from binlog_merge.cli.replay_options import TimeZone, address_of, password_of, time_zone_of
 from binlog_merge.errors import ConfigError, UnsupportedInput
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ def bootstrap(
         Temporal,
         typer.Option("--temporal", help="DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
-    time_zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", help="DuckDB: what SYSTEM was for the servers that ran the DDL.", metavar="ZONE"),
-    ] = None,
+    time_zone: TimeZone = None,
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
     ] = OutputFormat.text,

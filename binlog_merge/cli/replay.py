@@ -12,7 +12,7 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.cli.paths import SslCa, local_path, output_place
-from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
+from binlog_merge.cli.replay_options import TimeZone, address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
 
@@ -110,10 +110,7 @@ def replay(
         Temporal,
         typer.Option("--temporal", help="Parquet, DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
-    time_zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", help="DuckDB: what SYSTEM was for the servers that ran the DDL.", metavar="ZONE"),
-    ] = None,
+    time_zone: TimeZone = None,
     skip: Annotated[
         list[str] | None,
         typer.Option("--skip", help="Leave this transaction out; a server records it.", metavar="GTID"),

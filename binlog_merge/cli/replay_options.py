@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
 
@@ -10,6 +12,11 @@ if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
     from binlog_merge.log.reader import MergedBinlog
     from snapshot_store.server import ServerAddress
+
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", help="DuckDB: what SYSTEM was for the servers that ran the DDL.", metavar="ZONE"),
+]
 
 
 def filter_of(path: Path | None, rows_only: bool) -> "Filter | None":

@@ -7,15 +7,14 @@ be of a later moment of the log if it has its position, or its executed GTIDs. (
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.replay.duckdb.alter import Alteration
-from binlog_merge.replay.duckdb.as_text import HEX_TYPES
+from binlog_merge.replay.duckdb.as_text import of_text, text_array
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
 from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
@@ -145,9 +144,9 @@ def _retyped(column: Column, kind: str) -> str:
 def insert(target: DuckdbTarget, table: Table, rows: Iterable[Texts], given: Sequence[Column]) -> None:
     """Insert rows, as texts of the `given` columns, into a table."""
     into = f"INSERT INTO {place(table.schema, table.name)} ({listed([c.name for c in given])})"
-    chosen = ", ".join(_typed(column, f"c{i}") for i, column in enumerate(given))
+    chosen = ", ".join(of_text(column, f"c{i}", True) for i, column in enumerate(given))
     for batch in _batches(rows):
-        arrays = {f"c{i}": _array(column, [row[i] for row in batch]) for i, column in enumerate(given)}
+        arrays = {f"c{i}": text_array(column, [row[i] for row in batch]) for i, column in enumerate(given)}
         target.connection.register("base_rows", pa.table(arrays))
         try:
             target.connection.execute(f"{into} SELECT {chosen} FROM base_rows")
@@ -166,13 +165,6 @@ def compute_others(target: DuckdbTarget, table: Table, given: Sequence[Column]) 
             work.compute(place(table.schema, table.name), column)
 
 
-def _array(column: Column, texts: list[str | None]) -> Any:
-    if column.type.name != "vector":
-        return pa.array(texts, pa.string())
-    values = [None if text is None else np.frombuffer(bytes.fromhex(text), "<f4") for text in texts]
-    return pa.array(values, pa.list_(pa.float32()))
-
-
 def _batches(rows: Iterable[Texts]) -> Iterator[list[Texts]]:
     batch: list[Texts] = []
     for row in rows:
@@ -182,15 +174,3 @@ def _batches(rows: Iterable[Texts]) -> Iterator[list[Texts]]:
             batch = []
     if batch:
         yield batch
-
-
-def _typed(column: Column, name: str) -> str:
-    """Return SQL that converts the text that a server prints to a column's value."""
-    kind, to = column.type.name, duckdb_type(column.type, True)
-    if kind == "vector":
-        return name
-    if kind in HEX_TYPES:
-        return f"unhex({name})"
-    if kind in ("float", "double"):
-        return f"CAST(CAST(nullif(trim({name}, '[]'), 'null') AS DOUBLE) AS {to})"
-    return f"CAST({name} AS {to})"

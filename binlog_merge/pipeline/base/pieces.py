@@ -14,7 +14,6 @@ import numpy as np
 from binlog_merge.pipeline.base.columns import Column, Columns
 
 PIECE_ROWS = 1 << 15
-LEAST = -(1 << 63)
 
 
 class Extent(NamedTuple):
@@ -71,8 +70,8 @@ class BetweenRaised:
     def meets(self, piece: Extent) -> bool:
         """Return whether a piece has rows of the part."""
         last = piece.first + piece.rows - 1
-        least = max(piece.low, *(tso for row, tso in self.raised if row <= piece.first), LEAST)
-        most = max(piece.high, *(tso for row, tso in self.raised if row <= last), LEAST)
+        least = max((piece.low, *(tso for row, tso in self.raised if row <= piece.first)))
+        most = max((piece.high, *(tso for row, tso in self.raised if row <= last)))
         return bool(piece.rows) and least < self.high and self.low <= most
 
 
