@@ -31,7 +31,7 @@ export THOROUGH ?= 0
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint check check-clients bench soak dist clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint docs check check-clients check-report bench soak dist clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -45,13 +45,16 @@ help:
 	@echo "make mutants  change order keys, assemble, lattice, lock and GTID sets: do their tests notice?"
 	@echo "             (MUTANTS_SECONDS=$(MUTANTS_SECONDS), MUTANTS='lattice lock', MUTANTS_SEED=1)"
 	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
-	@echo "make check   lint, demo, test: what .ci/run does"
+	@echo "make docs    the site of docs/ in build/site (mkdocs --strict)"
+	@echo "make check   lint, docs, demo, test: what .ci/run does"
 	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
 	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS); then live systems whose processes are"
 	@echo "             killed LIVE_KILLS times each (or for LIVE_SECONDS, where that is over sooner), and whose servers and"
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
 	@echo "             npm and Debian into build/clients; fails where one cannot be had"
+	@echo "make check-report  the page of \`report\` in headless Chromium: widths, themes, keyboard, print; brings Chromium from Debian (as"
+	@echo "             root; else it must be there) and playwright-core from npm into build/browser"
 	@echo "make dist    wheel, sdist and SBOM (CycloneDX) in dist/; the wheel is tried in an environment of its own, outside the"
 	@echo "             repository: without Java what needs none, then the demo"
 	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
@@ -64,7 +67,7 @@ $(SETUP): pyproject.toml uv.lock tools/setup.sh
 	@touch $@
 
 demo: $(SETUP)
-	@$(RUN) $(VENV)/binlog-merge demo --out build/demo
+	@$(RUN) $(VENV)/binlog-merge demo --merged build/demo
 
 demo-live: $(SETUP)
 	@tools/get-mysql.sh build/mysql
@@ -113,7 +116,12 @@ lint: $(SETUP)
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports --no-cache --no-logo >build/imports.txt || { cat build/imports.txt; exit 1; }
 
-check: lint demo test
+# With --quiet, mkdocs 1.6 counts no warnings, and --strict never fails.
+docs: $(SETUP)
+	@$(WITH_GROUP) docs
+	@NO_MKDOCS_2_WARNING=1 $(VENV)/mkdocs build --strict
+
+check: lint docs demo test
 
 bench: $(SETUP) mysql
 	@$(RUN) $(VENV)/python -m benchmarks $(BENCH_ARGS)
@@ -126,6 +134,10 @@ check-clients: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@tools/get-clients.sh build/clients; got=$$?; \
 	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients $(TEST_ARGS) && exit $$got
+
+check-report: $(SETUP)
+	@tools/get-browser.sh build/browser
+	@$(RUN) $(VENV)/python -m pytest -m browser tests/report $(TEST_ARGS)
 
 dist: $(SETUP)
 	@$(RUN) $(VENV)/python -m tools.dist

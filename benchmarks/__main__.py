@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster, filtered, held, live, load, replay, schema_store, serving, storm
+from benchmarks import asking, cluster, filtered, first_minute, held, live, load, replay, schema_store, serving, storm
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -99,6 +99,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server, and into DuckDB"
     )
+    parser.add_argument(
+        "--first-minute", choices=("yes", "no"), default="yes", help="a demo on a new machine, and what commands import"
+    )
     parser.add_argument("--storm", default="200,1000", help="how many DDL a storm has, with commas")
     parser.add_argument(
         "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
@@ -108,6 +111,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--serving", type=parse_size, default=parse_size("500MB"), help="what `serve` hands out; 0: not measured"
+    )
+    parser.add_argument(
+        "--asking", type=parse_size, default=parse_size("500MB"), help="rows of a log as data; 0: not measured"
     )
     parser.add_argument(
         "--cluster", type=parse_size, default=parse_size("2GB"), help="what a cluster merges, S3 to S3; 0: not measured"
@@ -123,6 +129,9 @@ def main() -> None:
     arguments = parse_arguments()
     workload = workload_of(arguments)
     result: dict[str, Any] = {"machine": machine(), "master": arguments.master}
+    if arguments.first_minute == "yes":
+        note("the first minute")
+        result["first_minute"] = first_minute.apart(arguments.rounds)
     cores = int("".join(c for c in arguments.master if c.isdigit()) or "0")
     with ProcessRunner(cores or machine()["cores"]) as native:
         from binlog_merge.spark.session import create_session
@@ -161,6 +170,9 @@ def main() -> None:
         result["replay"] = replay.run(Path(arguments.out), arguments.rounds)
         note("a storm of DDL")
         result["storm"] = storm.run(Path(arguments.out), 200, [int(size) for size in arguments.storm.split(",")])
+    if arguments.asking and MYSQLBINLOG.exists():
+        note("rows of a merged log as data")
+        result["asking"] = asking.run(Path(arguments.out) / "asking", arguments.asking, arguments.rounds)
     if arguments.serving and mysql_available():
         note("a log handed out beside a server")
         result["serving"] = serving.run(Path(arguments.out) / "serving", arguments.rounds, arguments.serving)

@@ -122,7 +122,7 @@ class Places:
         status = _status(self._cluster.page)  # its look at the files is up to a second old
         written = sum(_position(s.query("SHOW BINARY LOG STATUS")[0]) for s in self._cluster.bank.servers)
         unread = sum(node["unread_bytes"] for node in status["nodes"].values())
-        end = status["merged"]["end"]
+        end = status["log"]["end"]
         published = _position((end["file"], end["position"]))
         self.samples.append(Sample(written, self._captured(), unread, published, applied))
 

@@ -133,7 +133,7 @@ class Bench:
         self.fresh()
         command = [
             sys.executable, "-m", "binlog_merge.cli.main", "merge", "--config", self.cluster.config,
-            "--out", str(self.out), "--end-of-input", "--master", self.master, "-o", "json",
+            "--merged", str(self.out), "--end-of-input", "--master", self.master, "-o", "json",
         ]  # fmt: skip
         begun = time.perf_counter()
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)

@@ -36,7 +36,7 @@ class ProcessRunner:
         self._pool = ProcessPoolExecutor(processes, get_context("forkserver"))
         list(self._pool.map(_warm, range(processes)))
 
-    def start(self) -> None:
+    def start(self, progress: object) -> None:
         """Do nothing: the pool is there."""
 
     @property
@@ -64,7 +64,7 @@ class InlineRunner:
     slots = 1
     exchange = Files()
 
-    def start(self) -> None:
+    def start(self, progress: object) -> None:
         """Do nothing: this process is there."""
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

@@ -87,7 +87,7 @@ def replays(server: MySqlServer, merged: Path, folder: Path, kinds: Sequence[str
         "parquet": ["--to", f"parquet:{folder}/changes"],
         "mysql": ["--to", f"mysql://root@localhost/?socket={server.socket}"],
     }
-    replay = ["replay", "--from", str(merged)]
+    replay = ["replay", "--merged", str(merged)]
     commands = {"verify": ["verify", str(merged)], **{kind: [*replay, *to] for kind, to in targets.items()}}
     return {kind: measured(commands[kind]) for kind in kinds}
 

@@ -1,6 +1,6 @@
 """`python -m binlog_merge`: the command `binlog-merge`, of this Python whatever the PATH says."""
 
-from binlog_merge.cli.main import main
+from binlog_merge.cli.start import main
 
 if __name__ == "__main__":
     main()

@@ -80,6 +80,11 @@ class MergeError(Exception):
             self.order_key = order_key.text() if isinstance(order_key, OrderKey) else order_key
         return self
 
+    def with_remedy(self, remedy: str) -> Self:
+        """Replace what to do, where what is done by default is of no help; return self."""
+        self.remedy = remedy
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `-o json` prints them and executors return them."""
         return {
@@ -245,7 +250,7 @@ class OutputBusy(MergeError):
 
     code, exit_code = "output-busy", 25
     may_pass = True
-    default_remedy = "wait for it to end, or choose another --out"
+    default_remedy = "wait for it to end, or choose another --merged"
 
 
 class DdlNotUnderstoodError(MergeError):
@@ -266,7 +271,7 @@ class ManifestError(MergeError):
     """The manifest of the output is damaged, or of another cluster or configuration."""
 
     code, exit_code = "manifest", 28
-    default_remedy = "choose another --out, or continue with the configuration the directory was made with"
+    default_remedy = "choose another --merged, or continue with the configuration the directory was made with"
 
 
 class UnsupportedInput(MergeError):
@@ -415,7 +420,7 @@ class ReplayStopped(MergeError):
     """The target of a replay refuses a transaction, or is not as it should be."""
 
     code, exit_code = "replay", 50
-    default_remedy = "correct the target and run the replay again; it goes on behind what is applied"
+    default_remedy = "correct the target and run the replay again; it goes on after what is applied"
 
 
 class TargetBusy(MergeError):
@@ -523,6 +528,23 @@ class ExecutorUnfit(MergeError):
     )
 
 
+class KeysInDoubt(MergeError):
+    """No order of the rows of a distributed transaction keeps a unique key unique."""
+
+    code, exit_code = "key-doubt", 59
+    default_remedy = (
+        "a target that enforces the key refuses these rows in any order, and a sink that upserts loses one of them; "
+        "with `key-doubts: warn` they come out branch by branch, and the result names the transaction"
+    )
+
+
+class UndoRefused(MergeError):
+    """Changes cannot be undone exactly: a DDL is among them, or values are not in the log."""
+
+    code, exit_code = "undo-refused", 60
+    default_remedy = "narrow the range with --start and --stop, or the rows with --where"
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -583,6 +605,8 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ObjectStoreUnreachable,
     ExecutorUnfit,
     NotYet,
+    KeysInDoubt,
+    UndoRefused,
     InternalError,
 )
 
@@ -598,7 +622,7 @@ EXIT_TERMINATED = 143  # 128 + SIGTERM
 
 
 class ExitCode(NamedTuple):
-    """A row of the table of exit codes that `--help`, the README and the tests share."""
+    """A row of the table of exit codes that `--help`, docs/reference/exit-codes.md and the tests share."""
 
     exit_code: int
     code: str
@@ -606,7 +630,7 @@ class ExitCode(NamedTuple):
 
 
 _EXITS: tuple[ExitCode, ...] = (
-    ExitCode(0, "ok", "The merge did what was asked."),
+    ExitCode(0, "ok", "The command did what was asked."),
     ExitCode(EXIT_FOUND, "found", "`schema check`, `verify --against` or `status` found something; it is printed."),
     ExitCode(EXIT_UNJUDGED, "unjudged", "`verify --against` found no difference, but rows that it cannot judge."),
     *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),

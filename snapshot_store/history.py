@@ -31,9 +31,10 @@ class TableVersion:
 
     `version_id` is assigned by the history (0 before that): logical versions are numbered 1, 2, 3… in (key, schema,
     name) order, and the number is the table id in the output. It never changes when versions are added at greater keys.
-    `origin` is "base", "ddl", "marker", "operator" or "opaque"; `node`, `file` and `position` locate the DDL in the
-    input. Opaque: the DDL was not understood, and the columns are taken from table maps; `table` is then only the
-    likely definition, None if nothing is known. `folded`: the versions before this one are gone, and its number is
+    `origin` is "base", "ddl" (a node's own), "marker", "shards" (what shards without markers have in common),
+    "operator" or "opaque"; `node`, `file` and `position` locate the DDL in the input. Opaque: the DDL was not
+    understood, and the columns are taken from table maps; `table` is then only the likely definition, None if nothing
+    is known. `folded`: the versions before this one are gone, and its number is
     stored instead of counted.
     """
 

@@ -18,6 +18,9 @@ from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey, carries_time, tso
 
 _PART = r"(?:`((?:[^`]|``)*)`|([^.`]*))"
 _NAME = re.compile(rf"{_PART}(?:\.{_PART})?", re.DOTALL)
+_DATE = re.compile(
+    r"((?:19|20)\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?:([01]\d|2[0-3])([0-5]\d)([0-5]\d)?)?", re.ASCII
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -135,8 +138,9 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str) -> "Moment":
-        """Parse a TSO, an order key or a time. Raises ValueError."""
+        """Parse a TSO, an order key or a time. Raises ValueError, also for digits that read as a date."""
         if text.isascii() and text.isdigit():
+            check_no_date(text)
             if len(text) == 54:
                 return cls.at_key(OrderKey.parse(text))
             if int(text) <= LAST.commit_tso:
@@ -154,6 +158,16 @@ class Moment:
     def key(self) -> OrderKey:
         """Return the key to look up with: versions below it are in force."""
         return self.after
+
+
+def check_no_date(digits: str) -> None:
+    """Raise ValueError for 20260921 and 20260921123000: who means a time gets no TSO, which is before all others."""
+    match = _DATE.fullmatch(digits)
+    if match is None:
+        return
+    year, month, day, *clock = match.groups()
+    time = f"{year}-{month}-{day}" + ("T" + ":".join(part or "00" for part in clock) if clock[0] else "")
+    raise ValueError(f"{digits!r} reads as a time and as a TSO: write {time} for the time, 0{digits} for the TSO")
 
 
 LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 1 << 19)

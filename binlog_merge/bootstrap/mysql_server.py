@@ -20,6 +20,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.inserts import inserts
 from binlog_merge.replay.server.ledger import Ledger
 from binlog_merge.replay.server.mysql import META_SCHEMA, MysqlTarget, Session
 from binlog_merge.replay.server.places import places_of
@@ -30,7 +31,6 @@ from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.render_sql import create_schema_sql, create_sql
 from snapshot_store.server import message_of
 
-_STATEMENT_BYTES: Final = 1 << 20
 _DUPLICATE: Final = 1062
 _MOST_KEYS: Final = 100
 _SESSION: Final = (
@@ -303,13 +303,5 @@ def _inserts(chunk: Chunk, replace: bool) -> Iterator[bytes]:
     given = [i for i, column in enumerate(columns) if column.generated is None]
     names = ", ".join(quote_name(columns[i].name) for i in given)
     head = f"{'REPLACE' if replace else 'INSERT'} INTO {_place(chunk.reading.name)} ({names}) VALUES "
-    rows: list[str] = []
-    size = 0
-    for row in chunk.rows:
-        rows.append("(" + ", ".join(literal(columns[i], row[i]) for i in given) + ")")
-        size += len(rows[-1])
-        if size > _STATEMENT_BYTES:
-            yield (head + ", ".join(rows)).encode()
-            rows, size = [], 0
-    if rows:
-        yield (head + ", ".join(rows)).encode()
+    rows = ("(" + ", ".join(literal(columns[i], row[i]) for i in given) + ")" for row in chunk.rows)
+    yield from inserts(head, rows)

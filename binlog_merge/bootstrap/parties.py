@@ -65,6 +65,7 @@ class Result:
     rounds: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     again: list[str] = field(default_factory=list)
+    doubted: list[str] = field(default_factory=list)
     not_in_log: list[str] = field(default_factory=list)
     views: list[str] = field(default_factory=list)
 
@@ -77,6 +78,7 @@ class Result:
             "rounds": self.rounds,
             "rows": self.rows,
             "copied_again": self.again,
+            "doubted": self.doubted,
             "not_in_log": self.not_in_log,
             "views": self.views,
         }

@@ -1,14 +1,37 @@
-"""Whether a merged log has everything that a node had committed up to a place in its binlog."""
+"""Whether there is a merged log, and whether it has all that a node had committed up to a place in its binlog."""
 
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.bootstrap.values import End
+from binlog_merge.errors import NotYet
+from binlog_merge.files.log_folder import LogFolder, NothingWritten
 from binlog_merge.files.manifest import ManifestState, NodeState
+from binlog_merge.log.reader import MergedBinlog
 
+_LOOK_SECONDS: Final = 0.2
 _NUMBER: Final = re.compile(r"(\d+)$")
+
+
+def awaited(folder: LogFolder, seconds: float, report: Callable[[str], None]) -> MergedBinlog:
+    """Return the log in a folder, as soon as a merge has written there: it may only just have been started.
+
+    `report` gets a line if there is a wait. Raises NotYet if it takes too long.
+    """
+    end, said = time.monotonic() + seconds, False
+    while True:
+        try:
+            return MergedBinlog(folder)
+        except NothingWritten:
+            if time.monotonic() > end:
+                raise NotYet(f"no merge has written to {folder}") from None
+        if not said:
+            report(f"no merge has written to {folder} yet: waiting for the first that does")
+        said = True
+        time.sleep(_LOOK_SECONDS)
 
 
 def missing(state: ManifestState, ends: Mapping[str, End]) -> dict[str, End | None]:

@@ -41,7 +41,7 @@ from binlog_merge.bootstrap.values import (
     Texts,
     Unsettled,
 )
-from binlog_merge.bootstrap.window import not_made_right
+from binlog_merge.bootstrap.window import judged
 from binlog_merge.errors import NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
@@ -116,6 +116,7 @@ class _Bootstrap:
         self.result.rounds = stage.number
         self.result.rows = dict(sorted(stage.rows.items()))
         self.result.again = list(stage.repeated)
+        self.result.doubted = list(stage.doubted)
         return self.result
 
     def _round(self, stage: Stage) -> Stage:
@@ -156,7 +157,8 @@ class _Bootstrap:
             shards = [shard for reader in readers.values() for shard in reader.shards()]
             work, unsettled = self._work(stage, catalog, shards)
             progress = self.target.progress()
-            self._say(f"round {stage.number}: copying {len(stage.tables)} tables from {len(work)} on the nodes")
+            tables = "1 table" if len(stage.tables) == 1 else f"{len(stage.tables)} tables"
+            self._say(f"round {stage.number}: copying {tables} from {len(work)} on the nodes")
             for found in copied_by_threads(
                 readers, work, progress, self.options.chunk_rows, self.target.as_text, unsettled
             ):
@@ -229,9 +231,12 @@ class _Bootstrap:
                 ends[node.name] = node.place(reader.end())
         self._wait(lambda: self._not_published(stage, ends))
         high = self.binlog.last_rank
-        again = not_made_right(self.binlog, stage.low, high, stage.tables, catalog) | set(unsettled)
-        rows = {**stage.rows, **self._rows()}
-        stage = replace(stage, phase=CATCHING_UP, high=high, again=tuple(sorted(again)), rows=rows)
+        window = judged(self.binlog, stage.low, high, stage.tables, catalog, self.options.system_zone)
+        again, rows = window.again | set(unsettled), {**stage.rows, **self._rows()}
+        # A table that is copied again is read anew: what was doubted of it before is settled.
+        before = {name for name in stage.doubted if tuple(name.split(".", 1)) not in {*stage.tables, *again}}
+        doubted = tuple(sorted(before | {".".join(name) for name in window.doubted - again}))
+        stage = replace(stage, phase=CATCHING_UP, high=high, again=tuple(sorted(again)), rows=rows, doubted=doubted)
         self.target.begin_catching_up(stage)
         return stage
 
@@ -262,14 +267,30 @@ class _Bootstrap:
         """Return what follows a round: the next one, or the end."""
         again = of_catalog(stage.again, catalog)
         if not again:
-            done = Stage(EXACT, stage.number, high, (), stage.servers, rows=stage.rows, repeated=stage.repeated)
+            done = Stage(
+                EXACT,
+                stage.number,
+                high,
+                (),
+                stage.servers,
+                rows=stage.rows,
+                repeated=stage.repeated,
+                doubted=stage.doubted,
+            )
             self.target.finish(done)
             return done
         names = [".".join(name) for name in again]
         self._say(f"{', '.join(names)}: copied again")
         repeated = tuple(sorted({*stage.repeated, *names}))
         following = Stage(
-            COPYING, stage.number + 1, high, again, self._servers(catalog, again), rows=stage.rows, repeated=repeated
+            COPYING,
+            stage.number + 1,
+            high,
+            again,
+            self._servers(catalog, again),
+            rows=stage.rows,
+            repeated=repeated,
+            doubted=stage.doubted,
         )
         self.target.begin_round(following, catalog)
         return following

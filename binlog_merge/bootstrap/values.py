@@ -107,7 +107,8 @@ class Stage:
     Round `number` copies `tables`. Their rows have all transactions of the log up to `low`, and none behind `high`,
     which is known from CATCHING_UP on: then the target is made what the log says there, but for the tables `again`,
     which are empty and copied in the next round. `servers` are those that the rows are read from; `rows` are how many
-    were read, by table, in this round and those before, `repeated` the tables that were copied more than once.
+    were read, by table, in this round and those before, `repeated` the tables that were copied more than once,
+    `doubted` those of which `window` doubts a row.
     """
 
     phase: str
@@ -119,6 +120,7 @@ class Stage:
     again: tuple[Name, ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     repeated: tuple[str, ...] = ()
+    doubted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -131,6 +133,7 @@ class Stage:
             "again": [list(name) for name in self.again],
             "rows": dict(self.rows),
             "repeated": list(self.repeated),
+            "doubted": list(self.doubted),
             "servers": {node: [one.server_uuid, one.started] for node, one in self.servers.items()},
         }
 
@@ -147,4 +150,5 @@ class Stage:
             tuple((schema, name) for schema, name in values["again"]),
             values["rows"],
             tuple(values["repeated"]),
+            tuple(values.get("doubted", ())),
         )

@@ -2,14 +2,21 @@
 
 A statement on the table: rows that were read before and after it are not of one table.
 
-    INSERT k …, DELETE k …    in one transaction, where what is deleted is not what was inserted
+    INSERT k …, DELETE k …            in one transaction, where what is taken away is not what was given
+    UPDATE j -> k, UPDATE k -> l      or DELETE and INSERT for either
 
-And a row that moved to another shard, if the log has its new place first: the branches of a transaction whose order
-nothing tells stand in the order of nodes. A target that has the row would refuse the INSERT; one that takes every row
-as it comes would lose it.
+And a row that moved to another shard, if the log has its new place first: the branches of a transaction for which the
+merge found no order that keeps keys unique stand in the order of nodes (`key-doubts: warn`). A target
+that has the row would refuse the INSERT; one that takes every row as it comes would lose it.
+
+    INSERT k …, DELETE k …            where both are the same to the byte
+
+That is a row that came and went on one shard, or one that moved unchanged. It is taken to be gone, and is `doubted` if
+several shards may have had a part in the transaction.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +24,33 @@ import numpy as np
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.bootstrap.values import Name
+from binlog_merge.log.changes import Changes, changes_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
-from binlog_merge.replay.changes.changes_bulk import Changes, changes_of
+from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.rows import keys_of
+from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.server.statements import plan_statement
 from snapshot_store.model import Catalog
 
 
-def not_made_right(binlog: MergedBinlog, low: int, high: int, copied: Iterable[Name], catalog: Catalog) -> set[Name]:
-    """Return the tables that are to be copied again because of the log behind `low` and up to `high`.
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The tables that are to be copied again, and the others of which a row is taken to be gone that may have moved."""
 
-    `copied` are those that are being copied, `catalog` has them as they are at `low`. What statements make of them is
-    in the answer, too, under its new name.
+    again: frozenset[Name]
+    doubted: frozenset[Name]
+
+
+def judged(
+    binlog: MergedBinlog, low: int, high: int, copied: Iterable[Name], catalog: Catalog, zone: str | None
+) -> Window:
+    """Return what of the log behind `low` and up to `high` does not let tables be made right.
+
+    `copied` are those that are being copied, `catalog` has all as they are at `low`, `zone` is the nodes' time zone.
+    What statements make of copied tables is in the answer, too, under its new name.
     """
-    concerned, found = set(copied), set[Name]()
+    concerned, found, doubted = set(copied), set[Name](), set[Name]()
     for piece in segments(binlog, low + 1, high) if high > low else ():
         if isinstance(piece, StatementAt):
             named = plan_statement(piece.statement, None).tables
@@ -41,21 +60,41 @@ def not_made_right(binlog: MergedBinlog, low: int, high: int, copied: Iterable[N
                 changed |= {(schema, table) for schema, table in named if table}
                 concerned |= changed
                 found |= changed
+            query, session = piece.statement.query, StatementSession.of(piece.statement, zone)
+            _, catalog = understood(catalog, query.text, query.schema_text, session.ddl)
             continue
         for changes in changes_of(piece):
             name = (changes.table.schema, changes.table.table)
             table = catalog.get(*name)
-            if name in concerned and name not in found and table is not None and moved(changes, next(keys_of(table))):
-                found.add(name)
-    return found
+            key = None if table is None or name in found else next(keys_of(table), None)
+            if key is not None:
+                moved, unclear = moves(changes, key)
+                found |= {name} if moved else set()
+                doubted |= {name} if unclear else set()
+    return Window(frozenset(found), frozenset(doubted - found))
 
 
-def moved(changes: Changes, key: list[int]) -> bool:
-    """Return whether a transaction inserts a key and then deletes another row with this key."""
+def moves(changes: Changes, key: list[int]) -> tuple[bool, bool]:
+    """Return whether a transaction gives a key to a row and then takes it from another one, and whether it may have."""
     inserts, deletes = changes.rows_of("insert"), changes.rows_of("delete")
+    given = inserts | _keys_changed(changes, key, ~(inserts | deletes))
     of_row = changes.segment.events[changes.events, k.E_TRANSACTION][changes.cut.events]
-    both = np.intersect1d(of_row[inserts], of_row[deletes])
-    return any(_inserted_first(changes, key, inserts, deletes, rows) for rows in _rows_of(of_row, both))
+    both = np.intersect1d(of_row[given], of_row[~inserts])
+    unclear = False
+    for rows in _rows_of(of_row, both):
+        moved, same = _given_first(changes, key, inserts, deletes, rows)
+        if moved:
+            return True, False
+        order = changes.segment.key(int(of_row[rows[0]]))
+        unclear |= same and (order is None or not order.seq)  # a `seq` is that of a transaction of one shard
+    return False, unclear
+
+
+def _keys_changed(changes: Changes, key: list[int], updates: Any) -> Any:
+    found = np.zeros(len(updates), bool)
+    for row in np.flatnonzero(updates).tolist():
+        found[row] = _image(changes, key, BEFORE, row) != _image(changes, key, AFTER, row)
+    return found
 
 
 def _rows_of(of_row: Any, transactions: Any) -> Iterator[list[int]]:
@@ -67,18 +106,20 @@ def _rows_of(of_row: Any, transactions: Any) -> Iterator[list[int]]:
             yield part.tolist()
 
 
-def _inserted_first(changes: Changes, key: list[int], inserts: Any, deletes: Any, rows: list[int]) -> bool:
-    every = list(range(changes.cut.sizes.shape[1]))
+def _given_first(changes: Changes, key: list[int], inserts: Any, deletes: Any, rows: list[int]) -> tuple[bool, bool]:
+    """Return whether one of a transaction's rows contradicts those before it, and whether one is deleted as given."""
+    every, same = list(range(changes.cut.sizes.shape[1])), False
     written: dict[Any, Any] = {}
     for row in rows:
         if not inserts[row]:
-            image = _image(changes, every, BEFORE, row)
-            before = written.pop(_image(changes, key, BEFORE, row), image)
-            if deletes[row] and before != image:
-                return True
+            image, known = _image(changes, every, BEFORE, row), _image(changes, key, BEFORE, row)
+            if written.get(known, image) != image:
+                return True, same
+            same |= bool(deletes[row]) and known in written
+            written.pop(known, None)
         if not deletes[row]:
             written[_image(changes, key, AFTER, row)] = _image(changes, every, AFTER, row)
-    return False
+    return False, same
 
 
 def _image(changes: Changes, columns: list[int], side: int, row: int) -> tuple[Any, ...]:

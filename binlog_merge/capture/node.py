@@ -21,9 +21,10 @@ from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
 from binlog_merge.capture.standing import standing_of
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
 from binlog_merge.config.capturing import Heartbeat
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import InternalError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
+from binlog_merge.notices import Routine
 from snapshot_store.server import ServerAddress
 
 _LOG = logging.getLogger(__name__)
@@ -193,15 +194,15 @@ class NodeCapture:
                 anew = self.files.events > before or lived or not self._lost_since
                 if anew:
                     pause, self._lost_since = _FIRST_PAUSE, time.monotonic()
-                asked = asked_of(self.servers.directory) is not None
-                if not asked and (anew or (self.servers.choosing and str(lost) != told)):
-                    told = str(lost)
-                    self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
                 if time.monotonic() - self._lost_since > self._options.retry_seconds:
                     raise ServerRefused(
                         f"{self.address}: {lost}",
                         remedy="run it again when the server is there; it goes on where it stopped",
                     ) from lost
+                asked = asked_of(self.servers.directory) is not None
+                if not asked and (anew or (self.servers.choosing and str(lost) != told)):
+                    told = str(lost)
+                    self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
                 self.connection = Connection.now(LOST, str(lost))
                 _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
                 self._stopped.wait(pause)
@@ -222,7 +223,7 @@ class NodeCapture:
             place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
             self._begin_noting(facts)
-            self._report(self.node.source_id, f"{self.address}: from {place.name}:{place.asked}")
+            self._report(self.node.source_id, Routine(f"{self.address}: from {place.name}:{place.asked}"))
             _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
             self._connected = time.monotonic()
             self.connection = Connection.now(CONNECTED)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from binlog_merge.capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.lock import OutputLock

@@ -221,7 +221,7 @@ class NodeServers:
                 ended = "nothing" if end is None else f"{end[1]}:{end[2]}"
                 ahead = facts.gtid_executed.minus(captured)
                 self._report(
-                    f"{address} takes over from {self.address} ({before}) behind {ended}: from its {begins} on, into "
+                    f"{address} takes over from {self.address} ({before}) after {ended}: from its {begins} on, into "
                     f"{folder}; it has executed, and nothing has captured yet: {shown(ahead) or 'nothing'}"
                 )
         self.address = address

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.capture.libraries import check_libraries
 from binlog_merge.capture.packets import payloads
 from binlog_merge.capture.standing import Standing, standing_of
 from binlog_merge.capture.stream import Place
@@ -66,9 +67,13 @@ class Source:
         self._connection: Any = None
 
     def open(self) -> SourceFacts:
-        """Connect and return facts about the server. Raises Lost, ServerRefused or UnsupportedInput."""
+        """Connect and return facts about the server.
+
+        Raises Lost, ServerRefused or UnsupportedInput, and what `check_libraries` raises.
+        """
         import pymysql
 
+        check_libraries()
         try:
             self._connection = self._address.connect(self._ssl_ca, self._silence)
             version = str(self._connection.get_server_info())

@@ -3,16 +3,18 @@
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
+from binlog_merge.cli.options import ConfiguredMerged, Output
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path, output_place
+from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.replay import Temporal, path_of
 from binlog_merge.cli.replay_options import TimeZone, address_of, password_of, time_zone_of
 from binlog_merge.errors import ConfigError, UnsupportedInput
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.bootstrap.duckdb_file import DuckdbFile
@@ -24,17 +26,17 @@ if TYPE_CHECKING:
 HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
 
 The rows are read from the nodes in chunks, while they are written to and `capture` and `merge` (or `run`) go on beside
-it: nothing is locked, nothing is written to the nodes. What the cluster changes meanwhile is then made right from the
+it: nothing is locked, nothing is written to the nodes. What the cluster changes meanwhile is then applied from the
 merged log. In the end the target is exactly what the cluster was at one transaction of the log, which is printed; from
 there `replay` goes on, or a replica that begins behind that GTID. Killed at any moment, run it again: it goes on. Until
 it has ended, replay and verify refuse a server, and a DuckDB file is called FILE.bootstrap.
 
 \b
-  binlog-merge run --config cluster.yaml --out merged/            capture and merge, in another terminal
+  binlog-merge run --config cluster.yaml --merged merged/         capture and merge, in another terminal
   binlog-merge bootstrap --config cluster.yaml --to duckdb:///data/shop.db
   binlog-merge bootstrap --config cluster.yaml --to mysql://root@10.0.0.7:3306
-  binlog-merge replay --from merged/ --to duckdb:///data/shop.db  and so on from there
-  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --base /data/shop.db
+  binlog-merge replay --merged merged/ --to duckdb:///data/shop.db  and so on from there
+  binlog-merge verify --merged merged/ --against mysql://root@10.0.0.7 --base /data/shop.db
 
 The nodes need gtid_mode=ON and binlog_row_image=FULL, their user SELECT and REPLICATION CLIENT. Tables without a key
 are refused. A table that is altered while it is copied is copied again."""
@@ -55,15 +57,7 @@ def bootstrap(
         str,
         typer.Option("--to", help="mysql://user@host:port, mysql://…/?socket=PATH, or duckdb:///FILE.", metavar="URL"),
     ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="The merge's output; default: output.dir of the configuration.",
-            metavar="DIR",
-            parser=output_place,
-        ),
-    ] = None,
+    merged: ConfiguredMerged = None,
     password_file: Annotated[
         Path | None,
         typer.Option(
@@ -95,9 +89,7 @@ def bootstrap(
         typer.Option("--temporal", help="DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
     time_zone: TimeZone = None,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
-    ] = OutputFormat.text,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -106,21 +98,21 @@ def bootstrap(
     from binlog_merge.bootstrap.captured import captured_nodes
     from binlog_merge.bootstrap.parties import Options
     from binlog_merge.bootstrap.plan import Places
+    from binlog_merge.bootstrap.published import awaited
     from binlog_merge.bootstrap.run import bootstrap as run
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.store_errors import as_merge_errors
 
     cluster = MergeConfig.load(config)
-    place = _log_of(cluster, source)
+    place = _log_of(cluster, merged)
     password = None if password_file is None else password_of(password_file)
     ca = None if ssl_ca is None else str(ssl_ca)
     nodes = captured_nodes(cluster, password, ca)
     zone = time_zone_of(time_zone)
     begun = time.monotonic()
     with ExitStack() as stack:
-        binlog = MergedBinlog(stack.enter_context(opened_log(place)))
+        binlog = awaited(stack.enter_context(opened_log(place)), wait, lambda text: say(text, text))
         _check_routed(cluster, binlog)
         if to.startswith("duckdb:"):
             target: DuckdbFile | MysqlServer = stack.enter_context(_file(to, binlog.cluster_uuid, temporal, zone))
@@ -129,16 +121,16 @@ def bootstrap(
         options = Options(chunk_rows, wait, zone)
         stack.enter_context(as_merge_errors(None))
         result = run(binlog, Places.of(cluster), nodes, target, options, lambda text: say(text, text))
-    if output is OutputFormat.json:
-        print_json(document_of(result=result))
+    if output is not OutputFormat.text:
+        print_json(document_of(merged=redacted(place), result=result))
     else:
         print("\n".join(printable(line) for line in _lines(result, to, time.monotonic() - begun)), flush=True)
 
 
-def _log_of(cluster: "MergeConfig", source: str | None) -> str:
-    place = source or cluster.output.dir
+def _log_of(cluster: "MergeConfig", merged: str | None) -> str:
+    place = merged or cluster.output.dir
     if place is None:
-        raise ConfigError("where is the merged log?", remedy="give --from DIR, or output.dir in the configuration")
+        raise ConfigError("no merged log is named", remedy="give --merged DIR, or set output.dir in the configuration")
     if cluster.filter is not None:
         raise ConfigError(
             "the log is filtered (`filter` in the configuration), and the nodes' rows are not",
@@ -170,9 +162,13 @@ def _server(url: str, cluster: str, password_file: Path | None, ca: str | None, 
     return MysqlServer(MysqlTarget(address_of("--to", url, password_file), cluster, ca), workers)
 
 
-def _lines(result: "Result", to: str, seconds: float) -> list[str]:
-    from binlog_merge.redaction import redacted
+_DOUBTED: Final = (
+    "a distributed transaction inserts a row and deletes the same one, which is taken to be gone; it is still there if "
+    "it moved, unchanged, from one node to another"
+)
 
+
+def _lines(result: "Result", to: str, seconds: float) -> list[str]:
     place = result.place
     gtid = f", GTID {place.gtid}" if place.gtid else ""
     lines = [f"{redacted(to)} is exactly the cluster at transaction {place.rank}{gtid}"]
@@ -184,6 +180,7 @@ def _lines(result: "Result", to: str, seconds: float) -> list[str]:
     for title, values in (
         ("tables", rows),
         ("copied again", result.again),
+        ("doubted", [f"{table}: {_DOUBTED}" for table in result.doubted]),
         ("not in log", [f"{shard}: the log has no such table, add it to `base`" for shard in result.not_in_log]),
         ("views", [f"{view} is not made" for view in result.views]),
         ("took", [f"{seconds:.1f} s, {result.rounds} {'round' if result.rounds == 1 else 'rounds'}"]),

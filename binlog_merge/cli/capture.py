@@ -1,5 +1,6 @@
 """`binlog-merge capture`: the nodes' binlog files, fetched from their servers."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.options import Output
+from binlog_merge.cli.output import OutputFormat, document_of, print_document, print_json, printable
 from binlog_merge.cli.paths import SslCa, local_path
+from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.notices import Routine
 
 if TYPE_CHECKING:
     from binlog_merge.capture.nodes import CaptureResult
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 HELP = """Fetch the nodes' binlogs from their servers, byte for byte, under the names that they have there.
 
 Each node with a `server: mysql://user@host:port` in the configuration gets a directory of its own, and a node without
-`files` is merged from there. Run it again, or leave it running with --stop-never: it goes on behind the last whole
+`files` is merged from there. Run it again, or leave it running with --stop-never: it goes on after the last whole
 event, killed anywhere or not. Checksums and positions are verified as events come; a server that is not the one from
 which the files are, or that lacks what comes next, is refused. Merge at any time.
 
@@ -25,7 +29,7 @@ which the files are, or that lacks what comes next, is refused. Merge at any tim
   GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO capture@'%';      on each node
   binlog-merge capture --config cluster.yaml --password-file pw           to the end of what the servers have
   binlog-merge capture --config cluster.yaml --password-file pw --stop-never
-  binlog-merge merge --config cluster.yaml --out merged/
+  binlog-merge merge --config cluster.yaml --merged merged/
 
 Where the nodes' clocks give the order (gtid-time), it also notes how far the servers' clocks are, so that a node with
 nothing to write holds no merge back; `capture: {clock: off}` if sessions set original_commit_timestamp. Where a global
@@ -38,8 +42,8 @@ capture that is running, under `run` too, is asked to do it, and goes on. The ne
 their own, and a merge reads all of them as one log, each transaction once. One that lacks something captured is
 refused, with the GTIDs.
 
-A node whose connection is lost is tried again; one that fails for good ends, is told at once, and gives the exit code
-when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (143), behind whole events."""
+A lost connection is retried. A node that fails for good is reported at once; the others go on, and in the
+end its error is the exit code. Ctrl-C (exit code 130) and SIGTERM (143) end the capture after a whole event."""
 
 
 def capture(
@@ -99,9 +103,7 @@ def capture(
     together: Annotated[
         bool, typer.Option("--together", help="When a node's capture fails, end the others' too, and the command.")
     ] = False,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
-    ] = OutputFormat.text,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -163,31 +165,41 @@ def _switches(given: Sequence[str]) -> dict[str, str]:
 
 
 def _report(node: str, text: str) -> None:
-    say(f"{node}: {text}", text, node=node)
+    say(f"{node}: {text}", text, logging.INFO if isinstance(text, Routine) else logging.WARNING, node=node)
 
 
 def _print(result: "CaptureResult", directory: Path, output: OutputFormat) -> None:
-    if output is OutputFormat.json:
-        print_json(document_of(out=str(directory), result=result))
+    if output is not OutputFormat.text:
+        print_json({"captured": str(directory), **document_of(result=result)})
         return
     nodes = result.to_dict()["nodes"]
     width = max(map(len, nodes))
-    count = f"{len(nodes)} node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-    lines = [f"{count} captured into {directory}", *(f"  {name:<{width}}  {_line(nodes[name])}" for name in nodes)]
+    lines = [
+        f"{_done(nodes)} captured into {directory}",
+        *(f"  {name:<{width}}  {_line(nodes[name])}" for name in nodes),
+    ]
     print("\n".join(printable(line) for line in lines), flush=True)
 
 
 def _print_switched(answers: Mapping[str, Mapping[str, Any]], output: OutputFormat) -> None:
-    if output is OutputFormat.json:
-        print_json({"error": None, "switched": {node: dict(values) for node, values in answers.items()}})
+    if output is not OutputFormat.text:
+        print_document({"switched": {node: dict(values) for node, values in answers.items()}}, output)
         return
     for node, values in answers.items():
         where = f"into {values['folder']}" if values["folder"] else "as before"
         print(printable(f"{node}: {values['server']} ({values['server_uuid']}) has the node now, captured {where}"))
 
 
+def _done(nodes: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return how many nodes were captured, as far as that was asked; not those that failed, which were told."""
+    well, noun = sum(not node["error"] for node in nodes.values()), "node" if len(nodes) == 1 else "nodes"
+    return f"{well} {noun}" if well == len(nodes) else f"{well} of {len(nodes)} {noun}"
+
+
 def _line(node: Mapping[str, Any]) -> str:
     up_to = "nothing yet" if node["file"] is None else f"up to {node['file']}:{node['position']}"
-    new = f"{node['new_bytes']:,} bytes, {node['new_events']} events, {node['new_files']} files are new"
-    error = f"; stopped: {node['error']['message']}" if node["error"] else ""
+    files = node["new_files"]
+    contents = f"{node['new_bytes']:,} bytes, {counted(node['new_events'], 'event')}"
+    new = f"{contents}, {counted(files, 'file')} {'is' if files == 1 else 'are'} new"
+    error = f"; stopped: {node['error']['code']}" if node["error"] else ""
     return f"{up_to}; {new}{error}"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from binlog_merge.cli.output import printable
+from binlog_merge.json_values import utc_text
 
 OWN: Final = "run"
 _WIDTH: Final = len("capture")
@@ -34,7 +35,7 @@ def json_line(component: str, line: str, now: datetime) -> str:
 
 def event_line(component: str, event: str, fields: Mapping[str, Any], level: str, now: datetime) -> str:
     """Return an event as an object with the keys of `--log-format json`, and the component's name."""
-    time = now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    time = utc_text(now, "milliseconds")
     document = {"time": time, "level": level, "logger": "binlog_merge", "event": event, "fields": dict(fields)}
     return json.dumps({**document, "component": component}, default=str)
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
-from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.options import LocalMerged, Merged, Output
+from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema.place import floor_of
 from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_name, store_path
+from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.redaction import redacted
 
@@ -26,9 +27,9 @@ With `shard-mode: pessimistic` or `optimistic` a shard's DDL may have to wait fo
 with it. `locks` shows what waits for whom since when; where a shard will never follow, `resolve` says what to do.
 
 \b
-  binlog-merge ddl locks --out merged/
-  binlog-merge ddl resolve shop.orders --out merged/ --as-if-done n2/shop_2/orders_3
-  binlog-merge ddl resolve shop.orders --out merged/ --emit 'ALTER TABLE orders ADD COLUMN note TEXT'
+  binlog-merge ddl locks --merged merged/
+  binlog-merge ddl resolve shop.orders --merged merged/ --as-if-done n2/shop_2/orders_3
+  binlog-merge ddl resolve shop.orders --merged merged/ --emit 'ALTER TABLE orders ADD COLUMN note TEXT'
 
 Both work on what the last merge left in its output directory; no server is asked."""
 
@@ -44,8 +45,8 @@ transactions held back because of it. Stages:
   spreading  has taken effect (optimistic); the shards awaited lag behind, and nothing is held
 
 \b
-  binlog-merge ddl locks --out merged/
-  binlog-merge ddl locks --out merged/ -o json | jq '.locks[] | {id, awaited}'"""
+  binlog-merge ddl locks --merged merged/
+  binlog-merge ddl locks --merged merged/ -o json | jq '.locks[] | {id, awaited}'"""
 
 RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carries it out, later ones repeat it.
 
@@ -57,40 +58,23 @@ RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carri
   --withdraw          Take back what was decided and is not carried out yet.
 
 ID is what `ddl locks` shows, or the table's name where only one of its statements can be decided about. The decision
-takes effect in the order of the log, behind what the shards have run so far and where the next merge goes on (or later,
+takes effect in the order of the log, after what the shards have run so far and where the next merge goes on (or later,
 at --at-tso; never below what is published), so merging everything anew with the same store gives the same log.
 
 \b
-  binlog-merge ddl resolve shop.orders --out merged/ --skip
-  binlog-merge ddl resolve shop.orders@7507…0002 --out merged/ --as-if-done n2/shop_2/orders_3"""
+  binlog-merge ddl resolve shop.orders --merged merged/ --skip
+  binlog-merge ddl resolve shop.orders@7507…0002 --merged merged/ --as-if-done n2/shop_2/orders_3"""
 
-Out = Annotated[
-    Path,
-    typer.Option(
-        "--out", "--store", help="A merge's output directory, or its schema store.", metavar="DIR", parser=local_path
-    ),
-]
-ReadOut = Annotated[
-    str,
-    typer.Option(
-        "--out",
-        "--store",
-        help="A merge's output directory, also s3://… (gs://…, az://…), or its schema store.",
-        metavar="DIR",
-        parser=output_place,
-    ),
-]
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
-HERE = Path()
-READ_HERE = "."
+HERE = "."
 
 
-def locks(out: ReadOut = READ_HERE, output: Format = OutputFormat.text) -> None:
+def locks(merged: Merged = HERE, output: Output = OutputFormat.text) -> None:
     """Show what is under way."""
+    out = merged or HERE
     with opened(out) as store:
         found, decisions = _read(store)
-    if output is OutputFormat.json:
-        print_json({"error": None, "store": store_name(out), **locks_values(found, decisions)})
+    if output is not OutputFormat.text:
+        print_document({"store": store_name(out), **locks_values(found, decisions)}, output, "locks")
     else:
         print(printable(locks_text(found, decisions, redacted(out))))
 
@@ -110,13 +94,14 @@ def resolve(
         str | None,
         typer.Option("--at-tso", help="Not before this commit TSO or order key."),
     ] = None,
-    out: Out = HERE,
-    output: Format = OutputFormat.text,
+    merged: LocalMerged = Path(HERE),
+    output: Output = OutputFormat.text,
 ) -> None:
     """Record a decision."""
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
 
+    out = merged or Path(HERE)
     if [emit is not None, skip, as_if_done is not None, withdraw].count(True) != 1:
         raise ConfigError("give one of --emit SQL, --skip, --as-if-done SHARD and --withdraw")
     if not store_path(out).exists():
@@ -131,9 +116,9 @@ def resolve(
             made = [_decided(store, id, found, decisions, emit, as_if_done, _from(at_tso, floor, store.path))]
             left = (*decisions, *made)
         store.set_note(DECISIONS, decisions_to_json(left))
-    if output is OutputFormat.json:
+    if output is not OutputFormat.text:
         key = "withdrawn" if withdraw else "decided"
-        print_json({"error": None, "store": str(store_path(out)), key: [decision_values(d) for d in made]})
+        print_document({"store": str(store_path(out)), key: [decision_values(d) for d in made]}, output, key)
     else:
         print(printable("\n".join(("withdrawn: " if withdraw else "") + decided_text(d) for d in made)))
 
@@ -151,7 +136,7 @@ def _nothing(path: Path) -> StoreUnusable:
     return StoreUnusable(
         "no merge has coordinated shards here",
         file=str(path),
-        remedy=f"give --out, the output directory of a merge with `shard-mode`; it has {STORE_NAME}",
+        remedy=f"give --merged, the directory of a merge with `shard-mode`; it has {STORE_NAME}",
     )
 
 
@@ -244,8 +229,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-app.command("locks", help=LOCKS_HELP)(locks)
-app.command("resolve", help=RESOLVE_HELP)(resolve)
+app.command("locks", cls=Verb, help=LOCKS_HELP)(locks)
+app.command("resolve", cls=Verb, help=RESOLVE_HELP)(resolve)
 
 
 @app.callback(invoke_without_command=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from binlog_merge.json_values import utc_text
+
 if TYPE_CHECKING:
     from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, ShardStatement
     from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
@@ -72,7 +74,11 @@ def moment_values(key: "OrderKey") -> dict[str, Any]:
     from snapshot_store.names import time_of
 
     time = time_of(key)
-    return {"order_key": key.text(), "time": None if time is None else time.isoformat().replace("+00:00", "Z")}
+    return {
+        "order_key": key.text(),
+        "commit_tso": str(key.commit_tso),
+        "time": None if time is None else utc_text(time),
+    }
 
 
 def _since(lock: "Lock") -> "OrderKey":
@@ -166,6 +172,6 @@ def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[st
     if lock is None:
         return []
     alone = [table_of(one.id) for one in waiting].count(table_of(lock.id)) == 1
-    command = f"binlog-merge ddl resolve {table_of(lock.id) if alone else lock.id} --out {out}"
+    command = f"binlog-merge ddl resolve {table_of(lock.id) if alone else lock.id} --merged {out}"
     shards = [f"  {command} --as-if-done {shard}" for shard in lock.awaited[:1]]
     return ["if a shard awaited will never follow:", *shards, f"  {command} --emit SQL", f"  {command} --skip"]

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import OutputFolder, local_path
+from binlog_merge.cli import json_schema
+from binlog_merge.cli.options import NumberingMerged, Output, WrittenMerged
+from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
+from binlog_merge.json_values import utc_text
 from binlog_merge.places import NODES, is_moved, place_of
 from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time, tso_millis
@@ -24,37 +28,36 @@ HELP = """Look into what lies between the stages of a merge. Nothing is written,
 \b
   binlog-merge debug order-key 750780416523449139217121119096266916430000000001000001
   binlog-merge debug order-key 7507804165234491392 1712111909626691643 1 1
-  binlog-merge debug plan cluster.yaml --out merged/
+  binlog-merge debug plan cluster.yaml --merged merged/
   binlog-merge debug plan merged/
-  binlog-merge debug block merged/.work"""
+  binlog-merge debug block merged/.work
+  binlog-merge debug json-schema merge"""
 
 ORDER_KEY_HELP = """Explain an order key: its 54 digits as four parts, or the parts as 54 digits.
 
 The parts are the commit TSO, the transaction id, seq and the node's number; those left out are 0. seq is 0 for a
 transaction with that commit TSO, and 1, 2, 3 … for those that follow it on their node without one of their own.
 Without markers (`shard-mode`) the last part also says which of the things that come out at one place it is: a DDL, or
-rows that were moved there. --out names the node. Exit code 2: it is no order key."""
+rows that were moved there. --merged names the node. Exit code 2: it is no order key."""
 
 BLOCK_HELP = """Print index blocks: the rows that scan and order leave for later stages, a file of columns each.
 
 PATH is a file, what the names of a piece's files begin with (merged/.work/piece-…-000000, where … names the run), or a
-directory. Blocks lie in OUT/.work while a merge runs, and after one that was killed, until the next begins. A piece has
-up to three files: timed (branches whose commit TSO is known), local (transactions without one, and DDL) and rows
-(commit rows that were used).
+directory. Blocks lie in .work of the merged log's directory while a merge runs, and after one that was killed, until
+the next begins. A piece has up to three files: timed (branches whose commit TSO is known), local (transactions without
+one, and DDL) and rows (commit rows that were used).
 Exit codes: 31 for what cannot be read, 29 for what is no block."""
 
 PLAN_HELP = """Print what the next merge would read, where it would go on, and what it would write to.
 
-PATH is a configuration, with --out as for `merge`; or an output directory, whose manifest says where its next run goes
-on. The files of the nodes are found and checked as a merge does, with its exit codes."""
+PATH is a configuration, with --merged as for `merge`; or the directory of a merged log, whose manifest says where its
+next run goes on. The files of the nodes are found and checked as a merge does, with its exit codes."""
 
 _FLAGS = {
     1: "has-commit-rows", 2: "marker", 4: "compressed", 8: "ddl", 16: "own-tso", 32: "placeholder",
     64: "create-select", 128: "archive", 256: "discard", 512: "heartbeat", 1024: "sync-point",
 }  # fmt: skip
 _WIDTHS = (("commit TSO", 19), ("transaction id", 19), ("seq", 10), ("node number", 6))
-
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
 
 app = typer.Typer(
     name="debug",
@@ -70,22 +73,22 @@ def _help_if_alone(context: typer.Context) -> None:
         print(context.get_help())
 
 
+app.command("json-schema", cls=Verb, help=json_schema.HELP)(json_schema.json_schema)
+
+
 # Order keys
 
 
-@app.command("order-key", help=ORDER_KEY_HELP)
+@app.command("order-key", cls=Verb, help=ORDER_KEY_HELP)
 def order_key(
     key: Annotated[list[str], typer.Argument(help="54 digits, or up to four parts.", metavar="KEY…")],
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="The output whose manifest numbers the nodes.", metavar="DIR", parser=local_path),
-    ] = None,
-    output: Format = OutputFormat.text,
+    merged: NumberingMerged = None,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Explain an order key."""
-    values = explained(_key(key), {} if out is None else _node_names(out))
-    if output is OutputFormat.json:
-        print_json({"error": None, **values})
+    values = explained(_key(key), {} if merged is None else _node_names(merged))
+    if output is not OutputFormat.text:
+        print_document(values, output)
     else:
         print("\n".join(printable(line) for line in _key_lines(values)))
 
@@ -113,15 +116,15 @@ def explained(key: OrderKey, names: Mapping[int, str]) -> dict[str, Any]:
     node = place.key.node_seq
     time = datetime.fromtimestamp(tso_millis(key.commit_tso) / 1000, UTC) if carries_time(key.commit_tso) else None
     return {
-        "text": key.text(),
-        "commit_tso": key.commit_tso,
-        "time": None if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "order_key": key.text(),
+        "commit_tso": str(key.commit_tso),
+        "time": None if time is None else utc_text(time, "milliseconds"),
         "logical": key.commit_tso & (1 << LOGICAL_BITS) - 1,
-        "transaction_id": key.transaction_id,
+        "transaction_id": str(key.transaction_id),
         "seq": key.seq,
         "node_seq": key.node_seq,
         "node": names.get(key.node_seq, names.get(node)),
-        "place": {"key": place.key.text(), "node_number": node, "rank": place.rank, "moved_rows": moved}
+        "place": {"order_key": place.key.text(), "node_number": node, "rank": place.rank, "moved_rows": moved}
         if key.node_seq >= NODES
         else None,
     }
@@ -133,7 +136,7 @@ def _key_lines(values: Mapping[str, Any]) -> list[str]:
     which = "the transaction itself" if seq == 0 else f"number {seq} of those that follow it on their node"
     node = "" if values["node"] is None else f"  {values['node']}"
     lines = [
-        values["text"],
+        values["order_key"],
         f"  commit TSO      {values['commit_tso']}  {time}",
         f"  transaction id  {values['transaction_id']}",
         f"  seq             {seq}  {which}",
@@ -141,7 +144,7 @@ def _key_lines(values: Mapping[str, Any]) -> list[str]:
     ]
     if (place := values["place"]) is not None:
         what = "rows that were moved there" if place["moved_rows"] else "a DDL, or a row, there"
-        where = f"rank {place['rank']} at the place {place['key']}"
+        where = f"rank {place['rank']} at the place {place['order_key']}"
         lines.append(f"  without markers node {place['node_number']}{node}, {where}: {what}")
     return lines
 
@@ -164,19 +167,19 @@ def _manifest(out: Path) -> Any:
 # Blocks
 
 
-@app.command("block", help=BLOCK_HELP)
+@app.command("block", cls=Verb, help=BLOCK_HELP)
 def block(
     path: Annotated[
         Path,
         typer.Argument(help="A block's file, a piece, or a directory of blocks.", metavar="PATH", parser=local_path),
     ],
     rows: Annotated[int, typer.Option("--rows", min=0, help="How many rows of a file to show; 0: all.")] = 20,
-    output: Format = OutputFormat.text,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Print index blocks."""
     files = [_block(file, rows) for file in _block_files(path)]
-    if output is OutputFormat.json:
-        print_json({"error": None, "files": files})
+    if output is not OutputFormat.text:
+        print_document({"files": files}, output, "files")
     else:
         print("\n".join(printable(line) for file in files for line in _block_lines(file)))
 
@@ -204,7 +207,9 @@ def _block(path: Path, most: int) -> dict[str, Any]:
     except OSError as error:
         raise IoError(error.strerror or str(error), file=str(path), remedy=CHECK_PATH) from None
     except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter: a column's name
-        raise UnsupportedInput(f"is no block: {error}", file=str(path), remedy="give a file of OUT/.work") from None
+        raise UnsupportedInput(
+            f"is no block: {error}", file=str(path), remedy="give a file of .work in the directory of a merged log"
+        ) from None
     if not all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in table.schema.types):
         raise UnsupportedInput("is no block: a block has columns of integers", file=str(path))
     shown = table.slice(0, most) if most else table
@@ -230,13 +235,14 @@ def _cell(name: str, value: Any) -> str:
 # Plans
 
 
-@app.command("plan", help=PLAN_HELP)
+@app.command("plan", cls=Verb, help=PLAN_HELP)
 def plan(
     path: Annotated[
-        Path, typer.Argument(help="A configuration, or an output directory.", metavar="PATH", parser=local_path)
+        Path,
+        typer.Argument(help="A configuration, or the directory of a merged log.", metavar="PATH", parser=local_path),
     ],
-    out: OutputFolder = None,
-    output: Format = OutputFormat.text,
+    merged: WrittenMerged = None,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Print what the next merge would do."""
     from binlog_merge.cli.merge import output_directory
@@ -245,19 +251,19 @@ def plan(
     from binlog_merge.pipeline.plan import plan as planned
 
     if path.is_dir():
-        if out is not None:
-            raise ConfigError("--out goes with a configuration; PATH is a directory")
+        if merged is not None and merged.resolve() != path.resolve():
+            raise ConfigError("--merged goes with a configuration; PATH is a directory")
         begun = goes_on(_manifest(path))
-        if output is OutputFormat.json:
-            print_json({"error": None, "out": str(path), "goes_on": begun.to_dict()})
+        if output is not OutputFormat.text:
+            print_document({"merged": str(path), "goes_on": begun.to_dict()}, output)
         else:
             print("\n".join(printable(line) for line in _goes_on_lines(begun, str(path))))
         return
     config = MergeConfig.load(path)
-    directory = output_directory(config, out)
+    directory = output_directory(config, merged)
     found = planned(config, directory)
-    if output is OutputFormat.json:
-        print_json({"error": None, "out": str(directory), **found.to_dict()})
+    if output is not OutputFormat.text:
+        print_document({"merged": str(directory), **found.to_dict()}, output)
     else:
         print("\n".join(printable(line) for line in _plan_lines(found, str(directory))))
 

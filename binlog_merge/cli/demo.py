@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.merge import run
+from binlog_merge.cli.merge import check_engine, run
+from binlog_merge.cli.options import Output
 from binlog_merge.cli.output import OutputFormat, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, ManifestError
@@ -27,18 +28,20 @@ Three MySQL nodes hold the shards of one table; while transactions run across th
 one node after the other. In the merged binlog there is one table, and each ALTER TABLE once, at exactly the right
 place."""
 
-Out = Annotated[
+Demo = Annotated[
     Path,
     typer.Option(
-        "--out", help="The output directory; an earlier demo in it is made anew.", parser=local_path, metavar="PATH"
+        "--merged",
+        help="The directory of the merged log; an earlier demo in it is made anew.",
+        parser=local_path,
+        metavar="DIR",
     ),
 ]
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 
 
 def demo(
-    out: Out = Path("build/demo"),
-    output: Format = OutputFormat.text,
+    merged: Demo = Path("build/demo"),
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -47,11 +50,12 @@ def demo(
     from binlog_merge.config.merge_config import MergeConfig
 
     config = MergeConfig.load(cluster())
-    _clear(out, config)
-    result = run(config, out, output, end_of_input=True)
+    check_engine(config, None, None)  # before an earlier demo is removed
+    _clear(merged, config)
+    result = run(config, merged, output, end_of_input=True)
     if output is OutputFormat.text:
         names = [str(file["name"]) for file in result.to_dict()["files"]]
-        print("\n".join(_what_to_look_at(out, names)), flush=True)
+        print("\n".join(_what_to_look_at(merged, names)), flush=True)
 
 
 def cluster() -> Path:
@@ -71,6 +75,8 @@ def _clear(out: Path, config: "MergeConfig") -> None:
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.files.manifest import Manifest
 
+    if out.exists() and not out.is_dir():
+        raise ConfigError("it is no directory", file=str(out), remedy="give another --merged")
     if not out.exists() or not any(out.iterdir()):
         return
     try:
@@ -81,7 +87,7 @@ def _clear(out: Path, config: "MergeConfig") -> None:
         raise ConfigError(
             "the directory is not empty, and does not hold an earlier demo",
             file=str(out),
-            remedy="give another --out, or remove it yourself",
+            remedy="give another --merged, or remove it yourself",
         )
     with OutputLock(out):
         shutil.rmtree(out)
@@ -102,6 +108,7 @@ def _what_to_look_at(out: Path, names: list[str]) -> list[str]:
         "",
         "Look at it:",
         f"  binlog-merge inspect -v {first}",
+        f"  binlog-merge schema history '*' --merged {out}",
         f"  mysqlbinlog -v --base64-output=decode-rows {first}",
         "Replay it into any MySQL:",
         f"  mysqlbinlog {out / names[0].rsplit('.', 1)[0]}.0* | mysql -h HOST -u USER -p",
@@ -115,7 +122,7 @@ _DDL = re.compile(r"# (ALTER|CREATE|DROP|RENAME|TRUNCATE) ", re.IGNORECASE)
 
 def _excerpt(path: Path) -> tuple[list[str], list[str]]:
     """Return the first lines of the first transaction, and each DDL with its position."""
-    from binlog_merge.cli.inspect import inspect_file
+    from binlog_merge.inspection.reading import inspect_file
 
     begins: list[str] = []
     statements: list[str] = []

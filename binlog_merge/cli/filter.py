@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.options import Output
+from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 
 if TYPE_CHECKING:
@@ -56,9 +58,7 @@ def test(
             metavar="PATH",
         ),
     ] = None,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="How to print the answer.")
-    ] = OutputFormat.text,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Say what a filter would do with tables and statements."""
     from binlog_merge.filters.config import load_filter
@@ -72,8 +72,8 @@ def test(
     default = names[0][0] if names else ""
     tables = [_of_table(made, *name) for name in names]
     statements = [_of_statement(made, sql, default, known) for sql in ddl or ()]
-    if output is OutputFormat.json:
-        print_json({"error": None, "tables": tables, "statements": statements})
+    if output is not OutputFormat.text:
+        print_document({"tables": tables, "statements": statements}, output)
     else:
         lines = [line for answer in tables for line in _table_lines(answer)]
         lines += [line for answer in statements for line in _statement_lines(answer)]
@@ -172,7 +172,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-app.command("test", help=_TEST)(test)
+app.command("test", cls=Verb, help=_TEST)(test)
 
 
 @app.callback(invoke_without_command=True)

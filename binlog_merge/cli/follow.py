@@ -1,5 +1,6 @@
 """`binlog-merge merge --stop-never`: merges round after round, and says on stdout how far it has come."""
 
+import logging
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -83,7 +84,7 @@ class Report:
         new = [warning for warning in result.warnings if warning not in self._warned]
         self._warned.update(new)
         for warning in new:
-            say(f"binlog-merge: {printable(warning)}", warning)
+            say(f"binlog-merge: {printable(warning)}", warning, logging.WARNING)
         if result.removed != self._removed:
             self._removed = result.removed
             for line in removal_lines(result.removed):
@@ -93,15 +94,15 @@ class Report:
             self.transactions += result.transactions
             self._sum[0] += result.transactions
             self._sum[1] += result.input_bytes
-        if self.output is OutputFormat.json:
+        if self.output is not OutputFormat.text:
             if result.transactions or result.removed:
-                print_json(document_of(out=str(self.out), result=result))
+                print_json(document_of(merged=str(self.out), result=result))
         elif time.monotonic() - self.printed >= LINE_EVERY and (self._sum[0] or self.printed < 0):
             self._print()
 
     def failed(self, error: "MergeError", pause: float) -> None:
         """Say what keeps rounds from their end, and when the next is tried."""
-        say(f"binlog-merge: {error}; tried again in {pause:g} s", error.message, **error.to_dict())
+        say(f"binlog-merge: {error}; tried again in {pause:g} s", error.message, logging.WARNING, **error.to_dict())
 
     def recovered(self, seconds: float) -> None:
         """Say that it goes on."""

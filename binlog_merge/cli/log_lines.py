@@ -8,14 +8,15 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import typer
 
 from binlog_merge.cli.output import printable
+from binlog_merge.cli.voice import is_quiet, verbosity
 from binlog_merge.errors import MergeError
+from binlog_merge.json_values import unix_time_text
 from binlog_merge.redaction import redacted, redacted_values
 
 
@@ -67,24 +68,20 @@ class _PlainFormatter(logging.Formatter):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values = " ".join(f"{name}={_word(value)}" for name, value in _values(record).items())
-        line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()} {values}".rstrip()
-        return printable(redacted(line)).replace("\n", "\\n")
+        line = f"{unix_time_text(record.created)} {record.levelname} {record.name}: {record.getMessage()} {values}"
+        return printable(redacted(line.rstrip())).replace("\n", "\\n")
 
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         document = {
-            "time": _time(record),
+            "time": unix_time_text(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": redacted(record.getMessage()),
             "fields": redacted_values(_values(record)),
         }
         return json.dumps(document, default=str)
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _values(record: logging.LogRecord) -> dict[str, Any]:
@@ -100,8 +97,10 @@ def _word(value: object) -> str:
 def start_log(level: Level, form: LineFormat) -> None:
     """Start logging for the product's modules; the handler of an earlier call is removed.
 
-    At the levels warning and error only the text is printed.
+    At the levels warning and error only the text is printed. -vv logs what `info` does.
     """
+    if verbosity() > 1 and level in (Level.warning, Level.error):
+        level = Level.info
     for earlier in [handler for handler in _LOGGER.handlers if isinstance(handler, _Handler)]:
         _LOGGER.removeHandler(earlier)
     quiet = level in (Level.warning, Level.error)
@@ -116,9 +115,15 @@ def logs_json() -> bool:
 
 
 def say(line: str, event: str | None = None, level: int = logging.INFO, **values: object) -> None:
-    """Print a line for people on stderr, whatever the log's level; in a JSON log `event` (else the line) and values."""
+    """Print a line for people on stderr, whatever the log's level; in a JSON log `event` (else the line) and values.
+
+    With --quiet only warnings and errors are printed.
+    """
+    if level < logging.WARNING and is_quiet():
+        return
     if not logs_json():
-        print(printable(redacted(line)), file=sys.stderr, flush=True)
+        # One write: threads say lines at the same time.
+        print(printable(redacted(line)) + "\n", end="", file=sys.stderr, flush=True)
         return
     own = {"name": _LOGGER.name, "levelno": level, "levelname": logging.getLevelName(level), "msg": event or line}
     _LOGGER.handle(logging.makeLogRecord({**values, **own}))

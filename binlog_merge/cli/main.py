@@ -3,13 +3,12 @@
 import io
 import logging
 import os
+import re
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
@@ -17,24 +16,37 @@ import typer
 from binlog_merge.cli import (
     bootstrap,
     capture,
+    changes,
     ddl,
     debug,
     demo,
     filter,
+    flashback,
+    history,
     inspect,
+    list_files,
     merge,
     password,
     position,
     purge,
     replay,
+    report,
     serve,
+    sql,
+    stats,
     status,
+    table_at,
+    topology,
     verify,
+    warm,
 )
 from binlog_merge.cli import run as run_verb
 from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
-from binlog_merge.cli.output import document_of, print_json
+from binlog_merge.cli.output import begin, print_failure, wanted_output
 from binlog_merge.cli.schema import commands as schema
+from binlog_merge.cli.start import Terminated, heed_signals, raised
+from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.voice import speak, taken
 from binlog_merge.errors import (
     EXIT_CODES,
     EXIT_FOUND,
@@ -51,29 +63,55 @@ from binlog_merge.redaction import redacted
 HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one MySQL-compatible binlog out.
 
 \b
-Start here:
-  binlog-merge demo                                         merge a small cluster and look at the result
-  binlog-merge merge --config cluster.yaml --out merged/    merge your own
-  binlog-merge capture --config cluster.yaml                fetch the nodes' binlogs from their servers
-  binlog-merge inspect merged/binlog.000001                 look into any binlog file
-  binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
-  binlog-merge filter test --filter F --table shop.orders   what a filter would let through
-  binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
-  binlog-merge bootstrap --config cluster.yaml --to URL     fill a target with the rows that a cluster has
-  binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
-  binlog-merge status --config cluster.yaml --out merged/   who is where, what holds back, is it well
-  binlog-merge run --config cluster.yaml --out merged/      capture, merge and serve, never stopping
-  binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
-  binlog-merge purge merged/ --to binlog.000123             remove the oldest files of a merged log
-  binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
-  binlog-merge debug plan cluster.yaml --out merged/        what a merge would do; also order keys and blocks
+Make a merged log:
+  binlog-merge demo                                             merge a small cluster and look at the result
+  binlog-merge merge --config cluster.yaml --merged merged/     merge your own
+  binlog-merge capture --config cluster.yaml                    fetch the nodes' binlogs from their servers
+  binlog-merge run --config cluster.yaml --merged merged/       capture, merge and serve, until it is stopped
 
-Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
+\b
+Let others read it:
+  binlog-merge serve merged/                                    be the source of a MySQL replica or a CDC tool
+  binlog-merge replay --merged merged/ --to mysql://…           apply it to a server, a DuckDB file, Parquet
+  binlog-merge bootstrap --config cluster.yaml --to URL         fill a target with the rows that a cluster has
+  binlog-merge position-of --at PLACE merged/                   where to go on reading after a TSO, a time, a GTID
+
+\b
+Ask it:
+  binlog-merge inspect merged/binlog.000001                     look into any binlog file
+  binlog-merge changes merged/ --table shop.orders              what happened to its rows: text, JSON, CSV, Parquet, SQL
+  binlog-merge history shop.orders id=4711 --merged merged/     the life of one row
+  binlog-merge stats merged/                                    rows, bytes and transactions by table and minute
+  binlog-merge sql "SELECT …" --merged merged/                  SQL: changes('shop.orders'), transactions, ddl, schemas
+  binlog-merge table-at shop.orders --merged merged/ …          a table as it was, and what changed between two moments
+  binlog-merge flashback merged/ --table shop.orders …          undo changes, as SQL or as a binlog
+  binlog-merge schema history shop.orders --merged merged/      what a table looked like, when, and why
+  binlog-merge topology show shop.orders --merged merged/       which physical tables make up a table, at any moment
+  binlog-merge list merged/                                     the files of a merged log, and what stands in each
+  binlog-merge report merged/ -o report.html                    one page: lanes, DDL, watermark, skew, faults
+
+\b
+Look after it:
+  binlog-merge status --config cluster.yaml --merged merged/    how far each is, what holds it back, is it healthy
+  binlog-merge verify merged/                                   check every file, event and row
+  binlog-merge purge merged/ --to binlog.000123                 remove the oldest files
+  binlog-merge ddl locks --merged merged/                       which shards' DDL waits, and for whom
+  binlog-merge filter test --filter F --table shop.orders       what a filter would let through
+  binlog-merge warm                                             prepare an image, so that commands start at once
+  binlog-merge debug plan cluster.yaml --merged merged/         what a merge would do; also order keys and blocks
+
+\b
+DIR of --merged is a merged log's directory, the same in all verbs; BINLOG_MERGE_MERGED in the environment will do.
+Results go to stdout; progress, notes and errors to stderr. With -o json stdout is exactly one JSON object, also on
+failure; with -o jsonl it is one object a line, the last one with `error` on failure. Integers that may exceed 2^53 are
+strings in JSON, times are RFC 3339 in UTC; `binlog-merge debug json-schema VERB` prints a document's JSON Schema."""
 
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {row.exit_code:>3}  {row.code:<24}{row.meaning}" for row in EXIT_CODES)
 
 _NAME = "binlog-merge"
 _COMPLETE = "_BINLOG_MERGE_COMPLETE"
+_VALUE_ERROR = re.compile(r"(^|: )Value error, ")
+"""What pydantic, which typer parses with, writes before a reason."""
 
 app = typer.Typer(
     name=_NAME,
@@ -84,21 +122,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
-app.command("capture", help=capture.HELP)(capture.capture)
-app.command("inspect", help=inspect.HELP)(inspect.inspect)
-app.command("replay", help=replay.HELP)(replay.replay)
-app.command("bootstrap", help=bootstrap.HELP)(bootstrap.bootstrap)
-app.command("serve", help=serve.HELP)(serve.serve)
-app.command("password", help=password.HELP)(password.password)
-app.command("status", help=status.HELP)(status.status)
-app.command("run", help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
-app.command("verify", help=verify.HELP)(verify.verify)
-app.command("purge", help=purge.HELP)(purge.purge)
-app.command("demo", help=demo.HELP)(demo.demo)
-app.command("position-of", help=position.POSITION_HELP)(position.position_of)
-app.command("tso-of", help=position.TSO_HELP)(position.tso_of)
+app.command("merge", cls=Verb, help=merge.HELP, epilog=EPILOG)(merge.merge)
+app.command("capture", cls=Verb, help=capture.HELP)(capture.capture)
+app.command("inspect", cls=Verb, help=inspect.HELP)(inspect.inspect)
+app.command("changes", cls=Verb, help=changes.HELP)(changes.changes)
+app.command("history", cls=Verb, help=history.HELP)(history.history)
+app.command("stats", cls=Verb, help=stats.HELP)(stats.stats)
+app.command("sql", cls=Verb, help=sql.HELP)(sql.sql)
+app.command("replay", cls=Verb, help=replay.HELP)(replay.replay)
+app.command("bootstrap", cls=Verb, help=bootstrap.HELP)(bootstrap.bootstrap)
+app.command("serve", cls=Verb, help=serve.HELP)(serve.serve)
+app.command("password", cls=Verb, help=password.HELP)(password.password)
+app.command("status", cls=Verb, help=status.HELP)(status.status)
+app.command("run", cls=Verb, help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
+app.command("report", cls=Verb, help=report.HELP)(report.report)
+app.command("verify", cls=Verb, help=verify.HELP)(verify.verify)
+app.command("purge", cls=Verb, help=purge.HELP)(purge.purge)
+app.command("demo", cls=Verb, help=demo.HELP)(demo.demo)
+app.command("warm", cls=Verb, help=warm.HELP)(warm.warm)
+app.command("position-of", cls=Verb, help=position.POSITION_HELP)(position.position_of)
+app.command("tso-of", cls=Verb, help=position.TSO_HELP)(position.tso_of)
+app.command("list", cls=Verb, help=list_files.HELP)(list_files.list_files)
+app.command("flashback", cls=Verb, help=flashback.HELP)(flashback.flashback)
+app.command("table-at", cls=Verb, help=table_at.HELP)(table_at.table_at)
 app.add_typer(schema.app)
+app.add_typer(topology.app)
 app.add_typer(ddl.app)
 app.add_typer(filter.app)
 app.add_typer(debug.app)
@@ -120,51 +168,26 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Print a traceback with every error; may stand anywhere.")
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print no progress and no notes; may stand anywhere, as the next two.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="List what is otherwise only counted; -vv: log the stages, too.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print a traceback with every error.")] = False,
 ) -> None:
     pass
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived; like KeyboardInterrupt, it passes every `except Exception`."""
-
-
-_LATER_SECONDS = 0.05
-_STARTS_PROCESS = ("_execute_child", "launch_gateway")
-"""The functions that start a process (subprocess) and Java (pyspark)."""
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    """Raise Terminated, but not where it would be lost or do harm: then a moment later.
-
-    A module that tries what it can import may take any exception for a no; Python drops one that is raised by a hook
-    of fork; and a Java whose start is not awaited does not notice that its parent has ended.
-    """
-    if _defers(frame):
-        signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGTERM))
-        signal.setitimer(signal.ITIMER_REAL, _LATER_SECONDS)
-        return
-    raise Terminated
-
-
-def _defers(frame: FrameType | None) -> bool:
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename.startswith("<frozen importlib") or code.co_name in _STARTS_PROCESS:
-            return True
-        frame = frame.f_back
-    return False
 
 
 def main() -> NoReturn:
     """Run the command line and exit with a code from EXIT_CODES."""
     if _COMPLETE in os.environ:  # a shell asks what may follow, and typer answers
         app(prog_name=_NAME)
-    signal.signal(signal.SIGTERM, _terminate)
+    heed_signals()
     logging.getLogger().addFilter(_tells_something)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    signal.setitimer(signal.ITIMER_REAL, 0)  # of a signal that is heeded too late
+    sys.exit(code)
 
 
 def _tells_something(record: logging.LogRecord) -> bool:
@@ -175,7 +198,6 @@ def _tells_something(record: logging.LogRecord) -> bool:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Errors are printed here and nowhere else."""
     _prepare_output()
-    start_log(Level.warning, LineFormat.text)
     code = _run(arguments)
     try:
         sys.stdout.flush()
@@ -201,10 +223,13 @@ def _prepare_output() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    debug = "--debug" in arguments
-    arguments = [a for a in arguments if a != "--debug"] or ["--help"]
-    command = typer.main.get_command(app)
+    begin()
+    voice, arguments = taken(arguments)
+    speak(voice)
+    start_log(Level.warning, LineFormat.text)
+    arguments = arguments or ["--help"]
     try:
+        command = typer.main.get_command(app)
         # Not command.main(): it turns Ctrl-C and a closed pipe into exits of its own.
         with command.make_context(_NAME, arguments) as context:
             command.invoke(context)
@@ -215,15 +240,14 @@ def _run(arguments: Sequence[str]) -> int:
         _let_stdout_go()
         return 0
     except (Exception, KeyboardInterrupt, Terminated) as error:
-        if debug:
+        if voice.debug:
             sys.stderr.write(redacted(traceback.format_exc()))
         failure = _merge_error(error)
         say_error(failure)
-        if _wants_json(arguments):
-            try:
-                print_json(document_of(result=failure.result, error=failure))
-            except OSError:
-                _let_stdout_go()
+        try:
+            print_failure(failure, wanted_output(arguments))
+        except OSError:
+            _let_stdout_go()
         return failure.exit_code
     return 0
 
@@ -233,9 +257,8 @@ def _let_stdout_go() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _wants_json(arguments: Sequence[str]) -> bool:
-    apart = any(a in ("-o", "--output") and b == "json" for a, b in pairwise(arguments))
-    return apart or any(a in ("-ojson", "-o=json", "--output=json") for a in arguments)
+_QUERY_INTERRUPTED = "Query interrupted"
+"""What DuckDB raises a RuntimeError with if a signal's handler has raised something during a query."""
 
 
 class _Interrupted(MergeError):  # noqa: N818
@@ -250,7 +273,7 @@ class _Terminated(_Interrupted):
 def _merge_error(error: BaseException) -> MergeError:
     if isinstance(error, MergeError) and not isinstance(error, EngineFailed):
         return error
-    error = _stopped_by(error) or error
+    error = _stopped_by(error) or (raised[-1]() if raised and _QUERY_INTERRUPTED in str(error) else error)
     if isinstance(error, MergeError):
         return error
     if isinstance(error, KeyboardInterrupt | typer.Abort | Terminated):
@@ -264,7 +287,9 @@ def _merge_error(error: BaseException) -> MergeError:
     # typer's own errors (a wrong option, a missing argument) know how to say what is wrong.
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
-        return ConfigError(str(format_message()), remedy="see binlog-merge --help")
+        said = _VALUE_ERROR.sub(r"\1", str(format_message()))
+        verb = getattr(getattr(error, "ctx", None), "command_path", _NAME)
+        return ConfigError(said, remedy=f"see {verb} --help")
     return InternalError(f"{type(error).__name__}: {_gist(str(error))}")
 
 

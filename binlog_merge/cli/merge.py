@@ -3,7 +3,7 @@
 import importlib.util
 import os
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
-from binlog_merge.cli.paths import local_path, output_place, written_folder
-from binlog_merge.cli.progress import progress
+from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso
+from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result
+from binlog_merge.cli.paths import local_path, written_folder
+from binlog_merge.cli.progress import LineProgress, progress
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
+from binlog_merge.cli.voice import verbosity
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.pipeline.base.progress import Progress
     from binlog_merge.spark.job import MergeResult, Pace
     from binlog_merge.verify.whole import Verified
 
@@ -31,15 +34,16 @@ and a manifest. Run it again when the nodes have written more: it goes on where 
 byte for byte, as if everything had been merged at once.
 
 \b
-  binlog-merge merge --config cluster.yaml --out merged/
+  binlog-merge merge --config cluster.yaml --merged merged/
   mysqlbinlog -v merged/binlog.000001 | less
   mysqlbinlog merged/binlog.0* | mysql -h target
 
-Only what no node can add to any more comes out; the rest is held back and counted. When the nodes have stopped for
-good, --end-of-input lets it out.
+A transaction is published once no node can add anything before it. The others are held back and counted. When the nodes
+have stopped for good, --end-of-input publishes these, too.
 
 With --stop-never it goes on, in rounds, as the nodes write, until Ctrl-C or SIGTERM (exit code 0). The files are the
-same. What passes by itself (a full disk, a node's folder that is away) is said and tried again for ten minutes."""
+same. A problem that may pass by itself (a full disk, a node's folder that is missing) is reported and retried for ten
+minutes."""
 
 Config = Annotated[
     Path,
@@ -47,26 +51,25 @@ Config = Annotated[
         "--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML", parser=local_path
     ),
 ]
-Out = Annotated[
-    str | None,
-    typer.Option(
-        "--out",
-        help="The output directory, or s3://… (gs://…, az://…); default: output.dir of the configuration.",
-        parser=output_place,
-        metavar="PATH",
-    ),
-]
 Work = Annotated[
     Path | None,
     typer.Option(
         "--work",
-        help="With an --out in an object store: a local folder to work in; default: one in TMPDIR.",
+        help="With a merged log in an object store: a local folder to work in; default: one in TMPDIR.",
         parser=local_path,
         metavar="DIR",
     ),
 ]
-StartTso = Annotated[int | None, typer.Option("--start-tso", min=0, help="Leave out what committed before this TSO.")]
-StopTso = Annotated[int | None, typer.Option("--stop-tso", min=0, help="Stop before this commit TSO.")]
+StartTso = Annotated[
+    int | None,
+    typer.Option(
+        "--start-tso", parser=commit_tso("--start-tso"), help="Leave out what committed before this TSO.", metavar="TSO"
+    ),
+]
+StopTso = Annotated[
+    int | None,
+    typer.Option("--stop-tso", parser=commit_tso("--stop-tso"), help="Stop before this commit TSO.", metavar="TSO"),
+]
 EndOfInput = Annotated[
     bool,
     typer.Option("--end-of-input", help="The nodes will write no more: hold nothing back, report what is in doubt."),
@@ -124,7 +127,6 @@ Master = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A Spark option, K=V; may be given again.", metavar="K=V")
 ]
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="List the statements that do not come out, each with its place.")
 ]
@@ -132,7 +134,7 @@ Verbose = Annotated[
 
 def merge(
     config: Config,
-    out: Out = None,
+    merged: ConfiguredMerged = None,
     work: Work = None,
     start_tso: StartTso = None,
     stop_tso: StopTso = None,
@@ -146,7 +148,7 @@ def merge(
     verify: Verify = False,
     master: Master = None,
     conf: Conf = None,
-    output: Format = OutputFormat.text,
+    output: Output = OutputFormat.text,
     verbose: Verbose = False,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
@@ -160,6 +162,7 @@ def merge(
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
     if stop_never:
         _check_goes_on(stop_tso is not None, end_of_input, verify)
+        check_many(output, "a merge that goes on")
     else:
         _check_ends(min_interval, in_driver, listen)
     options = spark_options(conf)
@@ -168,10 +171,10 @@ def merge(
         cluster = cluster.model_copy(update={"filter": str(filter_file.absolute())})
     if check_rows:
         cluster = cluster.model_copy(update={"check_rows": "always"})
-    place = place_of(cluster, out)
+    place = place_of(cluster, merged)
     if work is not None and not is_uri(place):
         raise ConfigError(
-            "--work is for an --out in an object store", remedy="leave it out: an output directory has its own"
+            "--work is for a merged log in an object store", remedy="leave it out: a directory has its own"
         )
     if stop_never:
         directory = written_folder(place)
@@ -191,7 +194,7 @@ def merge(
         verify=verify,
         master=master,
         options=options,
-        verbose=verbose,
+        verbose=verbosity(verbose) > 0,
     )
 
 
@@ -213,10 +216,11 @@ def run(
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
     """
+    check_engine(config, master, options)
     from binlog_merge.spark.job import merge as merge_job
 
     try:
-        with Session(config, master, options) as spark, progress() as report:
+        with progress() as report, Session(config, master, options, report) as spark:
             result = merge_job(
                 spark,
                 config,
@@ -232,8 +236,8 @@ def run(
             print_result(error.result, redacted(str(out)), verbose)
         raise
     verified = _look_through(out, result, output) if verify else None
-    if output is OutputFormat.json:
-        document = document_of(out=redacted(str(out)), result=result)
+    if output is not OutputFormat.text:
+        document = document_of(merged=redacted(str(out)), result=result)
         print_json(document if verified is None else {**document, "verified": verified.to_dict()})
     else:
         print_result(result, redacted(str(out)), verbose)
@@ -254,33 +258,67 @@ def run_on(
     listen: str | None = None,
 ) -> None:
     """Merge in rounds until a signal stops it. `listen`: the address at which to show the status meanwhile."""
+    check_engine(config, master, options)
     from binlog_merge.cli.follow import follow
     from binlog_merge.cli.status import status_shown
 
-    with status_shown(config, out, listen), Session(config, master, options) as spark:
+    with status_shown(config, out, listen), Session(config, master, options, LineProgress()) as spark:
         follow(spark, config, out, output, pace, in_driver, start_tso)
 
 
-class Session:
-    """The Spark session of a command: started at the first call, stopped with the command if it has started it."""
+def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
+    """Raise ConfigError if Spark is needed here and cannot start, before anything is written or much is imported."""
+    from binlog_merge.spark.master import is_connect
+    from binlog_merge.spark.session import active_session, is_submitted, master_for
 
-    def __init__(self, config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
+    if active_session(master) is not None:
+        return
+    if importlib.util.find_spec("pyspark") is None:
+        raise ConfigError("pyspark is not installed", remedy="merging runs on it: pip install binlog-merge anew")
+    if not is_submitted() and not is_connect(master_for(master, options or {}, config.spark)):
+        check_java()
+
+
+class Session:
+    """The Spark session of a command: started at the first call, stopped with the command if it has started it.
+
+    Kernels that are not there yet are compiled beside it, and Java's classes are archived behind it, for the next one.
+    `archive`: where its own Java writes them in the end.
+    """
+
+    def __init__(
+        self,
+        config: "MergeConfig",
+        master: str | None,
+        options: dict[str, str] | None,
+        report: "Progress",
+        archive: Path | None = None,
+    ) -> None:
         self._configured, self._master, self._options = config.spark, master, options or {}
+        self._report, self._archive = report, archive
         self._started: Any = None
+        self._archives = False
 
     def __call__(self) -> Any:
         """Return the session that is active already, else one as the command line and the configuration say."""
-        from binlog_merge.spark.master import is_connect
-        from binlog_merge.spark.session import active_session, create_session, is_submitted
+        from binlog_merge.pipeline.compiling import compiling
+        from binlog_merge.spark.master import is_local
+        from binlog_merge.spark.session import active_session, create_session, is_submitted, master_for
 
         if (active := active_session(self._master)) is not None:
             return active
-        if importlib.util.find_spec("pyspark") is None:
-            raise ConfigError("pyspark is not installed", remedy="merging runs on it: pip install binlog-merge anew")
-        if not is_submitted() and not is_connect(self._master):
-            check_java()
-        self._started = create_session(self._master, self._options, self._configured)
+        local = not is_submitted() and is_local(master_for(self._master, self._options, self._configured))
+        with compiling(self._report) if local else nullcontext():
+            self._started = create_session(self._master, self._options, self._configured, self._archive)
+        self._archives = local and self._archive is None
         return self._started
+
+    def ends_well(self) -> bool:
+        """Stop the session and wait for its Java; return whether that ended as it should."""
+        from binlog_merge.spark.class_archive import end_java
+
+        started, self._started = self._started, None
+        return started is not None and end_java(started)
 
     def __enter__(self) -> Self:
         return self
@@ -291,6 +329,10 @@ class Session:
         if self._started is not None:
             with suppress(Exception):  # a signal to all processes has ended the JVM, too
                 self._started.stop()
+            if kind is None and self._archives:
+                from binlog_merge.spark.class_archive import make_beside
+
+                make_beside()
 
 
 def _check_ends(min_interval: float | None, in_driver: int | None, listen: str | None) -> None:
@@ -337,17 +379,17 @@ def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) 
         raise
 
 
-def place_of(config: "MergeConfig", out: str | None) -> str:
-    """Return --out, else output.dir of the configuration: a local path, or a URI."""
-    place = out if out is not None else config.output.dir
+def place_of(config: "MergeConfig", merged: str | None) -> str:
+    """Return --merged, else output.dir of the configuration: a local path, or a URI."""
+    place = merged if merged is not None else config.output.dir
     if place is None:
-        raise ConfigError("no output directory", remedy="give --out DIR, or set output.dir in the configuration")
+        raise ConfigError("no merged log is named", remedy="give --merged DIR, or set output.dir in the configuration")
     return place
 
 
-def output_directory(config: "MergeConfig", out: Path | None) -> Path:
-    """Return --out, else output.dir of the configuration, where it must be a folder. Raises ConfigError for a URI."""
-    return written_folder(place_of(config, None if out is None else str(out)))
+def output_directory(config: "MergeConfig", merged: Path | None) -> Path:
+    """Return --merged, else the configuration's output.dir, where it must be a folder. Raises ConfigError for a URI."""
+    return written_folder(place_of(config, None if merged is None else str(merged)))
 
 
 def spark_options(conf: list[str] | None) -> dict[str, str]:

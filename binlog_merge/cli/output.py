@@ -1,13 +1,20 @@
 """The output of the commands: a result or an error, as text for people or as a JSON object for machines."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from binlog_merge.errors import MergeError
+from binlog_merge import notices
+from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.json_values import json_text
 
 SCHEMA_VERSION = 1
+
+_printed = False
+"""Whether an object is out: with -o json there is one."""
+_open = False
+"""Whether an object's list is being printed, so that an error ends it."""
 
 
 class OutputFormat(StrEnum):
@@ -15,22 +22,94 @@ class OutputFormat(StrEnum):
 
     text = "text"
     json = "json"
+    jsonl = "jsonl"
+
+
+def begin() -> None:
+    """Take note that a command begins, and nothing is printed yet."""
+    global _open, _printed
+    _open = _printed = False
 
 
 def printable(text: object) -> str:
-    r"""Return text that is safe for a terminal: control characters become \xNN. Names may hold any bytes."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(text))
+    """Return text of one line or more that is safe for a terminal."""
+    return notices.printable(text, keep="\n")
 
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a JSON object on a single line of stdout."""
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **document}, default=str), flush=True)
+    global _printed
+    print(json_line(document), flush=True)
+    _printed = True
 
 
-def document_of(*, out: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
+def print_document(document: Mapping[str, Any], output: str, each: str | None = None) -> None:
+    """Print an answer for machines. json: one object, which has `error`; jsonl: an object for each of `document[each]`.
+
+    Without `each` the answer is one thing, and jsonl prints the same line as json.
+    """
+    if output != OutputFormat.jsonl or each is None:
+        print_json({"error": None, **document})
+        return
+    for item in document[each]:
+        print_json(item)
+
+
+def print_stream(items: Iterable[Mapping[str, Any]], key: str, output: str) -> None:
+    """Print things as they come: jsonl: a line each; json: all as the list `key` of one object."""
+    global _open, _printed
+    if output == OutputFormat.jsonl:
+        for item in items:
+            print(json_line(item))
+        return
+    print(f'{{"schema_version": {SCHEMA_VERSION}, "{key}": [', end="")
+    _open, separator = True, ""
+    for item in items:
+        print(separator + json_text(item), end="")
+        separator = ", "
+    print('], "error": null}', flush=True)
+    _open, _printed = False, True
+
+
+def check_many(output: OutputFormat, what: str) -> None:
+    """Raise ConfigError for -o json, which is one object, where one is printed again and again."""
+    if output is OutputFormat.json:
+        raise ConfigError(f"-o json is one object, and {what} prints one after the other", remedy="give -o jsonl")
+
+
+def print_failure(error: MergeError, output: str | None) -> None:
+    """Print an error for machines, with what was done before it; with json not if its one object is out already."""
+    if _open:
+        print('], "error": ' + json_text(error.to_dict()) + "}", flush=True)
+    elif output == OutputFormat.jsonl or (output == OutputFormat.json and not _printed):
+        print_json(document_of(result=error.result, error=error))
+
+
+def wanted_output(arguments: Sequence[str]) -> str | None:
+    """Return what -o of a line says, None if it has none; of a line, too, that cannot be parsed."""
+    found = None
+    for number, word in enumerate(arguments):
+        if word == "--":
+            break
+        if word in ("-o", "--output"):
+            found = arguments[number + 1] if number + 1 < len(arguments) else None
+        elif match := _GIVEN.match(word):
+            found = word[match.end() :]
+    return found
+
+
+_GIVEN = re.compile(r"--output=|-o=?")
+
+
+def json_line(document: Mapping[str, Any]) -> str:
+    """Return a document as a line, with `schema_version`."""
+    return json_text({"schema_version": SCHEMA_VERSION, **document})
+
+
+def document_of(*, merged: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
     """Return the JSON document of a run: the keys of its result, if anything was published, and `error`."""
     return {
-        "out": out,
+        **({} if merged is None else {"merged": merged}),
         "error": None if error is None else error.to_dict(),
         **({} if result is None else result.to_dict()),
     }
@@ -100,7 +179,7 @@ def _ignored(ignored: Mapping[str, Any], verbose: bool) -> Iterator[str]:
 
 _IGNORED = (
     ("events", "unknown event that is marked as ignorable", "unknown events that are marked as ignorable"),
-    ("branches", "branch that touches no table which comes out", "branches that touch no table which comes out"),
+    ("branches", "branch that changes no table of the output", "branches that change no table of the output"),
     ("markers", "marker, taken up", "markers, taken up"),
 )
 _COUNTS = (

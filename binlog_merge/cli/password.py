@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from binlog_merge.cli.options import Output
+from binlog_merge.cli.output import OutputFormat, print_document
 from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
@@ -30,14 +32,24 @@ def password(
     native: Annotated[
         bool, typer.Option("--native", help="The hash of mysql_native_password, which has no salt: easier to break.")
     ] = False,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Print the hash of a password, for a file of users."""
     from binlog_merge.protocol.passwords import Crypt, native_text
 
     given = _given() if password_file is None else password_of(password_file)
     if not given:
-        raise ConfigError("the password is empty")
-    print(native_text(given) if native else Crypt.of(given).text())
+        where = "the first line of standard input" if password_file is None else "the file"
+        raise ConfigError(
+            "the password is empty",
+            file=None if password_file is None else str(password_file),
+            remedy=f"write it into {where}, or type it where there is a terminal",
+        )
+    text = native_text(given) if native else Crypt.of(given).text()
+    if output is OutputFormat.text:
+        print(text)
+        return
+    print_document({"plugin": "mysql_native_password" if native else "caching_sha2_password", "hash": text}, output)
 
 
 def _given() -> str:
@@ -45,5 +57,5 @@ def _given() -> str:
         return sys.stdin.readline().rstrip("\n")
     first = getpass.getpass("password: ")
     if getpass.getpass("again: ") != first:
-        raise ConfigError("the two passwords differ")
+        raise ConfigError("the two passwords differ", remedy="run it again, and type the same twice")
     return first

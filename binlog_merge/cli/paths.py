@@ -8,9 +8,9 @@ import typer
 
 _ROUNDS: Final = (
     "what goes on writes to a local (or mounted) folder; give that, and `archive: s3://…` in the configuration sends "
-    "closed files there. Or let `merge --out s3://…` run again and again: each run goes on where the last one stopped"
+    "closed files there. Or let `merge --merged s3://…` run again and again: each goes on where the last one stopped"
 )
-_PURGED: Final = "set retention.size in the configuration: the next `merge --out s3://…` removes the oldest files"
+_PURGED: Final = "set retention.size in the configuration: the next `merge --merged s3://…` removes the oldest files"
 _IN_A_STORE: Final = "s3://bucket/path, or the like at gs:// or az://"
 
 
@@ -64,15 +64,6 @@ def _checked(check: Callable[[str], str], given: str, remedy: str) -> str:
         raise ConfigError(str(error), remedy=remedy) from None
 
 
-OutputFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="The output directory; default: output.dir of the configuration.",
-        parser=written_folder,
-        metavar="PATH",
-    ),
-]
 SslCa = Annotated[
     Path | None,
     typer.Option(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import purged_folder
+from binlog_merge.cli.options import Output, PurgedArgument, PurgedMerged, merged_of
+from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, ManifestError, NotArchived, ReadersBehind
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ The last file always stays. What a reader that is attached to `serve` still has 
 says so. Removed transactions count as purged: a replica that lacks one gets MySQL's error 1236. A merge that is running
 is told by `retention` in its configuration instead (25); that also removes captured files."""
 
-Directory = Annotated[
-    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=purged_folder)
-]
 To = Annotated[str | None, typer.Option("--to", help="The first file to keep.", metavar="FILE")]
 Before = Annotated[
     str | None,
@@ -35,16 +33,16 @@ Before = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would be.")]
 Force = Annotated[bool, typer.Option("--force", help="Also what attached readers still have to get.")]
-Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
 
 
 def purge(
-    directory: Directory,
+    directory: PurgedArgument = None,
+    merged: PurgedMerged = None,
     to: To = None,
     before: Before = None,
     dry_run: DryRun = False,
     force: Force = False,
-    output: Format = OutputFormat.text,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Remove the oldest files of a merged log."""
     from binlog_merge.files.lock import OutputLock
@@ -52,22 +50,23 @@ def purge(
     from binlog_merge.files.publish import recover
     from binlog_merge.files.removal import remove
 
+    place = merged_of(directory, merged)
     if (to is None) == (before is None):
         raise ConfigError("give either --to or --before", remedy="--to FILE keeps FILE and what follows")
     moment = None if before is None else _moment(before)
-    if Manifest.load(directory).state.header is None:
-        raise ManifestError("no merge has written here", file=str(directory), remedy="give a merge's --out directory")
+    if Manifest.load(place).state.header is None:
+        raise ManifestError("no merge has written here", file=str(place), remedy="give the place of a merged log")
     if dry_run:
-        state = Manifest.load(directory).state
-        files = _chosen(directory, state, to, moment, force)
+        state = Manifest.load(place).state
+        files = _chosen(place, state, to, moment, force)
     else:
-        with OutputLock(directory, "purge"):
-            manifest = Manifest.load(directory)
-            recover(directory, manifest, "binlog")
-            files = _chosen(directory, manifest.state, to, moment, force)
-            remove(directory, manifest, files, {})
+        with OutputLock(place, "purge"):
+            manifest = Manifest.load(place)
+            recover(place, manifest, "binlog")
+            files = _chosen(place, manifest.state, to, moment, force)
+            remove(place, manifest, files, {})
             state = manifest.state
-    _report(directory, files, [f for f in state.files if f not in files], dry_run, output)
+    _report(place, files, [f for f in state.files if f not in files], dry_run, output)
 
 
 def _chosen(
@@ -107,14 +106,14 @@ def _report(
 ) -> None:
     size = sum(file.size for file in files)
     first = left[0].name if left else None
-    if output is OutputFormat.json:
+    if output is not OutputFormat.text:
         names = [file.name for file in files]
-        values = {"out": str(directory), "dry_run": dry_run, "files": names, "bytes": size, "first_file": first}
-        print_json({"error": None, **values})
+        values = {"merged": str(directory), "dry_run": dry_run, "files": names, "bytes": size, "first_file": first}
+        print_document(values, output)
         return
     done = "would be removed" if dry_run else "removed"
     for file in files:
         print(
             printable(f"{done}: {file.name}  {file.size:,} bytes, transactions {file.first_rank} to {file.last_rank}")
         )
-    print(printable(f"{len(files)} files, {size:,} bytes {done}; the log begins with {first or 'nothing'}"))
+    print(printable(f"{counted(len(files), 'file')}, {size:,} bytes {done}; the log begins with {first or 'nothing'}"))

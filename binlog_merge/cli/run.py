@@ -12,10 +12,18 @@ import typer
 from binlog_merge.cli.component_lines import ComponentLines
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
-from binlog_merge.cli.paths import OutputFolder, local_path
+from binlog_merge.cli.options import Output, WrittenMerged
+from binlog_merge.cli.output import OutputFormat, print_json
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.sizes import size_of
-from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, ConfigError
+from binlog_merge.cli.voice import is_quiet, verbosity
+from binlog_merge.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    FINAL_EXITS,
+    ConfigError,
+)
 
 if TYPE_CHECKING:
     from binlog_merge.cli.run_commands import RunOptions
@@ -40,7 +48,7 @@ FINAL_CODES = _ranges(FINAL_EXITS)
 """The exit codes that end `run`, for people."""
 
 
-HELP = f"""Capture, merge and serve a cluster, as one command that never stops.
+HELP = f"""Capture, merge and serve a cluster, until it is stopped.
 
 It runs three commands as processes of its own, and each is started again if it dies, after a pause that grows from one
 second to a minute:
@@ -50,15 +58,15 @@ second to a minute:
   binlog-merge merge --stop-never                                     merges what is new, as it comes
   binlog-merge serve                                                  serves the merged binlog to replicas
 \b
-  binlog-merge run --config cluster.yaml --out merged/ --password-file nodes.pw
-  binlog-merge run --config cluster.yaml --out merged/ --host 0.0.0.0 --serve-password-file rep.pw
-  binlog-merge run --config cluster.yaml --out merged/ --no-capture    where the nodes' files come by other means
+  binlog-merge run --config cluster.yaml --merged merged/ --password-file nodes.pw
+  binlog-merge run --config cluster.yaml --merged merged/ --host 0.0.0.0 --serve-password-file rep.pw
+  binlog-merge run --config cluster.yaml --merged merged/ --no-capture    where the nodes' files come by other means
 
 All that they print goes to stderr, each line with the name of its command; with --log-format json one object a line,
 with the key `component`.
 
-Ctrl-C and SIGTERM stop the three, which end behind whole transactions; what has not ended after --grace seconds is
-killed. The exit code is 0 if all ended in time, else 130 or 143. When a command ends with an exit code that no restart
+Ctrl-C and SIGTERM stop the three, each after a whole transaction; what has not ended after --grace seconds is killed.
+The exit code is 0 if all ended in time, else 130 or 143. When a command ends with an exit code that no restart
 can help, the others are stopped too, and that code is the exit code. These are {FINAL_CODES},
 and 70 if it comes five times in a row.
 
@@ -74,7 +82,7 @@ Config = Annotated[
 
 def run(
     config: Config,
-    out: OutputFolder = None,
+    merged: WrittenMerged = None,
     no_capture: Annotated[
         bool, typer.Option("--no-capture", help="Do not fetch binlogs: the nodes' files come by other means.")
     ] = False,
@@ -176,22 +184,23 @@ def run(
     grace: Annotated[
         float, typer.Option("--grace", min=0, help="How long the three may take to end.", metavar="SECONDS")
     ] = 60.0,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
-    """Capture, merge and serve a cluster, as one command that never stops."""
+    """Capture, merge and serve a cluster, until it is stopped."""
     start_log(log_level, log_format)
-    from binlog_merge.cli.run_commands import RunOptions, components
+    from binlog_merge.cli.run_commands import RunOptions, components, error_of
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.supervise.supervisor import Notice, Supervisor
 
     cluster = MergeConfig.load(config)
-    directory = output_directory(cluster, out)
+    directory = output_directory(cluster, merged)
     captured = any(node.server is not None for node in cluster.nodes)
     options = RunOptions(
         config=config,
-        out=directory,
+        merged=directory,
         capture=captured and not no_capture,
         serve=not no_serve,
         password_file=password_file,
@@ -212,6 +221,8 @@ def run(
         serve_options=tuple(serve_option or ()),
         log_level=log_level,
         log_format=log_format,
+        quiet=is_quiet(),
+        verbose=verbosity(),
     )
     _check(options)
     lines = ComponentLines(log_format is LineFormat.json)
@@ -225,6 +236,9 @@ def run(
         supervisor = Supervisor(components(options), lines.line, tell, grace)
         with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines):
             code = supervisor.run()
+    if output is not OutputFormat.text:
+        starts = {name: {"starts": count} for name, count in supervisor.starts().items()}
+        print_json({"error": error_of(code), "merged": str(directory), "exit_code": code, "components": starts})
     raise typer.Exit(code)
 
 

@@ -3,8 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from binlog_merge.cli.log_lines import Level, LineFormat
+from binlog_merge.errors import EXIT_CODES, InternalError
 from binlog_merge.supervise.child import Component
 
 
@@ -13,7 +15,7 @@ class RunOptions:
     """The options of `run` that it hands on; None or empty: not given, so the command's own default holds."""
 
     config: Path
-    out: Path
+    merged: Path
     capture: bool = True
     serve: bool = True
     password_file: Path | None = None
@@ -34,6 +36,8 @@ class RunOptions:
     serve_options: tuple[str, ...] = ()
     log_level: Level = Level.warning
     log_format: LineFormat = LineFormat.text
+    quiet: bool = False
+    verbose: int = 0
 
 
 def components(options: RunOptions) -> list[Component]:
@@ -45,8 +49,18 @@ def components(options: RunOptions) -> list[Component]:
         commands["serve"] = _serve(options)
     # -P: a file in the current directory must not stand in for a module.
     program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
-    log = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
+    log: tuple[str, ...] = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
+    log += ("--quiet",) * options.quiet + ("--verbose",) * options.verbose
     return [Component(verb, (*program, verb, *log, *arguments)) for verb, arguments in commands.items()]
+
+
+def error_of(code: int) -> dict[str, Any] | None:
+    """Return the `error` of a run's document: what its exit code means, None for 0. The log has the component's own."""
+    if code == 0:
+        return None
+    row = next(row for row in EXIT_CODES if row.exit_code == code)
+    error = InternalError(row.meaning, remedy="the log on stderr says which command it was, where, and what to do")
+    return {**error.to_dict(), "code": row.code, "exit_code": code}
 
 
 def _capture(options: RunOptions) -> tuple[str, ...]:
@@ -60,7 +74,7 @@ def _capture(options: RunOptions) -> tuple[str, ...]:
 
 def _merge(options: RunOptions) -> tuple[str, ...]:
     return (
-        *(f"--config={options.config}", f"--out={options.out}", "--stop-never"),
+        *(f"--config={options.config}", f"--merged={options.merged}", "--stop-never"),
         *_given("--min-interval", options.min_interval),
         *_given("--in-driver", options.in_driver),
         *_given("--filter", options.filter_file),
@@ -79,7 +93,7 @@ def _serve(options: RunOptions) -> tuple[str, ...]:
         *_given("--tls-cert", options.tls_cert),
         *_given("--tls-key", options.tls_key),
         *(f"--{option.lstrip('-')}" for option in options.serve_options),
-        *("--", str(options.out)),  # whatever it begins with
+        *("--", str(options.merged)),  # whatever it begins with
     )
 
 

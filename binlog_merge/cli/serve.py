@@ -1,7 +1,8 @@
 """`binlog-merge serve`: serves a merged binlog to replicas and binlog readers over MySQL's protocol."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,20 +10,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.output import printable
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.options import Merged, MergedArgument, Output, merged_of
+from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
+from binlog_merge.cli.sizes import counted
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
+from binlog_merge.notices import Routine
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.offered import Offered
     from binlog_merge.serve.server import ServeOptions
     from binlog_merge.streams.folder import StreamWriter
+    from binlog_merge.streams.keeper import StreamKeeper
     from binlog_merge.streams.spec import StreamSpec
 
-HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
+HELP = """Serve a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
 
 Whatever reads a MySQL server's binlog reads the whole cluster here: MySQL replicas, by auto-position or by file and
 position; mysqlbinlog --read-from-remote-server; Debezium, canal, mysql-replication and the like. Merges may go on
@@ -47,7 +52,7 @@ The log is only read; a note beside it, in .status, says for `status` who reads 
 
 Readers that want another log than the whole one get a stream: some tables, columns, rows or kinds of events; one part
 of a hash of tables or keys; what a MariaDB replica takes. A stream is made once for all its readers, and kept in
-MERGED_DIR/.streams/NAME: files of the same names as the log's, with GTIDs of its own. A reader gets it at a port of its
+DIR/.streams/NAME: files of the same names as the log's, with GTIDs of its own. A reader gets it at a port of its
 own, or by its user's name (with the password of all, or its own in a --users file). Settings: tables, filter (a file as
 merge and replay take it), ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port, user.
 
@@ -73,12 +78,8 @@ another output's."""
 
 
 def serve(
-    directory: Annotated[
-        str,
-        typer.Argument(
-            help="A merge's output directory, or s3://… (gs://…, az://…)", metavar="MERGED_DIR", parser=output_place
-        ),
-    ],
+    directory: MergedArgument = None,
+    merged: Merged = None,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
     user: Annotated[str, typer.Option("--user", help="The one user that there is, without --users.")] = "rep",
@@ -162,15 +163,16 @@ def serve(
         Path | None,
         typer.Option(
             "--streams-folder",
-            help="Where streams are kept; needed for a log in an object store.  [default: MERGED_DIR/.streams]",
+            help="Where streams are kept; needed for a log in an object store.  [default: DIR/.streams]",
             metavar="DIR",
             parser=local_path,
         ),
     ] = None,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
-    """Hand out a merged binlog over MySQL's protocol."""
+    """Serve a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.serve.limits import Limits
@@ -178,9 +180,14 @@ def serve(
     from binlog_merge.serve.server import ServeOptions
     from binlog_merge.streams.spec import load_streams
 
+    place = merged_of(directory, merged)
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
-        raise ConfigError("the password is empty", file=str(password_file))
+        raise ConfigError(
+            "the password is empty",
+            file=str(password_file),
+            remedy="write it into the first line; or leave out --password-file, to serve this machine without one",
+        )
     if users is not None and password_file is not None:
         raise ConfigError("--users has the passwords: leave out --password-file")
     if tls_ca is not None and not tls_required:
@@ -190,12 +197,12 @@ def serve(
         host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
     )
     specs = load_streams(streams, stream or [])
-    if specs and streams_folder is None and is_uri(directory):
+    if specs and streams_folder is None and is_uri(place):
         raise ConfigError(
             "streams of a log in an object store need a folder here", remedy="give --streams-folder, and keep it"
         )
-    with opened_log(directory, schema=bool(specs)) as folder, folder.following(_report):
-        _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables)
+    with opened_log(place, schema=bool(specs)) as folder, folder.following(_report):
+        _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables, output)
 
 
 def _serve(
@@ -204,13 +211,17 @@ def _serve(
     specs: "Sequence[StreamSpec]",
     streams_folder: Path | None,
     tables: Path | None,
+    output: OutputFormat,
 ) -> None:
     from binlog_merge.serve.accounts import accounts_in
+    from binlog_merge.serve.descriptors import take_descriptors, too_few
     from binlog_merge.serve.server import BinlogServer
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
 
     root = streams_folder or log.folder.directory / FOLDER
+    if warning := too_few(take_descriptors(), options.limits):
+        _report(warning)
     with ExitStack() as stack:
         kept = None
         if tables is not None:
@@ -218,39 +229,66 @@ def _serve(
 
             kept = stack.enter_context(Tables(log, tables, _report))
         keeper = stack.enter_context(StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report))
-        offered = [_offered(log, writer) for writer in keeper.writers]
+        offered = [_offered(log, writer, keeper) for writer in keeper.writers]
         server = stack.enter_context(BinlogServer(log, options, _report, offered, kept))
         view = log.view()
         if view.key_ends_transaction:
-            _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
-        file, position = view.end
-        to = f"user {printable(options.user)}" if options.users is None else f"the users of {options.users}"
-        print(
-            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to {to}, "
-            f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
-            flush=True,
-        )
+            _report("order keys stand after XID (output.cts), which crashes MySQL replicas: they will be refused")
         ports = server.stream_ports()
+        _tell(log, server.address, options, {spec.name: (ports.get(spec.name), spec.user) for spec in specs}, output)
         names = None if options.users is None else {account.user for account in accounts_in(options.users)}
         if any(spec.hash == "key" and spec.ddl != "none" for spec in specs):
             _report(
                 "of a hash of keys each stream has all DDL: a server that follows them as channels must have caught up "
-                "with all before one changes a table's columns (README: Streams)"
+                "with all before one changes a table's columns (docs/how-to/streams.md)"
             )
         for spec in specs:
             if spec.user and names is not None and spec.user not in names:
                 _report(
                     f"stream {spec.name}: {options.users} has no user {printable(spec.user)}, so none gets it by name"
                 )
-            at = [f"port {ports[spec.name]}"] if spec.name in ports else []
-            at += [f"user {printable(spec.user)}"] if spec.user else []
-            print(f"stream {spec.name}: {', '.join(at)}", flush=True)
         server.run()
 
 
-def _offered(log: "PublishedLog", writer: "StreamWriter") -> "Offered":
-    from binlog_merge.serve.log import PublishedLog
-    from binlog_merge.serve.offered import Offered
+def _tell(
+    log: "PublishedLog",
+    address: tuple[str, int],
+    options: "ServeOptions",
+    streams: Mapping[str, tuple[int | None, str]],
+    output: OutputFormat,
+) -> None:
+    """Print what is served, where and to whom."""
+    view = log.view()
+    file, position = view.end
+    if output is not OutputFormat.text:
+        values = {
+            "merged": str(log.folder),
+            "host": address[0],
+            "port": address[1],
+            "user": options.user if options.users is None else None,
+            "users": None if options.users is None else str(options.users),
+            "server_id": view.server_id,
+            "files": len(view.there),
+            "file": file,
+            "position": position,
+            "streams": [{"stream": n, "port": p, "user": user or None} for n, (p, user) in streams.items()],
+        }
+        print_document(values, output)
+        return
+    to = f"user {printable(options.user)}" if options.users is None else f"the users of {options.users}"
+    print(
+        f"{log.folder} is served on {address[0]}:{address[1]} to {to}, "
+        f"{counted(len(view.there), 'file')} up to {file}:{position}, server id {view.server_id}",
+        flush=True,
+    )
+    for name, (port, user) in streams.items():
+        at = [f"port {port}"] if port is not None else []
+        at += [f"user {printable(user)}"] if user else []
+        print(f"stream {name}: {', '.join(at)}", flush=True)
+
+
+def _offered(log: "PublishedLog", writer: "StreamWriter", keeper: "StreamKeeper") -> "Offered":
+    from binlog_merge.serve.offered import Offered, StreamLog
     from binlog_merge.serve.readers import Reader
 
     spec, since = writer.spec, time.time()
@@ -259,9 +297,11 @@ def _offered(log: "PublishedLog", writer: "StreamWriter") -> "Offered":
         place = writer.reading()
         return Reader(f"stream {spec.name}", 0, "", "", since, *place, waiting=place == log.view().end)
 
-    return Offered(spec.name, PublishedLog(writer.folder), spec.port, spec.user, source)
+    made = StreamLog(writer.folder, log, lambda: keeper.stopped(spec))
+    return Offered(spec.name, made, spec.port, spec.user, source, spec.unmatched)
 
 
 def _report(line: str) -> None:
-    """Print a line for the operator."""
-    say(f"binlog-merge: {line}", line)
+    """Print a line for the operator; with --quiet only what may need one."""
+    level = logging.INFO if isinstance(line, Routine) else logging.WARNING
+    say(f"binlog-merge: {line}", line, level)

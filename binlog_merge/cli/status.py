@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.merge import Out, place_of
-from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.merge import place_of
+from binlog_merge.cli.options import ConfiguredMerged, Output
+from binlog_merge.cli.output import OutputFormat, check_many, print_json, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
     from binlog_merge.status.health import Limits
     from binlog_merge.status.values import Status
 
-HELP = """Show what capture, merge and serve are doing: who is where, what holds back, and whether it is well.
+HELP = """Show what capture, merge and serve are doing: how far each is, what holds it back, and whether it is healthy.
 
 It only reads what is on disk: the output's manifest, the nodes' files, and small notes that the running commands keep
 beside them. So it may be run anywhere those are, at any time, as often as one likes.
 
 \b
-  binlog-merge status --config cluster.yaml --out merged/             once; exit code 1 if it is not healthy
-  binlog-merge status --config cluster.yaml --out merged/ --watch     again and again, until Ctrl-C
-  binlog-merge status --config cluster.yaml --out merged/ -o json     as one JSON object; with --watch one a line
-  binlog-merge status --config cluster.yaml --out merged/ --listen 9464
+  binlog-merge status --config cluster.yaml --merged merged/              once; exit code 1 if it is not healthy
+  binlog-merge status --config cluster.yaml --merged merged/ --watch      again and again, until Ctrl-C
+  binlog-merge status --config cluster.yaml --merged merged/ -o json      as one JSON object; with --watch -o jsonl
+  binlog-merge status --config cluster.yaml --merged merged/ --listen 9464
 \b
 With --listen it is shown over HTTP until Ctrl-C (exit code 130) or SIGTERM (143):
   /metrics        for Prometheus               /health     200, or 503 with the reasons
@@ -50,7 +51,7 @@ def status(
             parser=local_path,
         ),
     ],
-    out: Out = None,
+    merged: ConfiguredMerged = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds from one look to the next, with --watch.")
@@ -61,9 +62,7 @@ def status(
     listen: Annotated[
         str | None, typer.Option("--listen", help="Show it over HTTP; PORT alone: on 127.0.0.1.", metavar="[HOST:]PORT")
     ] = None,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="How to print the status.")
-    ] = OutputFormat.text,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -76,9 +75,11 @@ def status(
 
     if watch and listen is not None:
         raise ConfigError("--watch and --listen contradict each other", remedy="give one of them")
+    if watch:
+        check_many(output, "--watch")
     cluster = MergeConfig.load(config)
     limits = Limits(max_lag)
-    with opened_log(place_of(cluster, out), schema=False) as folder, folder.following(_say):
+    with opened_log(place_of(cluster, merged), schema=False) as folder, folder.following(_say):
         if listen is not None:
             with status_shown(cluster, folder, listen, limits):
                 while True:
@@ -113,7 +114,7 @@ def _say(line: str) -> None:
 
 
 def _print(seen: "Status", output: OutputFormat, clear: bool) -> None:
-    if output is OutputFormat.json:
+    if output is not OutputFormat.text:
         print_json({**seen.to_dict(), "error": None})
         return
     from binlog_merge.cli.status_text import lines_of

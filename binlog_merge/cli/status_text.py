@@ -1,8 +1,8 @@
 """A status as text for people."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
+from binlog_merge.json_values import unix_time_text
 from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, Severity, Status, Watermark
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
@@ -57,7 +57,7 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
     if (ddl := status.last_ddl) is not None:
         sql = " ".join(ddl.sql.split())
         place = f"at {ddl.key} in {ddl.file or 'a file that is gone'}"
-        when = "" if ddl.time is None else f", {_moment(ddl.time)}"
+        when = "" if ddl.time is None else f", {unix_time_text(ddl.time)}"
         yield from _rows("last DDL", [sql if len(sql) <= 100 else f"{sql[:97]}...", f"{place}{when}"])
 
 
@@ -72,9 +72,9 @@ def _node(name: str, node: NodeStatus, now: float) -> list[str]:
 def _servers(name: str, node: NodeStatus) -> Iterator[list[str]]:
     """Yield the servers of a node that has failed over."""
     for number, server in enumerate(node.servers if len(node.servers) > 1 else ()):
-        since = "the first" if server.since is None else f"since {_moment(server.since)}"
+        since = "the first" if server.since is None else f"since {unix_time_text(server.since)}"
         last = number + 1 == len(node.servers)
-        ends = "is captured" if last else "left" if server.ends is None else f"left behind {server.ends}"
+        ends = "is captured" if last else "left" if server.ends is None else f"left after {server.ends}"
         yield [name if number == 0 else "", server.server_uuid or "not known", server.server or "", since, ends]
 
 
@@ -91,11 +91,7 @@ def _watermark(watermark: Watermark | None) -> str:
         return "none yet"
     if watermark.time is None or watermark.lag_seconds is None:
         return f"{watermark.key}, which carries no time"
-    return f"{_moment(watermark.time)}, {_seconds(watermark.lag_seconds)} behind"
-
-
-def _moment(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return f"{unix_time_text(watermark.time)}, {_seconds(watermark.lag_seconds)} behind"
 
 
 def _ago(seconds: float) -> str:

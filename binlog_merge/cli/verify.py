@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
+from binlog_merge.cli.options import Merged, MergedArgument, Output, commit_tso, merged_of
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path, output_place
+from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 from binlog_merge.redaction import redacted
 
@@ -22,31 +23,27 @@ if TYPE_CHECKING:
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
-Stops at the first thing that is not as it should be and says where it is; its exit code says of which kind.
+Stops at the first fault and says where it is; the exit code says of which kind.
 
 With --against, compare a server with what the log says instead: rows and checksums of every table at the server's own
 position (a replay's, or a replica's executed GTIDs) or at the one given, and the rows that differ, found by the hash of
 their keys. The tables are made anew from the log. Of a table that was there before it, each row that the log names is
 judged by its images: it must be as the last one says, or gone; rows that the log never names cannot be judged, unless
 --base says what the table had. With --nodes the other side is the cluster itself: each logical table is the physical
-ones of all nodes together, which must rest meanwhile. Exit code 1: something differs; 3: nothing does, as far as it can
-be judged, but not all of it can; 0: all was judged, and is the same.
+ones of all nodes together; nothing may write to them meanwhile. Exit code 1: something
+differs; 3: nothing does, as far as it can be judged, but not all of it can; 0: all was judged, and is the same.
 
 \b
   binlog-merge verify merged/
-  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7:3306
-  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --base dump.sql
-  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --nodes cluster.yaml --node dn-1=mysql://root@dn1
+  binlog-merge verify --merged merged/ --against mysql://root@10.0.0.7:3306
+  binlog-merge verify --merged merged/ --against mysql://root@10.0.0.7 --base dump.sql
+  binlog-merge verify --merged merged/ --against mysql://root@10.0.0.7 --nodes cluster.yaml --node dn-1=mysql://root@dn1
 """
 
 
 def verify(
-    directory: Annotated[
-        str | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]", parser=output_place)
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option("--from", help="The same, as an option.", metavar="DIR", parser=output_place)
-    ] = None,
+    directory: MergedArgument = None,
+    merged: Merged = None,
     against: Annotated[
         str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
     ] = None,
@@ -77,7 +74,13 @@ def verify(
         str | None, typer.Option("--stop-gtid", help="The last transaction that the server has.", metavar="GTID")
     ] = None,
     stop_tso: Annotated[
-        int | None, typer.Option("--stop-tso", min=0, help="The server has what committed before this TSO.")
+        int | None,
+        typer.Option(
+            "--stop-tso",
+            parser=commit_tso("--stop-tso"),
+            help="The server has what committed before this TSO.",
+            metavar="TSO",
+        ),
     ] = None,
     filter_file: Annotated[
         Path | None,
@@ -90,23 +93,19 @@ def verify(
         Path | None,
         typer.Option("--work", help="Where to make the log's tables meanwhile.", metavar="DIR", parser=local_path),
     ] = None,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="How to print the answer.")
-    ] = OutputFormat.text,
+    output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Look through a merged binlog, or compare a server with it."""
     start_log(log_level, log_format)
-    if (directory is None) == (source is None):
-        raise ConfigError("name one merged directory: MERGED_DIR or --from DIR")
+    place = merged_of(directory, merged)
     if against is None and (nodes is not None or node or base is not None):
         raise ConfigError("--nodes, --node and --base go with --against")
-    merged = directory or source or ""
-    shown = redacted(merged)
+    shown = redacted(place)
     from binlog_merge.files.remote_log import opened_log
 
-    with opened_log(merged) as folder:
+    with opened_log(place) as folder:
         if against is None:
             _look_through(folder, shown, output)
             return
@@ -128,8 +127,8 @@ def verify(
                 raise ConfigError("--base goes without --nodes: the nodes have all rows, those from before the log too")
             addresses = {name: address_of("--node", url, password_file) for name, url in map(_named, node or ())}
             found = compare_with_nodes(binlog, server, nodes, addresses, ssl_ca=ca, most_rows=rows)
-    if output is OutputFormat.json:
-        print_json(document_of(out=shown, result=found))
+    if output is not OutputFormat.text:
+        print_json(document_of(merged=shown, result=found))
     else:
         print("\n".join(printable(line) for line in _lines(found, str(server))), flush=True)
     if not found.same or not found.whole:
@@ -169,8 +168,8 @@ def _look_through(folder: "LogFolder", shown: str, output: OutputFormat) -> None
     from binlog_merge.verify.whole import verify as look_through
 
     found = look_through(MergedBinlog(folder), history_of(folder.directory))
-    if output is OutputFormat.json:
-        print_json(document_of(out=shown, result=found))
+    if output is not OutputFormat.text:
+        print_json(document_of(merged=shown, result=found))
         return
     print("\n".join(lines_of(found, shown)), flush=True)
 

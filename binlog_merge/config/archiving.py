@@ -2,17 +2,19 @@
 
 from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from binlog_merge.config.sections import Section
+from binlog_merge.config.section import Section
 from binlog_merge.config.values import OutputPlace
 
 
 class Archive(Section):
     """A folder, or a place in an object store, and how files are compressed there; a text alone is the place."""
 
-    to: OutputPlace
-    compress: Literal["none", "zstd"] = "none"
+    to: OutputPlace = Field(description="A directory, or a URL of an object store.", examples=["s3://bucket/archive"])
+    compress: Literal["none", "zstd"] = Field(
+        default="none", description="How files are compressed there.", examples=["zstd"]
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from binlog_merge.config.sections import Section
+from binlog_merge.config.section import Section
 from binlog_merge.config.values import Duration, LocalPath, parse_duration
 
 LEAST_PERIOD: Final = 50_000  # microseconds
@@ -25,9 +25,19 @@ class Capture(Section):
     a server cannot be reached before another of the node's servers may take over.
     """
 
-    dir: LocalPath = "captured"
-    clock: Annotated[int, BeforeValidator(_off_or_duration)] = 500_000
-    lost_after: Duration = 10_000_000
+    dir: LocalPath = Field(
+        default="captured", description="The directory: `dir`/source-id/file.", examples=["/var/lib/captured"]
+    )
+    clock: Annotated[int, BeforeValidator(_off_or_duration)] = Field(
+        default=500_000,
+        description="How often to ask the servers for their clocks, or `off`: see how-to/idle-nodes.md.",
+        examples=["1s"],
+    )
+    lost_after: Duration = Field(
+        default=10_000_000,
+        description="How long a server cannot be reached before another one of the node may take over.",
+        examples=["30s"],
+    )
 
     @field_validator("clock")
     @classmethod
@@ -40,8 +50,11 @@ class Capture(Section):
 class Heartbeat(Section):
     """Statements that `binlog-merge capture` runs on every node's server, one after the other, every `interval` us."""
 
-    interval: Duration = 1_000_000
-    statement: Annotated[tuple[str, ...], BeforeValidator(_statements), Field(min_length=1)]
+    interval: Duration = Field(default=1_000_000, description="How often the statements run.", examples=["5s"])
+    statement: Annotated[tuple[str, ...], BeforeValidator(_statements), Field(min_length=1)] = Field(
+        description="A statement or a list of them; `{id}` becomes a new id each time.",
+        examples=["CALL cluster.heartbeat('{id}')"],
+    )
 
     @field_validator("interval")
     @classmethod

@@ -97,13 +97,14 @@ def _keys(model: type[BaseModel], path: KeyPath) -> list[str]:
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
-    return next(iter(_models(annotation)), None)
+    return next(iter(models_in(annotation)), None)
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that a type is, or has inside."""
     if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
         if issubclass(annotation, BaseModel):
             yield annotation
         return
     for argument in typing.get_args(annotation):
-        yield from _models(argument)
+        yield from models_in(argument)

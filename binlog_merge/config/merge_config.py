@@ -19,21 +19,11 @@ from pydantic import Field, ValidationError, model_validator
 from binlog_merge.config.archiving import Archive
 from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
-from binlog_merge.config.sections import (
-    Base,
-    CommitTso,
-    Ddl,
-    Markers,
-    Node,
-    Output,
-    Reshape,
-    Retention,
-    RouteRule,
-    Schemas,
-    Section,
-    ShardMode,
-    SparkValue,
-)
+from binlog_merge.config.nodes import Node
+from binlog_merge.config.outputs import Output, Retention
+from binlog_merge.config.routes import RouteRule, ShardMode
+from binlog_merge.config.section import Section
+from binlog_merge.config.sections import Base, CommitTso, Ddl, Markers, Reshape, Schemas, SparkValue
 from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
@@ -44,31 +34,102 @@ CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 class MergeConfig(Section):
     """The configuration of a cluster to merge; made by `MergeConfig.load(path)`."""
 
-    version: Literal[1]
-    name: PlainName
-    nodes: tuple[Node, ...] = Field(min_length=1)
-    routes: tuple[RouteRule, ...] = ()
-    shard_mode: ShardMode = "marker"
-    shard_doubts: Literal["warn", "error"] = "error"
-    log_doubts: Literal["warn", "error"] = "error"
-    online_ddl: bool = True
-    topology: Literal["auto", "markers", "routes"] = "auto"
-    case_sensitive: bool = False
-    ignore_schemas: tuple[PlainName, ...] = ()
-    commit_tso: CommitTso = Field(default_factory=CommitTso)
-    markers: Markers = Field(default_factory=Markers)
-    base: Base = Field(default_factory=Base)
-    reshape: Reshape = Field(default_factory=Reshape)
-    schemas: Schemas = Field(default_factory=Schemas)
-    ddl: Ddl = Field(default_factory=Ddl)
-    filter: LocalPath | None = None
-    check_rows: Literal["auto", "always"] = "auto"
-    capture: Capture = Field(default_factory=Capture)
-    heartbeat: Heartbeat | None = None
-    output: Output = Field(default_factory=Output)
-    retention: Retention = Field(default_factory=Retention)
-    archive: Archive | None = None
-    spark: dict[str, SparkValue] = Field(default_factory=dict)
+    version: Literal[1] = Field(description="The version of the file's format.", examples=["1"])
+    name: PlainName = Field(
+        description="The cluster's name. The output belongs to it, and the UUID of its GTIDs is made from it and "
+        "the source-ids.",
+        examples=["orders-prod"],
+    )
+    nodes: tuple[Node, ...] = Field(min_length=1, description="The nodes, at least one.")
+    routes: tuple[RouteRule, ...] = Field(
+        default=(), description="Which physical tables make up a logical one. A table without a route keeps its name."
+    )
+    shard_mode: ShardMode = Field(
+        default="marker",
+        description="How the logical DDL is found: announced by markers, or derived from the shards' DDL.",
+        examples=["pessimistic"],
+    )
+    shard_doubts: Literal["warn", "error"] = Field(
+        default="error",
+        description="What to do where shards and logical table would hold different data: stop, or warn and continue.",
+        examples=["warn"],
+    )
+    log_doubts: Literal["warn", "error"] = Field(
+        default="error",
+        description="What to do at transactions that occur twice or are missing: stop, or warn and continue.",
+        examples=["warn"],
+    )
+    key_doubts: Literal["warn", "error"] = Field(
+        default="error",
+        description=(
+            "What to do at a distributed transaction whose rows no order keeps unique: stop, or warn and continue."
+        ),
+        examples=["warn"],
+    )
+    online_ddl: bool = Field(
+        default=True,
+        description="Recognize the temporary tables of gh-ost and pt-online-schema-change: they are not shards.",
+        examples=["false"],
+    )
+    topology: Literal["auto", "markers", "routes"] = Field(
+        default="auto",
+        description="Where tables are: as PolarDB-X's markers announce, as `routes` say, or markers if there are any.",
+        examples=["routes"],
+    )
+    case_sensitive: bool = Field(
+        default=False,
+        description="Whether patterns of `routes` and `ignore-schemas` are case-sensitive.",
+        examples=["true"],
+    )
+    ignore_schemas: tuple[PlainName, ...] = Field(
+        default=(),
+        description="Schemas that are left out of the output, beside `mysql`, `sys` and the markers' schema.",
+        examples=["[scratch, idle]"],
+    )
+    commit_tso: CommitTso = Field(
+        default_factory=CommitTso, description="Where a transaction's commit TSO is found, and how far to trust it."
+    )
+    markers: Markers = Field(
+        default_factory=Markers, description="The tables that announce DDL, and what to do where a marker is missing."
+    )
+    base: Base = Field(
+        default_factory=Base,
+        description="The schemas where the binlogs begin. None is needed if they begin with the CREATE TABLEs.",
+    )
+    reshape: Reshape = Field(
+        default_factory=Reshape, description="How rows are written that do not have the shape of their logical table."
+    )
+    schemas: Schemas = Field(
+        default_factory=Schemas, description="What to do where a table's definition is not known for certain."
+    )
+    ddl: Ddl = Field(default_factory=Ddl, description="How DDL is written.")
+    filter: LocalPath | None = Field(
+        default=None,
+        description="A filter file in TiCDC's or DM's format: which tables, rows and statements are written.",
+        examples=["changefeed.toml"],
+    )
+    check_rows: Literal["auto", "always"] = Field(
+        default="auto",
+        description="Check the cells of rows without a checksum (`auto`), or of all rows (`always`).",
+        examples=["always"],
+    )
+    capture: Capture = Field(
+        default_factory=Capture, description="Where `capture` keeps the binlogs of nodes with a `server`."
+    )
+    heartbeat: Heartbeat | None = Field(
+        default=None,
+        description="Statements that `capture --stop-never` runs on every node, so that idle nodes hold nobody back.",
+    )
+    output: Output = Field(default_factory=Output, description="The merged log.")
+    retention: Retention = Field(default_factory=Retention, description="When files are removed. Without it none is.")
+    archive: Archive | None = Field(
+        default=None,
+        description="Where closed files of the output are sent. A text is short for `archive.to`.",
+        examples=["s3://bucket/archive"],
+    )
+    spark: dict[str, SparkValue] = Field(
+        default_factory=dict, description="Options of Spark, by name.", examples=["{spark.driver.memory: 2g}"]
+    )
 
     @model_validator(mode="after")
     def _check_nodes(self) -> Self:
@@ -173,7 +234,7 @@ class MergeConfig(Section):
                     f"node-number {node.node_number} differs from {numbers[node.source_id]}, "
                     "with which this output was begun",
                     node=node.source_id,
-                    remedy="remove node-number from the configuration, or choose another --out",
+                    remedy="remove node-number from the configuration, or choose another --merged",
                 )
             numbers[node.source_id] = node.node_number
         if len(set(numbers.values())) < len(numbers):

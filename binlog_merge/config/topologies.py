@@ -2,7 +2,7 @@
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import GHOSTS
-from binlog_merge.config.sections import RouteRule
+from binlog_merge.config.routes import RouteRule
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 
 

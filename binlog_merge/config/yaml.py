@@ -66,7 +66,11 @@ def load_yaml(path: Path, what: str = "configuration") -> YamlDocument:
             remedy="check its path, and the permissions there",
         ) from error
     if len(data) > MAX_BYTES:
-        raise ConfigError(f"the {what} is larger than {MAX_BYTES} bytes", file=str(path))
+        raise ConfigError(
+            f"the {what} is larger than {MAX_BYTES} bytes",
+            file=str(path),
+            remedy="is it the right file? Make it smaller",
+        )
     return parse_yaml(data, str(path), what)
 
 
@@ -81,16 +85,21 @@ def parse_yaml(data: bytes | str, name: str, what: str = "configuration") -> Yam
         finally:
             loader.dispose()
     except RecursionError:
-        raise ConfigError(f"the {what} is nested too deeply", file=name) from None
+        raise ConfigError(f"the {what} is nested too deeply", file=name, remedy=_correct(what)) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
-        raise ConfigError(f"not valid YAML: {error.problem or error.context}", file=place) from None
+        problem = error.problem or error.context
+        raise ConfigError(f"not valid YAML: {problem}", file=place, remedy=_correct(what)) from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: an impossible date, say 2026-02-31
-        raise ConfigError(f"not valid YAML: {error}", file=name) from None
+        raise ConfigError(f"not valid YAML: {error}", file=name, remedy=_correct(what)) from None
     if not isinstance(values, dict):
-        raise ConfigError(f"the {what} must be a mapping of keys to values", file=name)
+        raise ConfigError(f"the {what} must be a mapping of keys to values", file=name, remedy=_correct(what))
     return YamlDocument(values, lines, what)
+
+
+def _correct(what: str) -> str:
+    return f"correct the {what}; nothing was run"
 
 
 def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, lines: dict[KeyPath, int]) -> Any:

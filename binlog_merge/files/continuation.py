@@ -23,5 +23,5 @@ def check_continuation(header: Header, config: MergeConfig, published: bool = Tr
     if header.fingerprint != config.fingerprint():
         found += differences(header.settings, config.settings())
     if found:
-        remedy = None if published else "nothing is published there yet: remove the directory, or choose another --out"
+        remedy = None if published else "nothing is published there yet: remove it, or choose another --merged"
         raise ManifestError("the output was begun with another configuration: " + "; ".join(found), remedy=remedy)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import NoFiles
 from binlog_merge.files.globs import why_nothing
 from binlog_merge.files.listing import KnownHeads, paths_by_server, read_new

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import IoError, MergeError, UnsupportedInput
 from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_of

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from binlog_merge.errors import OutputBusy
-from binlog_merge.files.source import io_error
+from binlog_merge.files.source import directory_error, io_error
 
 LOCK_NAME = ".lock"
 
@@ -33,7 +33,7 @@ class OutputLock:
             self._directory.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise io_error(error, str(self._directory)) from error
+            raise directory_error(error, str(self._directory)) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.archived import NOTE_NAME, Archived, at, read_note, with_archived
@@ -21,14 +21,24 @@ if TYPE_CHECKING:
     from binlog_merge.files.away import Away
 
 STORE_NAME = "schema.duckdb"
-NOTHING = "no merge has written here"
+
+
+class NothingWritten(ManifestError):  # noqa: N818 (named after what is the case, like the errors of the project)
+    """No merge has written to the directory yet."""
+
+    def __init__(self, message: str = "no merge has written here", **where: Any) -> None:
+        super().__init__(message, **{"remedy": "give the directory of a merged log", **where})
 
 
 class LogFolder:
-    """The folder of a log whose files are in it, or archived. Raises nothing before it is read."""
+    """The folder of a log whose files are in it, or archived. Raises nothing before it is read.
+
+    `indexes` is what readers remember of its files, by name.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.indexes: dict[str, Any] = {}
         self._known: tuple[tuple[int, int, int] | None, Archived | None] = (None, None)
         self._away: tuple[str, Away] | None = None
         self._scratch = ExitStack()
@@ -46,6 +56,11 @@ class LogFolder:
                 return redacted(at(archived.to, archived.object_of(name)))
         return str(self.directory / name if name else self.directory)
 
+    @property
+    def sidecars(self) -> Path | None:
+        """Return the folder in which sidecars of the log's files are (`files.sidecar`), None if none are kept."""
+        return self.directory
+
     def refresh(self) -> None:
         """Bring the manifest up to date. Raises ManifestError, and what is wrong with a store."""
 
@@ -58,10 +73,10 @@ class LogFolder:
         """Raise the ManifestError that has ended `following`, if one has."""
 
     def state(self) -> ManifestState:
-        """Return what is published. Raises ManifestError if nothing is, or the manifest is damaged."""
+        """Return what is published. Raises NothingWritten, and ManifestError if the manifest is damaged."""
         found = Manifest.load(self.directory).state
         if found.header is None:
-            raise ManifestError(NOTHING, file=self.place(), remedy="give a merge's --out directory")
+            raise NothingWritten(file=self.place())
         return self.seen(found)
 
     def seen(self, state: ManifestState) -> ManifestState:

@@ -201,7 +201,7 @@ class ManifestState:
             return replace(self, header=record)
         if isinstance(record, Folded):
             if self.header is not None:
-                raise ManifestError("a folded record behind others")
+                raise ManifestError("a folded record after others")
             return ManifestState(record.header, record.last, record.files, record.gone)
         if self.header is None:
             raise ManifestError("a publish record before any header")
@@ -296,7 +296,7 @@ class Manifest:
             data = b""
         except NotADirectoryError:
             raise ManifestError(
-                "it is no directory", file=str(directory), remedy="give a merge's --out directory"
+                "it is no directory", file=str(directory), remedy="give the directory of a merged log"
             ) from None
         except OSError as error:
             raise io_error(error, str(path)) from error

@@ -50,7 +50,7 @@ def _up_to_the_next(
     if at is None or files[at].size < end[1]:
         what = f"{end[0]} is missing" if at is None else f"{end[0]} has {files[at].size} bytes only"
         raise MissingFile(
-            f"{what}: the node failed over to another server behind {end[0]}:{end[1]}",
+            f"{what}: the node failed over to another server after {end[0]}:{end[1]}",
             node=files[0].node,
             file=files[-1 if at is None else at].path,
             remedy="copy the captured files of all the node's servers",

@@ -311,5 +311,5 @@ def loaded(uri: str) -> "ObjectOutput":
     output = ObjectOutput(uri)
     output.load()
     if output.state.header is None:
-        raise ManifestError("no merge has written here", file=output.objects.place(), remedy="give a merge's --out")
+        raise ManifestError("no merge has written here", file=output.objects.place(), remedy="give a merged log")
     return output

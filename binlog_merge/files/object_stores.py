@@ -63,7 +63,7 @@ def _azure(uri: Uri, settings: Mapping[str, Any]) -> Any:
         raise ObjectStoreRefused(
             f"the account of container {uri.place!r} is not known",
             file=str(uri),
-            remedy="set AZURE_STORAGE_ACCOUNT_NAME, or write ?account_name=NAME behind the path",
+            remedy="set AZURE_STORAGE_ACCOUNT_NAME, or write ?account_name=NAME after the path",
         )
     address = uri.options.get("endpoint_override")
     known: Mapping[str, Any] = {} if address is None else {"endpoint": address}

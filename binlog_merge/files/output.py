@@ -3,19 +3,22 @@
 import hashlib
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, NoFiles
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
 from binlog_merge.files.manifest import Elsewhere
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
 from binlog_merge.files.source import io_error
+from binlog_merge.files.state_notes import NOTES_FOLDER
 from binlog_merge.redaction import redacted
+
+WORK_FOLDER = ".work"
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,15 @@ def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]
     Raises OutputBusy, and what is wrong with the store within seconds.
     """
     if not is_uri(str(out)):
+        new = not Path(out).exists()
         directory = output_directory(out)
         with OutputLock(directory):
-            yield Output(directory)
+            try:
+                yield Output(directory)
+            except NoFiles:
+                if new:
+                    _leave_nothing(directory)
+                raise
         return
     uri = str(out)
     output = ObjectOutput(uri)
@@ -84,6 +93,15 @@ def _check_ours(directory: Path, uri: str) -> None:
         note.write_text(said)
     except OSError as error:
         raise io_error(error, str(directory)) from error
+
+
+def _leave_nothing(directory: Path) -> None:
+    """Remove the folder of an output that was never begun."""
+    with suppress(OSError):
+        shutil.rmtree(directory / NOTES_FOLDER, ignore_errors=True)
+        shutil.rmtree(directory / WORK_FOLDER, ignore_errors=True)
+        (directory / LOCK_NAME).unlink(missing_ok=True)
+        directory.rmdir()  # unless something else is in it
 
 
 def _clear(directory: Path) -> None:

@@ -39,7 +39,8 @@ from binlog_merge.files.intact import (
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.parts import Sent
-from binlog_merge.files.source import io_error, is_text
+from binlog_merge.files.sidecar import keep_sidecars_of
+from binlog_merge.files.source import directory_error, io_error, is_text
 from binlog_merge.redaction import redacted
 
 _CHUNK = 1 << 20
@@ -74,12 +75,12 @@ def output_directory(path: str | os.PathLike[str]) -> Path:
     directory = Path(path).absolute()
     real = str(directory.resolve())
     if "?" in real or not is_text(real):
-        what = "holds a ?, behind which DuckDB expects options" if "?" in real else "is not UTF-8"
-        raise ConfigError(f"the output directory's path {what}", file=str(directory), remedy="choose another --out")
+        what = "holds a ?, after which DuckDB expects options" if "?" in real else "is not UTF-8"
+        raise ConfigError(f"the output directory's path {what}", file=str(directory), remedy="choose another --merged")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise io_error(error, str(directory)) from error
+        raise directory_error(error, str(directory)) from error
     return directory
 
 
@@ -175,12 +176,14 @@ def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ..
     state = manifest.state
     if state.header is None:
         _check_unclaimed(directory, basename)
+        keep_sidecars_of(directory, ())
         return ()
     basename = basename_of(state)
     try:
         for path in directory.glob(".*.part"):
             path.unlink()
         published = {file.name for file in state.files}
+        keep_sidecars_of(directory, published)
         for path in _numbered(directory, basename):
             if path.name not in published:
                 path.unlink()
@@ -221,7 +224,7 @@ def _check_unclaimed(directory: Path, basename: str) -> None:
         raise ManifestError(
             f"the directory holds {names[0]}, but no {MANIFEST_NAME}, so it is not an output of binlog-merge",
             file=str(directory),
-            remedy="choose another --out",
+            remedy="choose another --merged",
         )
 
 

@@ -2,18 +2,20 @@
 
 import fnmatch
 import re
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import CHECK_PATH, IoError, MergeError
+from binlog_merge.errors import CHECK_PATH, IoError, MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.files.s3 import S3Access, refused
 
 MAGIC: Final = re.compile(r"[*?\[]")
 OBJECT_SCHEMES: Final = ("az",)
 """The schemes that are read as outputs are (`files.objects`), not by pyarrow."""
+_HADOOP_SCHEMES: Final = ("hdfs", "viewfs")
 _CONNECT_SECONDS: Final = 3
 _LIST_SECONDS: Final = 4
 _READ_SECONDS: Final = 60
@@ -83,9 +85,38 @@ def remote_error(error: OSError, uri: str, position: int | None = None) -> Merge
     known = refused(str(error), parts) if parts.scheme == "s3" else None
     if known is not None:
         return known.located(position=position)
+    if (status := _GOOGLE_STATUS.search(str(error))) is not None and status[1] in _GOOGLE_ERRORS:
+        return _GOOGLE_ERRORS[status[1]](uri, status[2].partition(" error_info=")[0], position)
     if isinstance(error, FileNotFoundError):
         return IoError("there is no such file", file=uri, position=position, remedy=CHECK_PATH)
     return IoError(error.strerror or str(error), file=uri, position=position)
+
+
+def _google_refuses(uri: str, said: str, position: int | None) -> MergeError:
+    remedy = "check the bucket and GOOGLE_APPLICATION_CREDENTIALS; `anonymous@` before the bucket reads a public one"
+    return ObjectStoreRefused(
+        f"the object store (Google) refuses it: {said}", file=uri, position=position, remedy=remedy
+    )
+
+
+def _google_is_away(uri: str, said: str, position: int | None) -> MergeError:
+    remedy = (
+        "check the network, and the credentials: GOOGLE_APPLICATION_CREDENTIALS; without them the machine's account "
+        "is asked for, which only machines of Google have; `anonymous@` before the bucket reads a public one"
+    )
+    return ObjectStoreUnreachable(
+        f"the object store (Google) does not answer: {said}", file=uri, position=position, remedy=remedy
+    )
+
+
+_GOOGLE_STATUS: Final = re.compile(r"google::cloud::Status\((\w+): (.*)", re.DOTALL)
+"""How pyarrow prints an error of Google Cloud Storage."""
+_GOOGLE_ERRORS: Final = {
+    "UNAVAILABLE": _google_is_away,
+    "DEADLINE_EXCEEDED": _google_is_away,
+    "UNAUTHENTICATED": _google_refuses,
+    "PERMISSION_DENIED": _google_refuses,
+}
 
 
 def _pure(path: str) -> PurePosixPath:
@@ -117,11 +148,27 @@ def _opened(place: str, seconds: int, attempts: int) -> tuple[Any, str]:
     try:
         if uri.scheme == "s3":
             return _s3(S3Access.of(uri), seconds, attempts), uri.place
-        filesystem, base = FileSystem.from_uri(place)
+        if uri.scheme == "gs":  # pyarrow's own limit is 15 minutes, in which no signal is heard
+            uri = replace(uri, options={"retry_limit_seconds": str(seconds), **uri.options})
+        filesystem, base = FileSystem.from_uri(str(uri))
     except (ValueError, OSError) as error:
         known = refused(str(error), uri) if uri.scheme == "s3" else None
-        raise known or IoError(f"cannot open the file system: {error}") from None
+        raise known or IoError(f"cannot open the file system: {_gist(error)}", remedy=_opening(uri.scheme)) from None
     return filesystem, str(base)
+
+
+def _gist(error: Exception) -> str:
+    """Return an error's first line: libhdfs adds one for each place where it was looked for."""
+    return str(error).partition("\n")[0]
+
+
+def _opening(scheme: str) -> str | None:
+    if scheme in _HADOOP_SCHEMES:
+        return (
+            "it takes Hadoop's own client: Java, libhdfs.so (ARROW_LIBHDFS_DIR names its folder) and "
+            'CLASSPATH="$(hadoop classpath --glob)"; or copy the files to where this machine reads them'
+        )
+    return CHECK_PATH
 
 
 def _s3(access: S3Access, seconds: int, attempts: int) -> Any:

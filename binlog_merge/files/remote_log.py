@@ -40,6 +40,11 @@ class RemoteLog(LogFolder):
         """Return the URI of the log, or of a file of it, for people."""
         return redacted(self._store.place(name) if name else self._output.objects.place())
 
+    @property
+    def sidecars(self) -> Path | None:
+        """Return None: the folder is gone with its reader."""
+        return None
+
     def refresh(self) -> None:
         """Bring the manifest up to date, at most once in a while. Raises ManifestError, ObjectStoreUnreachable."""
         with self._lock:

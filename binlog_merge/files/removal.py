@@ -2,7 +2,7 @@
 
     1  append the record to the manifest              <- from here on they are gone
     2  replace binlog.index                           (whole, by rename)
-    3  remove the output's files, the oldest first
+    3  remove the output's files, the oldest first, and what is kept beside them (`files.sidecar`)
     4  note beside a node's captured files up to where they are removed (`files.removed`)
     5  remove them, the oldest first
 
@@ -28,6 +28,7 @@ from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, OutputFile, Removed
 from binlog_merge.files.publish import basename_of
 from binlog_merge.files.removed import note_removed
+from binlog_merge.files.sidecar import remove_sidecars
 from binlog_merge.files.source import io_error, open_source
 from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, read_state_note
 
@@ -134,6 +135,7 @@ def remove(
         replace_file(directory / f"{basename_of(manifest.state)}.index", index)
         failpoint("removal-after-index")
     _unlink(directory, [file.name for file in files])
+    remove_sidecars(directory, [file.name for file in files])
     for folder, found in captured.items():
         _remove_captured(folder, found, manifest.state, directory)
 

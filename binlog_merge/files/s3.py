@@ -139,7 +139,7 @@ def _without_credentials(uri: Uri) -> ObjectStoreRefused:
     return ObjectStoreRefused(
         f"there are no credentials for bucket {uri.place!r}",
         remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, here and on the executors; for a "
-        "public bucket write ?anonymous=true behind the path",
+        "public bucket write ?anonymous=true after the path",
     )
 
 
@@ -183,7 +183,7 @@ def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
         return ObjectStoreRefused(
             f"{bucket} is not in region {_region(uri.options) or 'us-east-1'}: {there}",
             file=where,
-            remedy=f"write ?region={name} behind the path, or set AWS_REGION={name}",
+            remedy=f"write ?region={name} after the path, or set AWS_REGION={name}",
         )
     if cause == "credentials":
         return ObjectStoreRefused(

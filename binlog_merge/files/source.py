@@ -234,3 +234,11 @@ def is_text(path: str) -> bool:
 def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
     """Return an IoError with the system's message and the location."""
     return IoError(error.strerror or str(error), file=path, position=position)
+
+
+def directory_error(error: OSError, path: str) -> IoError:
+    """Return why a directory cannot be made, or written to."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        remedy = "give a directory, or a new name in one"
+        return IoError("it is no directory, nor can one be made there", file=path, remedy=remedy)
+    return io_error(error, path)

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.tables import TableFilter
 from binlog_merge.values.duckdb.collations import UnknownCollation
-from binlog_merge.values.duckdb.columns import column_sql, engine_array, one_row
-from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, generated_column, parse
-from binlog_merge.values.duckdb.piece import ExpressionError, Sql
+from binlog_merge.values.duckdb.columns import engine_array, one_row
+from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, parse
+from binlog_merge.values.duckdb.piece import ExpressionError
+from binlog_merge.values.duckdb.table_columns import TableColumns
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node
 
@@ -163,7 +164,9 @@ class ExpressionFilter:
         try:
             found = self._connection().from_arrow(rows).project(f"{compiled.sql} AS ignored").to_arrow_table()
         except duckdb.Error as error:
-            raise rule.error(key, table, f"cannot be evaluated: {str(error).splitlines()[0]}") from None
+            raise rule.error(
+                key, table, f"cannot be evaluated: {str(error).splitlines()[0].removeprefix('Invalid Input Error: ')}"
+            ) from None
         return found.column("ignored").combine_chunks()
 
     def _absent(self, rule: "_Rule", key: str, table: Table, column: Column) -> Any:
@@ -223,7 +226,7 @@ class _Rule:
         return self._nodes[key]
 
     def _compile(self, key: str, table: Table, present: frozenset[str] = frozenset()) -> _Compiled | None:
-        columns = _TableColumns(table, present)
+        columns = TableColumns(table, present)
         try:
             sql = compile_filter(self._node(key), columns)
         except UnknownColumn as error:
@@ -251,32 +254,6 @@ class _Rule:
 
 def _option(key: str) -> str:
     return f"ignore-{key.replace('_', '-')}-value-expr"
-
-
-class _TableColumns(dict[str, Sql]):
-    """The columns of a table as SQL, produced on demand; `used` are those that rows must hold."""
-
-    def __init__(self, table: Table, present: frozenset[str]) -> None:
-        super().__init__()
-        self.table = table
-        self.used: dict[str, Column] = {}
-        self._known = set(present)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a column as SQL, or the default."""
-        if name not in self:
-            place = self.table.index_of(name)
-            if place is None:
-                return default
-            self[name] = self._make(self.table.columns[place], f"c{place}")
-        return self[name]
-
-    def _make(self, column: Column, place: str) -> Sql:
-        if column.generated is None or column.generated.stored or column.name in self._known:
-            self.used[place] = column
-            return column_sql(column, place)
-        self._known.add(column.name)
-        return generated_column(column, self)
 
 
 def _virtual_columns(table: Table, held: Iterable[str]) -> frozenset[str]:

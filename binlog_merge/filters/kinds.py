@@ -165,5 +165,5 @@ def class_of(kind: str) -> str:
 def unknown_kind(text: str, known: Iterable[str]) -> ConfigError:
     """Return an error that names the nearest known word."""
     close = get_close_matches(text.lower(), sorted(word for word in known if word), n=1, cutoff=0.6)
-    hint = f"did you mean '{close[0]}'?" if close else "see the README for the event types"
+    hint = f"did you mean '{close[0]}'?" if close else "see docs/how-to/filters.md for the event types"
     return ConfigError(f"unknown event type '{text}'; {hint}", remedy="correct the filter; nothing was run")

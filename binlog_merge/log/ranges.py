@@ -1,11 +1,16 @@
 """The first and last transaction of a replay, given as GTID or as commit TSO."""
 
 import re
-from typing import Final
+from typing import Any, Final, NoReturn
 
+import numpy as np
+
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
-from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy, Statement, removed_before
-from snapshot_store.tso import LOGICAL_BITS, carries_time, tso_millis
+from binlog_merge.log.chunks import CLOCKED, UNKNOWN_US, Chunks, chunks_of, transactions_from
+from binlog_merge.log.index import key_of
+from binlog_merge.log.reader import MergedBinlog, removed_before
+from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time, tso_millis
 
 _GTID = re.compile(r"(?:([0-9a-fA-F-]{36}):)?(\d{1,18})")
 
@@ -27,7 +32,7 @@ def check_first(binlog: MergedBinlog, first: int, option: str) -> int:
     """
     if first > binlog.last_rank + 1:
         raise OutsideLog(
-            f"{option} is behind the log, which ends with transaction {binlog.last_rank}", remedy=_MERGE_ON
+            f"{option} is after the end of the log, which ends with transaction {binlog.last_rank}", remedy=_MERGE_ON
         )
     return first
 
@@ -43,7 +48,8 @@ def start_rank_at(binlog: MergedBinlog, option: str, tso: int) -> int:
         whole = max(whole, int(last.watermark[:19]) if last.watermark else 0)
         if tso > whole + 1:
             raise OutsideLog(
-                f"{option} {tso} is behind the log, which is known to be whole up to TSO {whole}", remedy=_MERGE_ON
+                f"{option} {tso} is after the end of the log, which is known to be whole up to TSO {whole}",
+                remedy=_MERGE_ON,
             )
     return rank
 
@@ -57,53 +63,78 @@ def first_rank_at(binlog: MergedBinlog, tso: int) -> int:
     A DDL without an order key in the output is compared by its commit time. Raises ConfigError if that does not decide
     whether the DDL is before or after the TSO.
     """
-    begin: Begin | None = None
-    undecided: Begin | None = None
+    return first_rank_from(binlog, OrderKey(tso, 0, 0, 0))
+
+
+def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False) -> int:
+    """Return the rank of the first transaction whose order key is at least `limit`; see `first_rank_at`.
+
+    With `of_rows` it is the first such transaction of rows: DDL does not matter.
+    """
+    tso = limit.commit_tso
+    undecided: tuple[str, Any] | None = None
     clocked = carries_time(tso)
-    for item in binlog.items(_first_rank_to_look_at(binlog, tso)):
-        if isinstance(item, Begin):
-            begin = item
-        elif isinstance(item, OrderedBy) and begin is not None:
-            # Commit times decide about a DDL only if they are the physical part of the TSOs.
-            clocked &= item.key.seq > 0 or begin.commit_us // 1000 == tso_millis(item.key.commit_tso)
-            if item.key.commit_tso < tso:
-                undecided = None
-            else:
-                return begin.rank if undecided is None else _open(undecided, tso)
-        elif isinstance(item, Statement) and begin is not None:
-            after = _is_after(begin, tso) if clocked else None
-            if after:
-                return begin.rank if undecided is None else _open(undecided, tso)
-            if after is None and undecided is None:
-                undecided = begin
-        elif isinstance(item, End):
-            begin = None
-    return binlog.last_rank + 1 if undecided is None else _open(undecided, tso)
+    first = _first_rank_to_look_at(binlog, limit)
+    for file in (file for file in binlog.state.files if file.last_rank >= first):
+        path = binlog.folder.place(file.name)
+        chunks = chunks_of(binlog, file)
+        begin = _chunk_to_begin_with(chunks, limit)
+        clocked &= bool(chunks.rows[:begin, CLOCKED].all())
+        for rows in transactions_from(binlog, file, chunks, begin):
+            for row in rows:
+                key = key_of(row)
+                if key is not None:
+                    # Commit times decide about a DDL only if they are the physical part of the TSOs.
+                    clocked &= key.seq > 0 or row[x.X_COMMIT_US] // 1000 == tso_millis(key.commit_tso)
+                    if key < limit:
+                        undecided = None
+                        continue
+                    return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
+                if of_rows:
+                    continue
+                after = _is_after(int(row[x.X_COMMIT_US]), tso) if clocked else None
+                if after:
+                    return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
+                if after is None and undecided is None:
+                    undecided = path, row.copy()
+    return binlog.last_rank + 1 if undecided is None else _open(binlog, *undecided, tso)
 
 
-def _first_rank_to_look_at(binlog: MergedBinlog, tso: int) -> int:
-    """Return the first rank of the first file that may hold the TSO. Raises OutsideLog if that was removed."""
+def _first_rank_to_look_at(binlog: MergedBinlog, limit: OrderKey) -> int:
+    """Return the first rank of the first file that may hold the key. Raises OutsideLog if that was removed."""
     gone = binlog.state.gone
-    if gone is not None and gone.last_key is not None and int(gone.last_key[:19]) >= tso:
-        raise removed_before(binlog.folder.place(), gone, f"TSO {tso}")
+    if gone is not None and gone.last_key is not None and gone.last_key >= limit.text():
+        raise removed_before(binlog.folder.place(), gone, f"TSO {limit.commit_tso}")
     for file in binlog.state.files:
-        if int(file.last_key[:19]) >= tso:
+        if file.last_key >= limit.text():
             return file.first_rank
     return binlog.last_rank + 1
 
 
-def _is_after(begin: Begin, tso: int) -> bool | None:
-    """Return whether a transaction's commit time is after a TSO; None if its millisecond contains the TSO."""
-    millis = begin.commit_us // 1000
+def _chunk_to_begin_with(chunks: Chunks, limit: OrderKey) -> int:
+    """Return the number of the chunk with the last key below a limit, or of one before it with DDL that may be after.
+
+    What a DDL before that key leaves open does not matter: the key says that it is before the limit, too.
+    """
+    number = chunks.last_before(limit)
+    times = chunks.rows[:number, UNKNOWN_US]
+    late = np.flatnonzero(times >= tso_millis(limit.commit_tso) * 1000)
+    return int(late[0]) if len(late) else number
+
+
+def _is_after(commit_us: int, tso: int) -> bool | None:
+    """Return whether a commit time is after a TSO; None if its millisecond contains the TSO."""
+    millis = commit_us // 1000
     if (millis + 1) << LOGICAL_BITS <= tso:
         return False
     return True if millis << LOGICAL_BITS >= tso else None
 
 
-def _open(begin: Begin, tso: int) -> int:
+def _open(binlog: MergedBinlog, path: str, row: Any, tso: int) -> NoReturn:
+    gtid = f"{binlog.cluster_uuid}:{row[x.X_RANK]}"
     raise ConfigError(
-        f"the DDL {begin.gtid} may have committed before or after TSO {tso}: its own TSO is not in the output",
-        file=begin.file,
-        position=begin.position,
-        remedy="give --start-gtid or --stop-gtid instead",
+        f"the DDL {gtid} may have committed before or after TSO {tso}: its own TSO is not in the output",
+        file=path,
+        position=int(row[x.X_AT]),
+        remedy="give a GTID instead",
     )

@@ -43,6 +43,10 @@ class Begin:
     file: str
     position: int
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As a dataclass pickles itself, hundreds of thousands take seconds.
+        return Begin, (self.rank, self.gtid, self.commit_us, self.file, self.position)
+
 
 @dataclass(frozen=True, slots=True)
 class OrderedBy:
@@ -163,9 +167,13 @@ class MergedBinlog:
             )
 
 
-def removed_before(place: str, gone: Gone, what: str) -> OutsideLog:
+class NoLongerInLog(OutsideLog):
+    """What is asked for stood in files that were removed."""
+
+
+def removed_before(place: str, gone: Gone, what: str) -> NoLongerInLog:
     """Return the error for something that stood in removed files."""
-    return OutsideLog(
+    return NoLongerInLog(
         f"{what} is not in the log any more: it begins with transaction {gone.last_rank + 1}, everything up to "
         f"{gone.last_name} was removed",
         file=place,

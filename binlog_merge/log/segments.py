@@ -10,7 +10,7 @@ comes in several segments; `ended` is False in all but the last.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import RawIOBase
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,13 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription, Gtid, Query, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import EventHeader, RawEvent, frame
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import io_error
+from binlog_merge.log.chunks import transactions_between
+from binlog_merge.log.index import checksum_of
 from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, Statement, order_key
 from snapshot_store.tso import OrderKey
 
@@ -97,22 +100,50 @@ class StatementAt:
 def segments(
     binlog: MergedBinlog, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
 ) -> Iterator[Segment | StatementAt]:
-    """Yield transactions `first_rank` to `last_rank` in segments. Raises what `MergedBinlog.items` does."""
+    """Yield transactions `first_rank` to `last_rank` in segments. Raises what `MergedBinlog.items` does.
+
+    Files without such transactions are not opened; what stands before the first one in its file is not looked through.
+    """
     binlog.check_there(first_rank)
     for file in binlog.state.files:
         if file.last_rank < first_rank:
             continue
         if last_rank is not None and file.first_rank > last_rank:
             return
-        binlog.check_kept(file)
-        try:
-            yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window).pieces()
-        except OSError as error:
-            raise io_error(error, binlog.folder.place(file.name)) from error
-        except BinlogFormatError as error:  # the format description's own: the kernel takes no word of it
-            place = error.offset if error.offset >= 0 else None
-            path = binlog.folder.place(file.name)
-            raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
+        yield from file_segments(binlog, file, first_rank, last_rank, window)
+
+
+def file_segments(
+    binlog: MergedBinlog,
+    file: OutputFile,
+    first_rank: int,
+    last_rank: int | None = None,
+    window: int = WINDOW,
+    position: int | None = None,
+) -> Iterator[Segment | StatementAt]:
+    """Yield the transactions `first_rank` to `last_rank` of a file; `position` is where the first one begins, if known.
+
+    Raises what `MergedBinlog.items` does.
+    """
+    binlog.check_kept(file)
+    path = binlog.folder.place(file.name)
+    if position is None:
+        position = _position_of(binlog, file, first_rank)
+    try:
+        yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window, position).pieces()
+    except OSError as error:
+        raise io_error(error, path) from error
+    except BinlogFormatError as error:  # the format description's own: the kernel takes no word of it
+        place = error.offset if error.offset >= 0 else None
+        raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
+
+
+def _position_of(binlog: MergedBinlog, file: OutputFile, rank: int) -> int:
+    """Return where a transaction begins, the beginning of the file if it is the first one."""
+    if rank > file.first_rank:
+        for rows in transactions_between(binlog, file, rank, rank):
+            return int(rows[0, x.X_AT])
+    return len(BINLOG_MAGIC)
 
 
 @dataclass
@@ -124,6 +155,7 @@ class _FileWalk:
     first_rank: int
     last_rank: int
     window: int
+    position: int = len(BINLOG_MAGIC)
     reg: Numbers = field(init=False)
     buffer: npt.NDArray[np.uint8] = field(init=False)
     base: int = 0
@@ -145,6 +177,8 @@ class _FileWalk:
     def pieces(self) -> Iterator[Segment | StatementAt]:
         with cast(RawIOBase, self.binlog.folder.opened(self.file, 0)) as source:
             self.buffer = np.empty(0, np.uint8)
+            if self.position > len(BINLOG_MAGIC):
+                self._begin_at(source)
             self._read(source)
             while True:
                 why = k.walk(
@@ -152,6 +186,8 @@ class _FileWalk:
                 )
                 if why == k.DAMAGED:
                     self._damaged()
+                if why == k.MORE:
+                    self._put_back()
                 yield from self._flush()
                 if why == k.BEYOND:
                     return
@@ -164,6 +200,12 @@ class _FileWalk:
                     break
         if self.reg[k.RANK] != self.file.last_rank or self.reg[k.OPEN] or self.reg[k.AT] != len(self.buffer):
             self._damaged()
+
+    def _begin_at(self, source: RawIOBase) -> None:
+        """Go to where the first transaction begins, with what the file's format description says."""
+        self.base, self.reg[k.RANK] = self.position, self.first_rank - 1
+        self.reg[k.CHECKSUM] = checksum_of(self.binlog, self.file)
+        source.seek(self.position)
 
     def _read(self, source: RawIOBase) -> bool:
         """Read the next window, which begins with the rest of the last; return whether it has new bytes."""
@@ -184,13 +226,24 @@ class _FileWalk:
             if not count:
                 raise ManifestError(f"{self.file.name} is shorter than published", file=self.path, remedy=DAMAGED)
             done += count
-        first = len(self.buffer) == 0
+        first = self.base == 0 and len(self.buffer) == 0
         self.base, self.buffer = self.base + at, fresh
         self.reg[k.AT] = len(BINLOG_MAGIC) if first else 0
         if first and bytes(fresh[:4]) != BINLOG_MAGIC:
             self._damaged()
         self._again()
         return True
+
+    def _put_back(self) -> None:
+        """Leave a small transaction with which the window ends, but which goes on, to the next window."""
+        last = int(self.reg[k.TRANSACTIONS]) - 1
+        if not self.reg[k.OPEN] or last < 0:
+            return
+        begin = int(self.transactions[last, k.T_GTID])
+        if begin >= 0 and len(self.buffer) - begin <= self.window // 8:
+            self.reg[k.AT], self.reg[k.OPEN], self.reg[k.TRANSACTIONS] = begin, 0, last
+            self.reg[k.EVENTS] = self.transactions[last, k.T_FIRST_EVENT]
+            self.reg[k.RANK] -= 1
 
     def _flush(self) -> Iterator[Segment]:
         """Yield the wanted transactions that were indexed since the last flush as a segment."""
@@ -199,7 +252,7 @@ class _FileWalk:
         found = self.transactions[:count].copy()
         opened = bool(self.reg[k.OPEN])
         segment = Segment(
-            self.buffer, found, self.events[:events].copy(), tables, self.path, self.base,
+            self.buffer, found, self.events[:events], tables, self.path, self.base,
             bool(self.reg[k.CHECKSUM]), self.carried, self.carried_key, not opened,
         )  # fmt: skip
         if opened and count:
@@ -286,7 +339,7 @@ class _FileWalk:
         if ended:
             self.reg[k.OPEN] = 0
 
-    def _damaged(self) -> None:
+    def _damaged(self) -> NoReturn:
         """Raise the error that `MergedBinlog.file_items` raises for this file."""
         for _ in self.binlog.file_items(self.file, self.first_rank):
             pass

@@ -49,7 +49,11 @@ class ReplayOptions:
 
 @dataclass
 class ReplayResult:
-    """The result of a replay. `left_out` are statements that the filter ignored, `skipped` GTIDs that `skip` names."""
+    """The result of a replay. `left_out` are statements that the filter ignored, `skipped` GTIDs that `skip` names.
+
+    `snapshots` are names of snapshots of the target that were made, `removed` of those that were removed; None: there
+    was none to make.
+    """
 
     first_rank: int
     last_rank: int
@@ -58,9 +62,22 @@ class ReplayResult:
     left_out: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     selector: RowSelector = field(default_factory=lambda: RowSelector(None))
+    snapshots: list[str] | None = None
+    removed: list[str] = field(default_factory=list)
+
+    def go_on(self, other: "ReplayResult") -> None:
+        """Add the result of a replay that went on where this one ended."""
+        self.last_rank = max(self.last_rank, other.last_rank)
+        self.transactions += other.transactions
+        self.statements += other.statements
+        self.left_out += [text for text in other.left_out if text not in self.left_out]
+        self.skipped += other.skipped
+        self.selector.applied.update(other.selector.applied)
+        self.selector.filtered.update(other.selector.filtered)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `-o json` prints them."""
+        made = {} if self.snapshots is None else {"snapshots": self.snapshots, "snapshots_removed": self.removed}
         return {
             "first_rank": self.first_rank,
             "last_rank": self.last_rank,
@@ -70,6 +87,7 @@ class ReplayResult:
             "statements": self.statements,
             "statements_left_out": self.left_out,
             "skipped": self.skipped,
+            **made,
         }
 
 

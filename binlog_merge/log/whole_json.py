@@ -8,6 +8,7 @@ DECIMAL, does not change the text of the result.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -41,8 +42,11 @@ class DocumentSource(Protocol):
         """Return whether the target has a column."""
 
 
-def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> Segment:
-    """Return a segment with all JSON differences applied. Raises ConversionFailed if the document before is unknown."""
+def with_whole_json(segment: Segment, source: DocumentSource | None = None, lenient: bool = False) -> Segment:
+    """Return a segment with all JSON differences applied. Raises ConversionFailed if the document before is unknown.
+
+    If `lenient` the document after such a difference is absent from the row's image instead.
+    """
     partial = np.flatnonzero(segment.events[:, k.E_KIND] == EventType.PARTIAL_UPDATE_ROWS_EVENT)
     if not len(partial):
         return segment
@@ -56,7 +60,8 @@ def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> S
     rows: dict[int, list[Row]] = {}
     for table in tracked.values():
         rows |= table.whole(segment)
-    return _with_rows(segment, [(n, rows.get(n) or _plainly(segment, n)) for n in partial.tolist()])
+    plain = _leniently if lenient else _plainly
+    return _with_rows(segment, {n: rows.get(n) or plain(segment, n) for n in partial.tolist()})
 
 
 @dataclass
@@ -155,15 +160,47 @@ def _plainly(segment: Segment, number: int) -> list[Row]:
     return [whole_row(row, _table(segment, number)) for row in _rows(segment, number)]
 
 
-def _with_rows(segment: Segment, rows: Sequence[tuple[int, list[Row]]]) -> Segment:
-    """Return the segment with the events of these numbers replaced by plain updates of these rows."""
-    events, pieces, end = segment.events.copy(), [segment.buffer], len(segment.buffer)
-    for number, of_event in rows:
+def _leniently(segment: Segment, number: int) -> list[Row]:
+    return [_known_of(row, _table(segment, number)) for row in _rows(segment, number)]
+
+
+def _known_of(row: Row, table: TableMap) -> Row:
+    """Return a row with JSON differences applied, or the columns left out whose documents are not known."""
+    before, after = row
+    if before is None or after is None:
+        return row
+    kept = [
+        ABSENT if isinstance(new, PartialJson) and old is ABSENT else new
+        for old, new in zip(before, after, strict=True)
+    ]
+    return whole_row((before, tuple(kept)), table)
+
+
+def _with_rows(segment: Segment, found: Mapping[int, list[Row]]) -> Segment:
+    """Return the segment with the events of these numbers replaced by plain updates of these rows.
+
+    An event whose rows hold different columns becomes several, at the same place.
+    """
+    pieces, end = [segment.buffer], len(segment.buffer)
+    events = []
+    for number, old in enumerate(segment.events):
+        if number not in found:
+            events.append(old)
+            continue
         event = replace(_event(segment, number), type_code=int(EventType.UPDATE_ROWS_EVENT))
-        data = join_rows(event, of_event, _table(segment, number)).pack()
-        pieces.append(np.frombuffer(data, np.uint8))
-        events[number, k.E_BODY], events[number, k.E_END] = end, end + len(data)
-        events[number, k.E_KIND] = int(EventType.UPDATE_ROWS_EVENT)
-        end += len(data)
+        for held, rows in groupby(found[number], _held):
+            data = join_rows(replace(event, present_after=held), list(rows), _table(segment, number)).pack()
+            pieces.append(np.frombuffer(data, np.uint8))
+            new = old.copy()
+            new[[k.E_BODY, k.E_END, k.E_KIND]] = end, end + len(data), int(EventType.UPDATE_ROWS_EVENT)
+            events.append(new)
+            end += len(data)
     whole: Any = np.concatenate(pieces)
-    return replace(segment, buffer=whole, events=events)
+    return replace(segment, buffer=whole, events=np.array(events, np.int64))
+
+
+def _held(row: Row) -> bytes:
+    """Return the columns-present bitmap of a row after an update."""
+    after = row[1] or ()
+    bits = sum(1 << i for i, cell in enumerate(after) if cell is not ABSENT)
+    return bits.to_bytes((len(after) + 7) // 8, "little")

@@ -84,7 +84,7 @@ def check_beginnings(
                 f"{removed.out} had what is in them; what is left begins with {node.files[0].name}",
                 node=node.source_id,
                 file=removed.last,
-                remedy="put the captured files back from a backup; or begin behind them, with bases as of that moment "
+                remedy="put the captured files back from a backup; or begin after them, with bases as of that moment "
                 f"and `--start-tso {behind}` or later",
             )
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import MergeError
 from binlog_merge.files.as_of import AsOf, read_as_of
 from binlog_merge.pipeline.assemble.nodes import ScannedNode

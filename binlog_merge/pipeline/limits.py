@@ -33,7 +33,7 @@ def floor_of(job: Job, inputs: Inputs) -> OrderKey:
     if job.start_tso is not None and begun_with != job.start_tso:
         raise ConfigError(
             f"--start-tso {job.start_tso}, but this output was begun with {begun_with}",
-            remedy="leave --start-tso out, or choose another --out",
+            remedy="leave --start-tso out, or choose another --merged",
         )
     return merged_to(inputs)
 

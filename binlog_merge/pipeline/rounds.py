@@ -14,8 +14,9 @@ from binlog_merge.files.glance import Glance
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.archiving import ArchiverBeside
+from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.base.state import Job, Progress, silent
+from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.idle import read_notes
 from binlog_merge.pipeline.result import MergeResult

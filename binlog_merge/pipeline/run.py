@@ -18,14 +18,16 @@ from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
 from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
+from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
+from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
+from binlog_merge.pipeline.gather.values import doubted_orders
 from binlog_merge.pipeline.idle import awaited
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
@@ -109,7 +111,7 @@ def merge_once(job: Job, between: Between) -> MergeResult:
     try:
         with job.stage("discover"):
             inputs = begin(job, between)
-        job.engine.start()
+        job.engine.start(job.progress)
         with job.engine.exchange.opened():
             return _merge(job, inputs, between)
     except MergeError as error:
@@ -178,6 +180,7 @@ def _publish(run: Run, written: WrittenRun) -> None:
     job, coordination, bound = run.job, run.coordination, written.bound
     believed = sorted({text for g in written.kept for text in g.believed})
     job.warnings += [f"the table map is believed, not the schema history: {text}" for text in believed]
+    job.warnings += doubted_orders(doubted for g in written.kept for doubted in g.doubted)
     end = bound.key if bound.key != GREATEST_KEY else key_after_last(written.last_key, coordination.holds)
     next_floor = max(run.floor, end)
     begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)

@@ -39,7 +39,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
             "node": n.source_id,
             "file": n.input.files[p.file_index].name if p.file_index >= 0 else "",
             "position": p.start,
-            "transaction_id": p.transaction,
+            "transaction_id": str(p.transaction),
         }
         for n in scanned
         for p in n.carry.open.values()

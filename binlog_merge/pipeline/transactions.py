@@ -2,30 +2,36 @@
 
     discover → scan → assemble → coordinate → order
 
-What is left is a task for each part of the order (`gather.listing`), which whoever asks may run, or not.
+What is left is a task for each part of the order (`gather.listing`), or for each file, which whoever asks may run, or
+not.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
+from binlog_merge.files.manifest import Header
+from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
+from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.driver import gather_task, input_files, schemas_of
 from binlog_merge.pipeline.gather.listing import ListTask
-from binlog_merge.pipeline.order.cutting import Cut
+from binlog_merge.pipeline.gather.values import GatherTask
+from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun
+from snapshot_store.history import SchemaHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,8 @@ class Transactions:
     blocks: frozenset[str]
 
 
-def find_transactions(
+@contextmanager
+def found_transactions(
     runner: Runner,
     config: MergeConfig,
     *,
@@ -52,25 +59,37 @@ def find_transactions(
     partitions: int | None = None,
     counts: bool = True,
     progress: Progress | None = None,
-) -> Transactions:
+) -> Iterator[Transactions]:
     """Find the transactions that `run_merge` would put out into an empty directory. Nothing is written but scratch.
 
-    `counts`: the tasks read the transactions' rows, too. Raises MergeError where nothing could be put out.
+    Index blocks that are files are there while the context lasts. `counts`: the tasks read the transactions' rows, too.
+    Raises MergeError where nothing could be put out.
     """
     with _scratch() as directory:
         job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
-        try:
-            with job.stage("discover"):
-                between = Between.of(config, directory)
-                inputs = begin(job, between)
-            runner.start()
-            with runner.exchange.opened():
-                found = _found(job, inputs, between, counts)
-                job.clear_work(found.blocks)
-        except BaseException:
-            job.clear_work()
-            raise
-    return found
+        yield _found(job, lambda run, ordered: _listed(run, ordered, counts))
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """The files that `run_merge` would write into an empty directory, as the tasks that render them, in order.
+
+    `history` has all versions of logical tables; the rest is as in `Transactions`.
+    """
+
+    tasks: tuple[GatherTask, ...]
+    header: Header
+    history: SchemaHistory
+    result: MergeResult
+    error: MergeError | None
+    blocks: frozenset[str]
+
+
+@contextmanager
+def found_files(runner: Runner, config: MergeConfig, *, end_of_input: bool = False) -> Iterator[Unwritten]:
+    """Find the files that `run_merge` would write, as `found_transactions` finds its transactions."""
+    with _scratch() as directory:
+        yield _found(Job(runner, config, directory, None, None, end_of_input, None, silent), _unwritten)
 
 
 @contextmanager
@@ -79,12 +98,55 @@ def _scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def _found(job: Job, inputs: Inputs, between: Between, counts: bool) -> Transactions:
-    run = understand(job, inputs, between)
-    ordered = put_in_order(run, run.bound.key)
-    blocks = frozenset(part.path.partition(".")[0] for part in ordered.parts)
-    tasks = tuple(_tasks(job, inputs, run.coordination, ordered, counts))
-    return Transactions(tasks, _result(run, ordered), run.bound.error, blocks)
+class _Found(Protocol):
+    @property
+    def blocks(self) -> frozenset[str]: ...
+
+
+Found = TypeVar("Found", bound=_Found)
+
+
+def _found(job: Job, made: Callable[[Run, Ordered], Found]) -> Found:
+    """Return what is made of the cluster's transactions in order. The blocks that it names are left."""
+    try:
+        with job.stage("discover"):
+            between = Between.of(job.config, job.directory)
+            inputs = begin(job, between)
+        job.engine.start(job.progress)
+        with job.engine.exchange.opened():
+            run = understand(job, inputs, between)
+            found = made(run, put_in_order(run, run.bound.key))
+            job.clear_work(found.blocks)
+    except BaseException:
+        job.clear_work()
+        raise
+    return found
+
+
+def _listed(run: Run, ordered: Ordered, counts: bool) -> Transactions:
+    tasks = tuple(_tasks(run.job, run.inputs, run.coordination, ordered, counts))
+    return Transactions(tasks, _result(run, ordered), run.bound.error, _blocks(ordered))
+
+
+def _unwritten(run: Run, ordered: Ordered) -> Unwritten:
+    job, inputs, coordination = run.job, run.inputs, run.coordination
+    schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}
+    files, cuts = input_files(inputs), cut(ordered.parts, job.config.output.max_size, 1, None)
+    tasks = tuple(
+        gather_task(job, inputs, schemas, ddl, files, rows, number, None, closes=number < len(cuts))
+        for number, rows in enumerate(cuts, 1)
+    )
+    result = _result(run, ordered)
+    return Unwritten(tasks, inputs.header, coordination.history, result, run.bound.error, _blocks(ordered))
+
+
+def _blocks(ordered: Ordered) -> frozenset[str]:
+    return frozenset(_beginning(part.path) for part in ordered.parts)
+
+
+def _beginning(path: str) -> str:
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{name.partition('.')[0]}"
 
 
 def _tasks(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered, counts: bool) -> Iterator[ListTask]:

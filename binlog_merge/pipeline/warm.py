@@ -1,10 +1,22 @@
-"""Loads every kernel before workers are forked: compiled on a machine's first run, later read from the cache."""
+"""Loads every kernel of a merge before workers are forked: compiled on a machine's first run, then read from a cache.
+
+`python -m binlog_merge.pipeline.warm PART` compiles a part of them, and prints a line for each function that is done:
+`pipeline.compiling` starts a process for each part.
+"""
+
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, Final
 
 import numpy as np
+from numba.core import event
 
 from binlog_merge.binlog.kernels import (
     asked,
+    cache,
     frame,
+    key_hash,
     render,
     render_layout,
     scan,
@@ -20,32 +32,69 @@ from binlog_merge.pipeline.scan.walk import new_arrays
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 
+_NOTHING: Final = np.zeros(64, np.uint8)
+
 
 def warm() -> None:
     """Call each kernel on empty input, with the argument types that the stages use."""
-    nothing = np.zeros(64, np.uint8)
-    scan.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
-    scan.find_group(nothing, 0, 0, 0, 4, 0)
-    scan_tables.name_hash(nothing)
+    for load in PARTS.values():
+        load()
+
+
+def _walking() -> None:
+    scan.scan_events(new_arrays(16), _NOTHING, 0, 1 << 62, 4, 1, False)
+    scan.find_group(_NOTHING, 0, 0, 0, 4, 0)
+    scan_tables.name_hash(_NOTHING)
     arrays = new_arrays(16)
     xid.rehash(arrays.xids, arrays.tsos, scan_layout.C_STATE, True)
+
+
+def _writing() -> None:
     plans = PlanTable(Schemas(SchemaHistory(), Topology()), {}).arrays
     registers, out = np.zeros(render_layout.REGISTERS, np.int64), np.zeros(1024, np.uint8)
     segments = np.zeros((0, render_layout.S_COLUMNS), np.int64)
     keys = np.zeros((0, render_layout.K_COLUMNS), np.int64)
-    render.render_window(registers, plans, nothing, segments, keys, nothing, out, nothing)
-    render.render_events(registers, plans, nothing, 0, 4, 1, out, nothing)
+    render.render_window(registers, plans, _NOTHING, segments, keys, _NOTHING, out, _NOTHING)
+    render.render_events(registers, plans, _NOTHING, 0, 4, 1, out, _NOTHING)
     found = np.zeros((0, render_layout.F_COLUMNS), np.int64)
-    asked.find_in_window(registers, plans, nothing, segments, found)
-    asked.find_in_events(registers, plans, nothing, 0, 4, 1, found)
-    asked.reshape_found(plans, nothing, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
+    asked.find_in_window(registers, plans, _NOTHING, segments, found, render_layout.ASKED)
+    asked.find_in_events(registers, plans, _NOTHING, 0, 4, 1, found, render_layout.ASKED)
+    asked.reshape_found(plans, _NOTHING, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
+    cells, columns, none = np.zeros((2, 1, 0), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int64)
+    key_hash.hash_keys(_NOTHING, cells, cells, columns, 0, none, 0, none, none)
+    trace.cut_pieces(_NOTHING, 0, 0, 4, 0, np.zeros((1, trace.P_COLUMNS), np.int64), 0, np.zeros(4, np.int64))
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
-    frame.begin_transaction(out, registers, nothing, key, 4)
+    frame.begin_transaction(out, registers, _NOTHING, key, 4)
     frame.end_transaction(out, registers, key)
-    frame.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
+    frame.write_gtid(out, 0, registers, _NOTHING, 0, 0, 4, 0)
     frame.length_width(100)
-    render.plan_hash(nothing, 1)
+    render.plan_hash(_NOTHING, 1)
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
-    trace.trace_window(nothing, segments, pieces, pieces[0])
-    trace.read_hint(nothing, 0, 0, pieces[0])
+    trace.trace_window(_NOTHING, segments, pieces, pieces[0])
+    trace.read_hint(_NOTHING, 0, 0, pieces[0])
     sort.sorted_places(np.zeros((7, 0), np.int64))
+
+
+PARTS: Final[dict[str, Callable[[], None]]] = {"walking": _walking, "writing": _writing}
+"""Parts that take about as long to compile."""
+
+
+class _Reporting(event.Listener):
+    def on_start(self, event: Any) -> None:
+        """Do nothing."""
+
+    def on_end(self, event: Any) -> None:
+        """Print a function that is done."""
+        print(event.data["dispatcher"].py_func.__name__, flush=True)
+
+
+def main() -> None:
+    """Compile the part that the command line names."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C also reaches the command that has started this
+    event.register("numba:compile", _Reporting())
+    event.unregister("numba:compile", cache.TELLER)
+    PARTS[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    main()

@@ -54,7 +54,7 @@ def remedy_of(key: OrderKey, node: str | None, table: tuple[str, str], believed:
 
     `believed`: the run already trusts table maps, so that setting is not suggested again.
     """
-    options = f"--store OUT{f' --node {node}' if node else ''} --at-tso {key.previous().text()}"
+    options = f"--merged DIR{f' --node {node}' if node else ''} --at-tso {key.previous().text()}"
     base = f"`base.physical` of node {node}" if node else "`base.logical`"
     return (
         f"if it was so before the first file already, put it into {base} and merge into an empty directory; else say "

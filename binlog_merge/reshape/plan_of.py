@@ -74,7 +74,7 @@ def make_plan(
     made = [plan_column(physical, logical, i, at, actual, options) for i, at in enumerate(source)]
     kept = tuple(plan.kept for plan in made)
     identity = columns.identity and all(kept)
-    out = table_map if identity else _reshaped(table_map, logical, kept, source)
+    out = table_map if identity and _names_agree(table_map, logical) else _reshaped(table_map, logical, kept, source)
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
     pad_now = tuple(i for i, plan in enumerate(made) if plan.pads_now)
     computed = tuple((i, plan.pad) for i, plan in enumerate(made) if isinstance(plan.pad, Computed))
@@ -98,6 +98,12 @@ def make_plan(
         offset=options.offset,
         computed=computed,
     )
+
+
+def _names_agree(table_map: TableMap, logical: Table) -> bool:
+    """Return whether the names in a table map are the logical columns': a shard may have renamed one for a while."""
+    names = table_map.optional.column_names if table_map.optional else None
+    return names is None or all(column.same_name(name) for column, name in zip(logical.columns, names, strict=True))
 
 
 def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:

@@ -15,10 +15,11 @@ from typing import Final
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError
 from binlog_merge.files.remote_log import RemoteLog
+from binlog_merge.notices import Routine
 from binlog_merge.protocol.commands import Dump
 from binlog_merge.protocol.packets import Err, ErrorCode
 from binlog_merge.serve.dump import DumpOptions
-from binlog_merge.serve.feed import Feed, Told, failure
+from binlog_merge.serve.feed import Feed, Told, await_made, failure
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.readers import LONGEST_NAME, Pace, Reader
@@ -85,6 +86,9 @@ class Connection:
             self._report(f"{self.peer}: internal error: {type(error).__name__}: {error}")
         finally:
             _LOG.info("connection ends", extra={"peer": self.peer})
+            if (reader := self.reader) is not None:
+                at = f"{reader.file}:{reader.position}" if reader.file else "the beginning"
+                self._report(Routine(f"{self.peer}: disconnected at {at}, {reader.sent:,} bytes were sent"))
             self.session.close()
             self._wire.close()
 
@@ -145,13 +149,24 @@ class Connection:
         self._dumping(self)
         options = DumpOptions.of(dump, self.session.settings)
         self._does("Binlog Dump" if options.start.has is None else "Binlog Dump GTID")
-        self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
+        user = self.session.settings.user[:LONGEST_NAME]
+        self._report(
+            Routine(f"{self.peer}: user {user!r}, server id {dump.server_id}, reads from {_begin_of(options)} on")
+        )
         asked = {"peer": self.peer, "begin": _begin_of(options), "server_id": dump.server_id}
         _LOG.info("dump begins", extra={**asked, "wait": options.wait, "heartbeat": options.period})
         reader = self._reader(dump.server_id, options)
         self._moved(reader)
         told = Told(self._moved, self._report)
         log = self.log()
+        try:
+            await_made(self._wire, log, options, self.peer, told)
+        except NotServed as error:
+            packet, line = failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error, self.peer)
+            self._report(line)
+            self._wire.put(packet)
+            self._wire.flush()
+            return
         local = not isinstance(log.folder, RemoteLog)
         if not local or not self._senders.send(self._wire, log.folder.directory, options, reader, told):
             Feed(self._wire, log, options, reader, told).run()
@@ -175,6 +190,6 @@ class Connection:
 def _begin_of(options: DumpOptions) -> str:
     start = options.start
     if start.has is not None and not start.file:
-        return f"behind {str(start.has)[:_LONGEST_MESSAGE] or 'nothing'}"
-    name = start.file if start.file.isprintable() else repr(start.file)
-    return f"{name[:LONGEST_NAME] or 'the first file'}:{start.position}"
+        has = str(start.has)[:_LONGEST_MESSAGE]
+        return f"after GTIDs {has}" if has else "the beginning of the log"
+    return f"{start.file[:LONGEST_NAME] or 'the first file'}:{start.position}"

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from snapshot_store.model import Schema, Table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Definitions:
-    """Users' databases and tables at one moment; `tables` are by (database, table).
+    """Users' databases and tables at one moment; `tables` are by (database, table). Equal to itself only.
 
     A version whose `opaque` is true, or whose `table` is None, is a table whose definition is not known: a statement
     about it was not understood.

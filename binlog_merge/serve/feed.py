@@ -20,6 +20,7 @@ from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
 from binlog_merge.serve.wire import LONGEST_TIMEOUT, Wire
 
 _BUFFER: Final = 1 << 16
+_LOOK_EVERY: Final = 0.1
 _LONGEST_MESSAGE: Final = 500
 
 
@@ -29,6 +30,27 @@ class Told:
 
     moved: Callable[[Reader], None]
     report: Callable[[str], None]
+
+
+def await_made(wire: Wire, log: PublishedLog, options: DumpOptions, peer: str, told: Told) -> None:
+    """Wait until a stream is made, for a reader that would otherwise be told that there is nothing more, or too little.
+
+    These are readers that do not wait, and those that have more of it already: it is made anew. Raises NotServed for a
+    stream that cannot be made, Gone and OSError when the client leaves.
+    """
+    view = log.view()
+    has = () if options.start.has is None else view.ranks_of(options.start.has).intervals
+    if options.wait and not (has and has[-1][1] > view.state.rank):
+        return
+    made = log.made()
+    if made():
+        return
+    told.report(f"{peer}: waits until the stream has all that the log has now")
+    poll = select.poll()
+    poll.register(wire, select.POLLIN)
+    while not made():
+        if poll.poll(_LOOK_EVERY * 1000):
+            wire.take()
 
 
 class Feed:

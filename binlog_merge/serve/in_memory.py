@@ -1,7 +1,7 @@
 """Runs questions in DuckDB on tables in memory: no files, no network, and bounds of time and memory.
 
-A question has 256 MiB and ten seconds. However many clients ask, few are answered at a time, so that the memory of all
-together is bounded: a large result keeps its place until it is sent.
+A database has 256 MiB, and a question ten seconds. However many clients ask, few are answered at a time, so that the
+memory of all together is bounded: a large result keeps its place until it is sent.
 """
 
 import re
@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from threading import Timer
+from threading import Lock, Timer
 from typing import Any, Final
 
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
@@ -34,6 +34,7 @@ class Rows(list[Row]):
 
 
 Run = Callable[[str], tuple[list[tuple[str, bool]], Rows]]
+Tables = Mapping[str, tuple[Sequence[Column], Iterable[Row]]]
 
 
 def stored(name: str) -> str:
@@ -41,37 +42,80 @@ def stored(name: str) -> str:
     return f"of {name}"
 
 
+class Database:
+    """Tables in memory, for any thread. It is made once for many questions: that takes longer than most of them."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._open()
+
+    def _open(self) -> None:
+        import duckdb
+
+        settings = {"threads": "1", "memory_limit": "256MB", "temp_directory": ""}  # "": nothing goes to the disk
+        settings |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+        settings["async_threads"] = "0"  # for files, of which there are none: a database would keep eight
+        self._root = duckdb.connect(":memory:", config=settings)
+        self._root.execute("SET enable_external_access = false; SET lock_configuration = true")
+        self._there: set[str] = set()
+
+    def _sound(self) -> None:
+        """Open it anew if a fault of the engine has made it useless."""
+        import duckdb
+
+        try:
+            self._root.execute("SELECT 1")
+        except duckdb.Error:
+            self._open()
+
+    @contextmanager
+    def of(self, tables: Tables) -> Iterator[Run]:
+        """Yield a function that runs a query over these tables; one that is there already is not filled again."""
+        with self._lock, _refused():
+            self._sound()
+            for name, (columns, rows) in tables.items():
+                if name not in self._there:
+                    _fill(self._root, stored(name), columns, rows)
+                    self._there.add(name)
+        with self._root.cursor() as connection:
+            yield lambda sql: _run(connection, sql)
+
+    @contextmanager
+    def once(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[Run]:
+        """Yield a function that runs a query over a table that is there for this question only."""
+        with self._lock:
+            self._sound()
+        with self._root.cursor() as connection:
+            with _refused():
+                _fill(connection, stored(name), columns, rows, "TEMP ")
+            yield lambda sql: _run(connection, sql)
+
+
+def _run(connection: Any, sql: str) -> tuple[list[tuple[str, bool]], Rows]:
+    """Return names of columns and whether they are numbers, and rows."""
+    timer = Timer(_SECONDS, connection.interrupt)
+    timer.start()
+    try:
+        with _refused():
+            answer = connection.execute(sql)
+            described = [(str(name), str(kind) in _NUMBERS) for name, kind, *_ in answer.description or ()]
+            return described, _fetched(answer)
+    finally:
+        timer.cancel()
+
+
 @contextmanager
-def database(tables: Mapping[str, tuple[Sequence[Column], Iterable[Row]]]) -> Iterator[Run]:
-    """Yield a function that runs a query over these tables: names and whether they are numbers, and rows."""
+def _refused() -> Iterator[None]:
     import duckdb
 
-    settings = {"threads": "1", "memory_limit": "256MB", "temp_directory": ""}  # "": nothing goes to the disk
-    settings |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    with duckdb.connect(":memory:", config=settings) as connection:
-        for name, (columns, rows) in tables.items():
-            _fill(connection, stored(name), columns, rows)
-        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-
-        def run(sql: str) -> tuple[list[tuple[str, bool]], Rows]:
-            timer = Timer(_SECONDS, connection.interrupt)
-            timer.start()
-            try:
-                answer = connection.execute(sql)
-                described = [(str(name), str(kind) in _NUMBERS) for name, kind, *_ in answer.description or ()]
-                rows = _fetched(answer)
-            except duckdb.InterruptException:
-                raise Refused(
-                    ErrorCode.ER_QUERY_TIMEOUT,
-                    "Query execution was interrupted, maximum statement execution time exceeded",
-                ) from None
-            except duckdb.Error as error:
-                raise _failed(error) from None
-            finally:
-                timer.cancel()
-            return described, rows
-
-        yield run
+    try:
+        yield
+    except duckdb.InterruptException:
+        raise Refused(
+            ErrorCode.ER_QUERY_TIMEOUT, "Query execution was interrupted, maximum statement execution time exceeded"
+        ) from None
+    except duckdb.Error as error:
+        raise _failed(error) from None
 
 
 def _fetched(answer: Any) -> Rows:
@@ -134,7 +178,7 @@ def _failed(error: Exception) -> Refused:
     return Refused(code, text)
 
 
-def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row], kind: str = "") -> None:
     """Make a table; texts compare as in MySQL's information_schema."""
     import pyarrow as pa
 
@@ -146,7 +190,7 @@ def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[
     texts = ["VARCHAR" if _CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
     types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
     fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
-    connection.execute(f'CREATE TABLE "{name}" ({fields})')
+    connection.execute(f'CREATE OR REPLACE {kind}TABLE "{name}" ({fields})')
     arrays = [pa.array(values, kind) for values, kind in zip(lists, kinds, strict=True)]
     connection.register("filling", pa.table(arrays, names=[column.name for column in columns]))
     connection.execute(f'INSERT INTO "{name}" SELECT * FROM filling')

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import InternalError, ManifestError
-from binlog_merge.files.log_folder import NOTHING, LogFolder, folder_of
+from binlog_merge.files.log_folder import LogFolder, NothingWritten, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.files.source import io_error
@@ -146,10 +146,6 @@ class LogView:
         return self.gtids_of(RankSet.upto(rank)) if self.with_gtids else GtidSet()
 
 
-class NothingWritten(ManifestError):  # noqa: N818 (named after what is the case, like the errors of the project)
-    """No merge has written to the directory yet."""
-
-
 class PublishedLog:
     """An output directory to which merges keep publishing. `refresh` is for one thread, everything else for any.
 
@@ -187,6 +183,10 @@ class PublishedLog:
         view = self._view
         first = _first_there(self.folder, view.state)
         return view if first == view.first else LogView(view.folder, view.header, view.state, first)
+
+    def made(self) -> Callable[[], bool]:
+        """Return a function that says whether all is there that is to be there by now: only a stream is still made."""
+        return lambda: True
 
     def refresh(self) -> None:
         """Read the manifest if it has changed, and wake the waiting threads.
@@ -239,7 +239,7 @@ class PublishedLog:
 
 def _view_of(folder: LogFolder, state: ManifestState) -> LogView:
     if state.header is None:
-        raise NothingWritten(NOTHING, file=folder.place(), remedy="give a merge's --out directory")
+        raise NothingWritten(file=folder.place())
     return LogView(folder, state.header, state, _first_there(folder, state))
 
 

@@ -120,7 +120,7 @@ class Login:
         if by_password and proof not in (b"", b"\0"):
             self._phase = _Phase.PASSWORD
             return Answered([_PASSWORD_NEEDED])
-        return self._denied(bool(proof))
+        return self._denied(proof not in (b"", b"\0"))
 
     def _password(self, payload: bytes) -> Answered:
         if not self.encrypted and payload == _KEY_ASKED_FOR:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.protocol.packets import Value
 from binlog_merge.serve.answers import World
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.readers import Reader
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
@@ -17,11 +19,16 @@ if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
 
+Rules = tuple[str, ...]
+"""Patterns of tables, as they are written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Offered:
     """A stream. A client gets it at `port`, None for none, or as `user`, "" for none.
 
-    `source` says how far in the log what makes the stream has read, for those who remove files of the log.
+    `source` says how far in the log what makes the stream has read, for those who remove files of the log. `unmatched`
+    returns which rules of the stream match none of some tables, (schema, table).
     """
 
     name: str
@@ -29,6 +36,35 @@ class Offered:
     port: int | None = None
     user: str = ""
     source: Callable[[], Reader | None] = lambda: None
+    unmatched: Callable[[Iterable[tuple[str, str]]], Rules] = lambda tables: ()
+
+
+class StreamLog(PublishedLog):
+    """A stream's log, which is made from another one, `source`; `stopped` says what keeps it from that, or ""."""
+
+    def __init__(self, place: LogFolder, source: PublishedLog, stopped: Callable[[], str] = str) -> None:
+        super().__init__(place)
+        self._source = source
+        self._stopped = stopped
+
+    def made(self) -> Callable[[], bool]:
+        """Return a function that says whether all is there that the source has now. It raises NotServed."""
+        files = self._source.view().state.files
+        wanted = (_number(files[-1].name), files[-1].size) if files else (0, 0)
+
+        def made() -> bool:
+            state = self.view().state
+            read = 0 if state.last is None else int(state.last.state.get("read", 0))
+            done = bool(not files or (state.files and (_number(state.files[-1].name), read) >= wanted))
+            if not done and (why := self._stopped()):
+                raise NotServed(f"the stream does not have all of the log, and stops: {why}")
+            return done
+
+        return made
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
 
 
 class StreamWorld:

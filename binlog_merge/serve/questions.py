@@ -1,17 +1,18 @@
 """SELECTs over information_schema, and WHERE clauses of SHOW: read by sqlglot as MySQL's, answered by DuckDB.
 
 DuckDB gets what is asked about as tables in memory, and few functions: see `in_memory`. Both are loaded when the first
-such statement comes.
+such statement comes, and the tables are made once for each version of the definitions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
 from binlog_merge.protocol.packets import Column, ErrorCode
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import RELATIONS
-from binlog_merge.serve.in_memory import database, in_turn, stored
+from binlog_merge.serve.in_memory import Database, in_turn, stored
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
 from binlog_merge.serve.relation import Row
 
@@ -59,7 +60,7 @@ def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list
     _check(tree)
     tree = _made_plain(tree, schema)
     names = {column.name.lower(): column for columns, _ in used.values() for column in columns}
-    with in_turn() as keep, database(used) as run:
+    with in_turn() as keep, _database_of(definitions).of(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
         keep(rows)
     return _described(tree, described, names, _items(sql)), rows
@@ -74,8 +75,14 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Row]) -> lis
         raise _not_understood(condition)
     _check(tree)
     tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
-    with in_turn(), database({"shown": (columns, rows)}) as run:
+    with in_turn(), _database_of(None).once("shown", columns, rows) as run:
         return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
+
+
+@lru_cache(maxsize=4)
+def _database_of(definitions: Definitions | None) -> Database:
+    """Return the database of the tables made of some definitions; None: of those that only one question has."""
+    return Database()
 
 
 def _parsed(sql: str) -> Any:

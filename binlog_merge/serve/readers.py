@@ -7,7 +7,7 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
@@ -95,8 +95,13 @@ class ReadersNote:
         self._reported = self._removed = False
         self._lock = Lock()
 
-    def refresh(self, readers: Callable[[], Sequence[Reader]]) -> None:
-        """Write the note if it has changed, at most once a second, and from time to time if it has not."""
+    def refresh(
+        self, readers: Callable[[], Sequence[Reader]], unmatched: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """Write the note if it has changed, at most once a second, and from time to time if it has not.
+
+        `unmatched` are rules of streams that match no table, by stream.
+        """
         now = time.monotonic()
         if self._written and now - self._written < _EVERY:
             return
@@ -105,6 +110,7 @@ class ReadersNote:
             "port": self._address[1],
             "since": self._begun,
             "readers": [asdict(reader) for reader in readers()],
+            "unmatched": {name: list(rules) for name, rules in (unmatched or {}).items()},
         }
         if values == self._last and now - self._written < REFRESH_SECONDS:
             return

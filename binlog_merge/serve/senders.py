@@ -8,7 +8,6 @@ again. Sockets with TLS stay: what encrypts them cannot be handed over.
 import contextlib
 import itertools
 import os
-import resource
 import signal
 import socket
 import time
@@ -21,6 +20,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Final
 
 from binlog_merge.errors import MergeError
+from binlog_merge.serve.descriptors import take_descriptors
 from binlog_merge.serve.dump import DumpOptions
 from binlog_merge.serve.feed import Feed, Told
 from binlog_merge.serve.log import PublishedLog
@@ -145,7 +145,7 @@ class _Sender:
 def work(pipe: "Pipe[Any, Any]") -> None:
     """Send to the readers that come by the pipe, each in a thread, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process
-    _take_descriptors()
+    take_descriptors()
     warm()
     sockets = _channel(pipe)
     logs: dict[Path, PublishedLog] = {}
@@ -180,13 +180,6 @@ def work(pipe: "Pipe[Any, Any]") -> None:
 def _channel(pipe: "Pipe[Any, Any]") -> socket.socket:
     """Return a pipe as what sockets go through, made at once: later there may be no descriptor for it."""
     return socket.fromfd(pipe.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
-
-
-def _take_descriptors() -> None:
-    """Let this process have as many file descriptors as it may: a reader takes four."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class _Telling:

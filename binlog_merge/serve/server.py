@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
+from binlog_merge.notices import printable
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Value
 from binlog_merge.protocol.passwords import Secret
@@ -35,6 +36,7 @@ from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
+from binlog_merge.serve.unmatched import Unmatched
 from binlog_merge.serve.variables import Facts, Traits, traits_of
 
 if TYPE_CHECKING:
@@ -83,8 +85,8 @@ class BinlogServer:
     ) -> None:
         self._log = log
         self._tables = tables
-        self._report = report
-        self._gate = _gate(options, [s.user for s in streams if s.user], self._inside, report)
+        self._report = lambda line: report(type(line)(printable(line)))  # clients' words do not make lines of it
+        self._gate = _gate(options, [s.user for s in streams if s.user], self._inside, self._report)
         self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
@@ -101,6 +103,7 @@ class BinlogServer:
         self._ports: dict[socket.socket, StreamWorld] = {}
         self._offer(options)
         self._note = ReadersNote(log.folder.directory, self.address, report)
+        self._unmatched = Unmatched(streams, lambda: self.definitions(log.view()).tables, report)
 
     def __enter__(self) -> "BinlogServer":
         return self
@@ -120,7 +123,8 @@ class BinlogServer:
                 self._log.refresh()
                 for stream in self._streams:
                     stream.log.refresh()
-                self._note.refresh(self._noted)
+                self._unmatched.look()
+                self._note.refresh(self._noted, self._unmatched.found)
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""

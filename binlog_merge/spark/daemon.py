@@ -3,19 +3,11 @@
 import gc
 import os
 import sys
-from threading import Timer
 from typing import Any
 
 from pyspark import daemon
 
 from binlog_merge.spark.peer import VARIABLE, identity
-
-_PATIENCE = 5.0  # seconds; loading compiled kernels takes less
-
-
-def _explain() -> None:
-    print("loading kernels; the first run on a machine compiles them", file=sys.stderr, flush=True)
-
 
 _worker = daemon.worker
 
@@ -38,12 +30,10 @@ if __name__ == "__main__":
     _check()
     from binlog_merge.pipeline.warm import warm
 
-    slow = Timer(_PATIENCE, _explain)
-    slow.daemon = True
-    slow.start()
     warm()
-    slow.cancel()
-    slow.join()  # no thread may be left when the daemon forks
+    import pandas  # noqa: F401 (Spark's worker imports both for a task that takes or gives Arrow)
+    import pyarrow.compute  # noqa: F401
+
     # Spark's worker collects garbage after every task: with all that is loaded here that would take longer than most
     # tasks (80 ms), and unshare the pages. What is frozen is not looked at.
     gc.collect()

@@ -15,7 +15,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.base.blocks import HELD, Pieces, Read, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, needed
 from binlog_merge.pipeline.base.runner import Files
-from binlog_merge.spark.engine import finishing
+from binlog_merge.spark.engine import finishing, slots
 from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, blocks_of, brought, columns_only, result_of
 
@@ -117,7 +117,7 @@ class ShuffleExchange:
 
     def _fetch(self, frame: Any, paths: Sequence[str], names: Sequence[str] | None) -> dict[str, Pieces]:
         listed = ", ".join(f"'{path}'" for path in paths)
-        rows = frame.where("not near").where(f"path in ({listed})")
+        rows = frame.where("data is not null").where(f"path in ({listed})")
         with finishing(self._spark, "fetch"):
             table = (rows if names is None else rows.mapInArrow(columns_only(names), OUT)).toArrow()
         return blocks_of(zip(*(table[name].to_pylist() for name in ("path", "piece", "data")), strict=True))
@@ -134,7 +134,7 @@ class ShuffleExchange:
             body = work(Numbered(tasks))
         frame = rows.mapInArrow(body, OUT).persist(StorageLevel.DISK_ONLY)
         try:
-            table = frame.where("near").select("number", "path", "piece", "data").toArrow()
+            table = frame.where("near is not null").select("number", "path", "piece", "near").toArrow()
         except BaseException:
             frame.unpersist()
             raise
@@ -166,7 +166,8 @@ class ShuffleExchange:
         for written, paths in self._by_frame(path for _, path, _ in far):
             known = frozenset(paths)
             ways = self._spark.createDataFrame(_table([route for route in far if route[1] in known], _ROUTES))
-            sent = written.where("not near").join(functions.broadcast(ways), ["path", "piece"])
+            kept = written.where("data is not null").select("path", "piece", "data").coalesce(slots(self._spark))
+            sent = kept.join(functions.broadcast(ways), ["path", "piece"])
             frame = frame.union(sent.select(functions.col("to").alias("target"), "path", "piece", "data"))
         return frame
 

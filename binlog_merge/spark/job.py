@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.follow import Pace, Watcher
@@ -13,13 +13,16 @@ from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.spark.runner import SparkRunner
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 __all__ = ["IN_DRIVER", "MergeResult", "Pace", "Watcher", "follow", "merge"]
 
 
 def merge(
-    spark: Any,
+    spark: "SparkSession | Callable[[], SparkSession]",
     config: MergeConfig,
-    out: str | Path,
+    merged: str | Path,
     *,
     start_tso: int | None = None,
     stop_tso: int | None = None,
@@ -28,19 +31,19 @@ def merge(
     progress: Callable[[str, int, int], None] | None = None,
     work: Path | None = None,
 ) -> MergeResult:
-    """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`, a directory or an s3:// URI.
-
-    `work` is the driver's local folder for an output at a URI; default: one in TMPDIR.
+    """Merge the binlogs of a cluster's nodes into one, continuing at the end of `merged`, a directory or an s3:// URI.
 
     `spark` is a session, or a function that returns one: it is called when the nodes' files are found and in order.
     `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held
-    back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it. Raises
+    back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it.
+    `progress` gets a stage's name, how many of its tasks are done, and how many there are. `work` is the driver's local
+    folder for a merged log at a URI; default: one in TMPDIR. Returns what was published and what is held back. Raises
     MergeError; its `result` is what was published before the stop.
     """
     return run_merge(
         SparkRunner(spark),
         config,
-        out,
+        merged,
         start_tso=start_tso,
         stop_tso=stop_tso,
         end_of_input=end_of_input,

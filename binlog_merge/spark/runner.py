@@ -9,7 +9,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from binlog_merge.pipeline.base.blocks import reads_of
+from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Exchange, Files
+from binlog_merge.pipeline.compiling import compiling
+from binlog_merge.spark.counting import counted
 from binlog_merge.spark.engine import finishing, slots
 from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
 from binlog_merge.spark.executors import check_executors
@@ -35,16 +38,23 @@ class SparkRunner:
         self._spark: Any = None
         self._shuffle: ShuffleExchange | None = None
         self._checked = False
+        self._progress: Progress = silent
         if not callable(spark):
             self._take(spark)
 
-    def start(self) -> None:
+    def start(self, progress: Progress = silent) -> None:
         """Start the session, if it is not there, and ask executors elsewhere what they have, once.
+
+        Compiles the kernels where executors are on this machine: Spark waits for a worker without a word.
 
         Raises ConfigError, EngineFailed or ExecutorUnfit.
         """
         if self._spark is None and self._starts is not None:
             self._take(self._starts())
+        elif not self._checked and not is_elsewhere(self._spark):
+            with compiling(progress):
+                pass
+        self._progress = progress
         if not self._checked and is_elsewhere(self._spark):
             with finishing(self._spark, "check"):
                 check_executors(self._spark, self.slots)
@@ -89,14 +99,14 @@ class SparkRunner:
             return []
         common, own = pickled(tasks)
         work = partial(Work, function, common, len(tasks))
-        with finishing(self._spark, name):
+        with finishing(self._spark, name), counted(self._spark, len(tasks), partial(self._progress, name)):
             if self._shuffle is not None:
                 rows = self._shuffle.run(work, own, [reads_of(task) for task in tasks])
                 found = {number: result_of(data) for number, data in rows}
             else:
                 frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-                collected = frame.mapInArrow(work(Numbered(own)), OUT).select("number", "data").collect()
-                found = {row["number"]: result_of(row["data"]) for row in collected}
+                collected = frame.mapInArrow(work(Numbered(own)), OUT).select("number", "near").collect()
+                found = {row["number"]: result_of(row["near"]) for row in collected}
         for number, result in sorted(found.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(result.seconds, 3)})
         return [found[number].value for number in range(len(tasks))]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
+from binlog_merge.spark import class_archive
+from binlog_merge.spark.gateway import launch
 from binlog_merge.spark.master import is_connect, is_local
 from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
@@ -22,6 +24,9 @@ LOCAL: Final = "local[*]"
 _MASTER: Final = "spark.master"
 _PYTHON: Final = "spark.pyspark.python"
 _ARCHIVES: Final = ("spark.archives", "spark.yarn.dist.archives")
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LAUNCHER_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""Of the small Java that puts together the command line of the other one."""
 _DEFAULTS = {
     "spark.app.name": "binlog-merge",
     "spark.ui.enabled": "false",
@@ -30,11 +35,13 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.compress": "false",  # what is sent is narrow already: compressing it costs more than it saves
+    "spark.rdd.compress": "false",
+    # Kept rows are few and large. To look into their statistics first takes a task longer than to read them, and to
+    # hash them tells whether a task that is repeated gives other rows: ours never does.
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
     "spark.driver.memory": "1g",
     # The JVM only hands out tasks: a short start counts more than its best code.
-    "spark.driver.extraJavaOptions": (
-        f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
-    ),
+    _JAVA_OPTIONS: (f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}"),
     "spark.python.daemon.module": "binlog_merge.spark.daemon",
     f"spark.executorEnv.{VARIABLE}": identity(),
     # Over TCP a task's last small packet waits 40 ms for its acknowledgement.
@@ -81,10 +88,18 @@ def settings(
     return values
 
 
+def master_for(master: str | None, options: Mapping[str, str], configured: Mapping[str, str]) -> str:
+    """Return the master of a new session that spark-submit has not started."""
+    return settings(master, options, configured, None)[_MASTER]
+
+
 def create_session(
-    master: str | None = None, options: Mapping[str, str] | None = None, configured: Mapping[str, str] | None = None
+    master: str | None = None,
+    options: Mapping[str, str] | None = None,
+    configured: Mapping[str, str] | None = None,
+    archive: Path | None = None,
 ) -> Any:
-    """Return a new session, with the settings of `settings`.
+    """Return a new session, with the settings of `settings`. `archive`: where Java writes its classes as it ends.
 
     Raises ConfigError if Spark does not start, EngineLost if something has killed its Java.
 
@@ -92,7 +107,7 @@ def create_session(
     """
     try:
         with _interrupt_kept():
-            return _create(settings(master, options or {}, configured or {}, _submitted()))
+            return _create(settings(master, options or {}, configured or {}, _submitted()), archive)
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if "stopped SparkContext" in str(error):
@@ -129,7 +144,7 @@ def _submitted() -> dict[str, str] | None:
     return dict(SparkConf().getAll())
 
 
-def _create(values: Mapping[str, str]) -> Any:
+def _create(values: dict[str, str], archive: Path | None) -> Any:
     master = values[_MASTER]
     if python := values.get(_PYTHON):  # pyspark itself looks at the environment alone
         os.environ["PYSPARK_PYTHON"] = python
@@ -142,10 +157,24 @@ def _create(values: Mapping[str, str]) -> Any:
 
     if is_connect(master):  # the server has been started with settings of its own
         return SparkSession.builder.remote(master).getOrCreate()
+    _launch(values, archive)
     builder = SparkSession.builder
     for key, value in values.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _launch(values: dict[str, str], archive: Path | None) -> None:
+    """Start Java and its context, if they are not there; the session is then made on them."""
+    from pyspark import SparkConf, SparkContext
+
+    if is_submitted() or SparkContext._gateway is not None:
+        return
+    if values[_JAVA_OPTIONS] == _DEFAULTS[_JAVA_OPTIONS]:
+        values[_JAVA_OPTIONS] += class_archive.options(archive)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
+    conf = SparkConf().setAll(list(values.items()))
+    SparkContext(conf=conf, gateway=launch(conf))
 
 
 def _killed_by(error: Exception) -> int | None:

@@ -3,7 +3,8 @@
     into a task      target, path, piece, data          the task itself under the path "", and the pieces that it reads
     out of a task    number, path, piece, near, data    its result under the path "", and the pieces that it writes
 
-No row is of a transaction, and none is large: the JVM holds several copies of a row at once.
+A result and the pieces of small blocks are `near`, the other pieces `data`: who asks for a column does not read the
+other. No row is of a transaction, and none is large: the JVM holds several copies of a row at once.
 """
 
 import io
@@ -19,10 +20,10 @@ import pyarrow as pa
 from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
-OUT: Final = "number long, path string, piece int, near boolean, data binary"
+OUT: Final = "number long, path string, piece int, near binary, data binary"
 ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "piece": pa.int32(), "data": pa.binary()})
 _ROWS_OUT: Final = pa.schema(
-    {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.bool_(), "data": pa.binary()}
+    {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.binary(), "data": pa.binary()}
 )
 _BATCH_BYTES: Final = 4 << 20
 NEAR_BLOCK: Final = 1 << 20
@@ -129,8 +130,13 @@ class _Row(NamedTuple):
     number: int
     path: str
     piece: int
-    near: bool
-    data: bytes
+    near: bytes | None
+    data: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes of a piece, or of a result, the row has."""
+        return len(self.near or self.data or b"")
 
 
 class Work:
@@ -161,8 +167,8 @@ class Work:
                 else:
                     far[path] = tuple(map(extent_of, block))
                 for piece, data in enumerate(block):
-                    yield _Row(number, path, piece, near, data)
-            yield _Row(number, "", 0, True, pickle.dumps(Done(seconds, result, far)))
+                    yield _Row(number, path, piece, *((data, None) if near else (None, data)))
+            yield _Row(number, "", 0, pickle.dumps(Done(seconds, result, far)), None)
 
 
 class Batched:
@@ -181,11 +187,11 @@ def _batches(rows: Iterator[_Row]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in batches, none of which is large but for a row's sake."""
     found, size = list[_Row](), 0
     for row in rows:
-        if found and size + len(row.data) > _BATCH_BYTES:
+        if found and size + row.size > _BATCH_BYTES:
             yield _batch(found)
             found, size = [], 0
         found.append(row)
-        size += len(row.data)
+        size += row.size
     if found:
         yield _batch(found)
 

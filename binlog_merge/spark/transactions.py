@@ -8,7 +8,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.gather.listing import listed
 from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.transactions import find_transactions
+from binlog_merge.pipeline.transactions import found_transactions
 from binlog_merge.spark.runner import SparkRunner
 
 _LOG = logging.getLogger(__name__)
@@ -61,12 +61,13 @@ def transactions(
             "transactions are not listed on Spark Connect", remedy="give a session that has its driver in this process"
         )
     runner = SparkRunner(spark, carries=True)
-    found = find_transactions(
+    with found_transactions(
         runner, config, start_tso=start_tso, stop_tso=stop_tso, end_of_input=end_of_input, partitions=partitions,
         counts=rows, progress=progress,
-    )  # fmt: skip
+    ) as found:  # fmt: skip
+        pass  # Spark keeps the blocks
     frame = runner.frame(listed, found.tasks, f"{COLUMNS}, {COUNTED}" if rows else COLUMNS)
-    _say(found.result)
+    say(found.result)
     frame.merge_result = found.result
     frame.unpersist = _unpersist(runner, frame)
     if found.error is not None:
@@ -75,8 +76,8 @@ def transactions(
     return frame
 
 
-def _say(result: MergeResult) -> None:
-    """Log what is not in the DataFrame."""
+def say(result: MergeResult) -> None:
+    """Log what a merge would say is not in its output."""
     for text in result.warnings:
         _LOG.warning("%s", text)
     for file in result.left_out:

@@ -20,8 +20,10 @@ CODES: Final[Mapping[str, Severity]] = {
     "status-failed": Severity.error,
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
+    "capture-stopped": Severity.warning,
     "serve-silent": Severity.warning,
     "reader-late": Severity.warning,
+    "stream-unmatched": Severity.warning,
     "archive-failed": Severity.warning,
     "node-unknown": Severity.warning,
     "note-damaged": Severity.warning,
@@ -81,6 +83,8 @@ def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:
             yield problem("capture-failed", f"the capture of {name} failed: {capture.text}", name)
         elif capture.state == "lost":
             yield problem("capture-lost", f"{name}: the connection to {capture.server} is lost: {capture.text}", name)
+        elif capture.state == "stopped":
+            yield problem("capture-stopped", f"the capture of {name} was stopped: nothing newer comes", name)
 
 
 def archive_problems(archive: ArchiveStatus | None) -> Iterator[Problem]:
@@ -96,6 +100,9 @@ def serve_problems(serves: tuple[ServeStatus, ...], limits: Limits) -> Iterator[
         if serve.silent:
             text = f"serve at {serve.address} has said nothing for some time: it was killed, or hangs"
             yield problem("serve-silent", text)
+        for stream, rules in serve.unmatched.items():
+            text = f"stream {stream} of serve at {serve.address}: no table of the log matches {', '.join(rules)}"
+            yield problem("stream-unmatched", text)
         for reader in serve.readers:
             if reader.lag_seconds is not None and reader.lag_seconds > limits.lag_seconds:
                 text = f"reader {reader.peer} is {reader.lag_seconds:.0f} s and {reader.behind_bytes:,} bytes behind"

@@ -51,4 +51,8 @@ def _why(node: NodeStatus, began_at: float) -> str:
         return f"{node.open_branches} {branches} prepared, and neither committed nor rolled back"
     if node.watermark is None:
         return "it has shown no commit TSO yet"
+    if capture is not None and capture.state == "stopped":
+        return "its capture was stopped: nothing newer comes"
+    if capture is not None and capture.state == "connecting":
+        return f"its capture is connecting to {capture.server}"
     return "it is idle: nothing newer is captured"

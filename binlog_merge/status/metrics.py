@@ -231,4 +231,4 @@ METRICS: Final = (
     _reader("sent_bytes", "Bytes of the output sent to the reader since it attached.", lambda r: r.sent_bytes),
     _reader("lag_seconds", "How long ago something that the reader lacks was published.", lambda r: r.lag_seconds),
 )  # fmt: skip
-"""All metrics; the README's table has the same rows."""
+"""All metrics; the table of docs/reference/status.md has the same rows."""

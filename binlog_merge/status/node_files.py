@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import IoError
 from binlog_merge.files.globs import check_readable, expand

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
 from binlog_merge.files.servers import RECORD_NAME, servers_of
 from binlog_merge.status.values import FilePosition, ServerStatus

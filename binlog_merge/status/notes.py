@@ -191,7 +191,9 @@ def _serve(
     host, port = str(values["host"]), _whole(values["port"])
     readers = () if silent else tuple(_reader(reader, behind) for reader in values["readers"])
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return ServeStatus(address, finite(values["since"]), silent, readers)
+    found = {} if silent else values.get("unmatched", {})
+    unmatched = {str(stream): tuple(map(str, rules)) for stream, rules in found.items()}
+    return ServeStatus(address, finite(values["since"]), silent, readers, unmatched)
 
 
 def _reader(values: Mapping[str, Any], behind: Callable[[FilePosition], tuple[int, float | None]]) -> ReaderStatus:

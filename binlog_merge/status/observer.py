@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError, IoError, ManifestError
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState

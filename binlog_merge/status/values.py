@@ -5,9 +5,11 @@ None means that something is not known: nothing is there yet, or nothing that ru
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from binlog_merge.json_values import utc_text
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 
@@ -128,12 +130,16 @@ class ReaderStatus:
 
 @dataclass(frozen=True, slots=True)
 class ServeStatus:
-    """A serve and its readers; `silent`: it is gone without having said so, and its readers with it."""
+    """A serve and its readers; `silent`: it is gone without having said so, and its readers with it.
+
+    `unmatched` are rules that match no table of the log, by stream.
+    """
 
     address: str
     since: float
     silent: bool
     readers: tuple[ReaderStatus, ...]
+    unmatched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,9 +276,38 @@ class Status:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as `-o json` and /status.json give them."""
-        values = asdict(self)
+        values: dict[str, Any] = with_times(asdict(self))
+        values["log"], values["merged"] = values.pop("merged"), values.pop("out")  # as all documents name the place
+        for node in values["nodes"].values():
+            node["merged_until"] = node.pop("merged")
+        for branch in values["open_branches"]:
+            branch["transaction_id"] = str(branch["transaction_id"])  # may exceed 2^53
         health = {"healthy": self.healthy, "reasons": [problem.text for problem in self.reasons]}
         return {**health, "lag_seconds": self.lag_seconds, **values}
+
+
+_TIMES = frozenset(
+    ("at", "time", "since", "captured_at", "merged", "last_time", "published_at", "ran_at", "began_at", "removed_at")
+)
+"""The keys of moments: seconds since 1970 in memory and in notes, RFC 3339 in what is printed."""
+
+
+def with_times(values: Any) -> Any:
+    """Return plain values with their moments as RFC 3339 in UTC, to the millisecond, and order keys named so."""
+    if isinstance(values, list | tuple):
+        return [with_times(item) for item in values]
+    if not isinstance(values, dict):
+        return values
+    return {
+        "order_key" if key == "key" else key: _moment(value) if key in _TIMES else with_times(value)
+        for key, value in values.items()
+    }
+
+
+def _moment(value: Any) -> Any:
+    if not isinstance(value, int | float):
+        return with_times(value)  # the output's own `merged`
+    return utc_text(datetime.fromtimestamp(round(value, 3), UTC))
 
 
 def time_of_key(key: str | None) -> float | None:

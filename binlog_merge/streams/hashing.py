@@ -3,8 +3,9 @@
     key 7 ─▶ stream 2      all changes of a row with one key are in one stream, in their order
     7 ▶ 9 ─▶ streams 2, 3  an update that changes the key: the row is deleted in one, and inserted in the other
 
-Equal keys have one hash, also those that only their collation makes equal, and those of a column that became wider. A
-table without a primary key is in one stream as a whole.
+Equal keys have one hash, also those of a column that became wider, and texts that differ in case, accents or trailing
+blanks only. What else a collation takes for equal (æ and ae, digits of other scripts) may be in two streams. A table
+without a primary key is in one stream as a whole.
 """
 
 import hashlib
@@ -47,11 +48,12 @@ class Hashing:
     def has_statement(self, names: Sequence[tuple[str, str]], once: bool) -> bool:
         """Return whether a statement about these tables ("": the database) is in this stream.
 
-        One about one table is in its stream where tables are hashed. Any other is in all, or with `once` in the first.
+        Where tables are hashed, it is in the streams of its tables, or with `once` in that of the first one. Any other
+        is in all, or in the first.
         """
-        if not self.by_key and len(set(names)) == 1 and names[0][1]:
-            return self.has_table(*names[0])
-        return self._part == 1 if once else True
+        if self.by_key or not names or not all(table for _, table in names):
+            return self._part == 1 if once else True
+        return any(self.has_table(*name) for name in names[: 1 if once else None])
 
     def routed(self, event: RowsEvent, table: TableMap, key: OrderKey | None) -> list[Routed]:
         """Return the rows of an event, each with the numbers of the streams of the row before and after."""

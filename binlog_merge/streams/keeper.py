@@ -7,12 +7,16 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final
 
-from binlog_merge.errors import MergeError
+from binlog_merge.errors import IoError, MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.together import Family
 
+_WRITABLE: Final = (
+    "let the user of serve read the log and write into the stream's folder, and make room there; or keep streams "
+    "elsewhere: --streams-folder"
+)
 _PAUSE: Final = 0.1
 _AFTER_FAILURE: Final = 10.0
 
@@ -50,7 +54,10 @@ class StreamKeeper:
     def __enter__(self) -> "StreamKeeper":
         with ExitStack() as stack:
             for writer in self.writers:
-                stack.enter_context(writer)
+                try:
+                    stack.enter_context(writer)
+                except IoError as error:
+                    raise error.with_remedy(f"{_WRITABLE}, and start it again") from None
             self._undo = stack.pop_all()
         if self.writers:
             self._thread.start()
@@ -61,6 +68,10 @@ class StreamKeeper:
         if self.writers:
             self._thread.join()
         self._undo.close()
+
+    def stopped(self, spec: StreamSpec) -> str:
+        """Return what keeps a stream from going on, "" if nothing does."""
+        return self._failed.get(spec.family, "")
 
     def _run(self) -> None:
         seen: ManifestState | None = None
@@ -79,6 +90,8 @@ class StreamKeeper:
         name = family.name
         try:
             family.catch_up(state, self._stop.is_set)
+        except IoError as error:
+            text = str(error.with_remedy(f"{_WRITABLE}; it is tried again"))
         except MergeError as error:
             text = str(error)
         except Exception as error:  # a fault of ours ends no other stream, and no reader of the log

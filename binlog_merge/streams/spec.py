@@ -43,6 +43,7 @@ MOST_PARTS: Final = 64
 _LAST_PORT: Final = 65535
 _NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]{0,47}"
 _VERSION: Final = 1
+_OF_TABLES: Final = 2
 """Of the function that makes a stream: with another one, streams that have begun would have other bytes."""
 
 
@@ -89,7 +90,7 @@ class StreamSpec:
         """Return what decides the stream's bytes, as text."""
         chosen = None if self.settings is None else repr(replace(self.settings, folder=Path(), name=""))
         values = {
-            "version": _VERSION,
+            "version": _OF_TABLES if self.hash == "table" else _VERSION,
             "filter": chosen,
             "ddl": self.ddl,
             "rows-query": self.rows_query,
@@ -104,6 +105,14 @@ class StreamSpec:
     def digest(self) -> str:
         """Return the hash of the definition."""
         return hashlib.sha256(self.definition.encode()).hexdigest()
+
+    def unmatched(self, tables: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+        """Return the rules that choose tables, and match none of these, (schema, table)."""
+        if self.settings is None:
+            return ()
+        there = list(tables)
+        rules = [rule for rule in Filter(self.settings).tables.rules if rule.positive]
+        return tuple(rule.text for rule in rules if not any(rule.matches(*table) for table in there))
 
     def uuid(self, cluster: str, removed: int) -> str:
         """Return the UUID of the stream's GTIDs. `removed`: the last transaction that the log had not any more when the

@@ -55,13 +55,22 @@ class StatementChooser:
             # The tables of a database are in several streams: whichever comes first makes it.
             return _with_text(transaction, query, if_not_exists(query.text, session))
         if self._hashing is not None:
-            names = [name for event in chosen or events for name in event.tables]
-            if not self._hashing.has_statement(names, once):
+            chosen = self._of_part(self._hashing, chosen, once)
+            if not chosen and (events or not self._hashing.has_statement((), once)):
                 return None
         if len(chosen) in (0, len(events)):
             return transaction
         head = events[0].query[: events[0].head]
         return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
+
+    @staticmethod
+    def _of_part(hashing: Hashing, events: list[DdlEvent], once: bool) -> list[DdlEvent]:
+        """Return the parts of a statement that are in this stream; of renames all, as names may be swapped."""
+        found = [event for event in events if hashing.has_statement(event.effects.changed or event.tables, once)]
+        if found and any(event.effects.moves for event in events):
+            names = [name for event in events for name in event.effects.changed]
+            return events if hashing.has_statement(names, once) else []
+        return found
 
     def _events(self, query: Query, session: DdlSession) -> Sequence[DdlEvent]:
         """Return the parts of a statement; none of one that is not understood, which only a filter needs to be."""

@@ -53,6 +53,7 @@ class _State:
     """
 
     component: Component
+    starts: int = 0
     child: Child | None = None
     ended: Child | None = None
     due: float | None = None
@@ -111,6 +112,10 @@ class Supervisor:
             raise self._failure
         return final if asked is None else 0 if ended_well else asked
 
+    def starts(self) -> dict[str, int]:
+        """Return how often each component was started, by name."""
+        return {name: state.starts for name, state in self._states.items()}
+
     def _watch(self) -> tuple[int | None, int]:
         """Return the code of `stop`, None if nobody asked; and the exit code of the component that cannot go on."""
         while True:
@@ -154,6 +159,7 @@ class Supervisor:
             self._say(f"{name} cannot be started: {error}", "not started", wrong=True, of=name, error=str(error))
             self._after_end(state, IoError.exit_code, 0)
             return
+        state.starts += 1
         self._say(f"{name} is process {state.child.pid}", "started", of=name, pid=state.child.pid)
 
     def _start_due(self) -> None:

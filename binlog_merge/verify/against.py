@@ -92,7 +92,10 @@ def compare_with_server(
         if found.rank > binlog.last_rank:
             raise ReplayStopped(f"the server has {found.rank} transactions, the merged binlog {binlog.last_rank}")
         if base is not None and base.rank > found.rank:
-            raise ConfigError(f"--base has {base.rank} transactions of the log, the server {found.rank}")
+            raise ConfigError(
+                f"--base has {base.rank} transactions of the log, the server {found.rank}",
+                remedy="wait until the server has as many, or give a base that is not ahead of it",
+            )
         options = ReplayOptions(
             first_rank=base.rank + 1 if base is not None and base.rank else None,
             last_rank=found.rank,
@@ -235,21 +238,27 @@ def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
     """Return a server's position in a log. Raises ConfigError if it has none, ReplayStopped for gaps."""
     cluster = binlog.cluster_uuid
     check_bootstrapped(server, cluster)
+    executed = _executed(server, cluster)
     if server.ask(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",
         (META_SCHEMA,),
     ):
         rows = server.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_position WHERE cluster = %s", (cluster,))
-        if rows:
-            return _whole(_applied(server, cluster, int(rows[0][0])), _skipped(server, cluster))
-    executed = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", ""))
-    ours = [(first, end - 1) for sid, tag, first, end in executed.items() if not tag and format_sid(sid) == cluster]
-    if not ours:
+        if rows:  # what a bootstrap or a replay has filled may have followed as a replica since
+            return _whole(_applied(server, cluster, int(rows[0][0])) | executed, _skipped(server, cluster))
+    if not executed.intervals:
         raise ConfigError(
             "the server does not say what it has of this log: no replay has written to it, and it is no replica of it",
             remedy="give --stop-gtid or --stop-tso",
         )
-    return _whole(RankSet(tuple(ours)), frozenset())
+    return _whole(executed, frozenset())
+
+
+def _executed(server: ServerSide, cluster: str) -> RankSet:
+    """Return the ranks of a log that a server has executed as a replica."""
+    executed = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", ""))
+    ours = [(first, end - 1) for sid, tag, first, end in executed.items() if not tag and format_sid(sid) == cluster]
+    return RankSet(tuple(ours))
 
 
 def _applied(server: ServerSide, cluster: str, rank: int) -> RankSet:

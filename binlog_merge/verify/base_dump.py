@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.binlog.gtid_set import GtidSet, format_sid
-from binlog_merge.errors import ConfigError, IoError, ReplayStopped
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, ReplayStopped
 from binlog_merge.replay.duckdb.as_text import HEX_TYPES
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.verify.base import compute_others, insert
@@ -107,7 +107,7 @@ def _files(path: Path) -> Iterator[tuple[Path, bytes]]:
         for file in files:
             yield file, gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except OSError as error:
-        raise IoError(f"--base: {error.strerror or error}", file=str(path)) from None
+        raise IoError(f"--base: {error.strerror or error}", file=str(path), remedy=CHECK_PATH) from None
     if not files:
         raise ConfigError("--base: the directory has no .sql files", file=str(path), remedy=_REMEDY)
 

@@ -21,7 +21,7 @@ from tests.oracle import merge_case
 
 
 def small(folder: Path, mode: Mode = "identity", *, unkind: bool = False) -> Generated:
-    return generate(folder, Workload(size=200_000, mode=mode, unkind=unkind, nodes=3, window=20))
+    return generate(folder, Workload(size=100_000, mode=mode, unkind=unkind, nodes=3, window=20))
 
 
 def merged(config: str, out: Path) -> dict[str, bytes]:

@@ -22,6 +22,7 @@ from binlog_merge.binlog.cells import (
 )
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from tests.effort import effort
 
 
 def string_meta(length: int, kind: int = T.STRING) -> int:
@@ -303,7 +304,7 @@ def test_texts_go_there_and_back(text: str, charset: str) -> None:
 
 
 @given(st.sampled_from(sorted(METADATA_LEN)), st.integers(0, 0xFFFF), st.binary(max_size=40), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=effort(150, 300))
 def test_any_bytes_are_a_cell_or_an_error(kind: int, meta: int, data: bytes, unsigned: bool) -> None:
     meta &= (1 << 8 * METADATA_LEN[kind]) - 1
     try:

@@ -19,6 +19,7 @@ from binlog_merge.binlog.json_diff import (
     parse_diffs,
     path_legs,
 )
+from tests.effort import effort
 
 DOCUMENTS = st.recursive(
     st.none()
@@ -37,7 +38,7 @@ DOCUMENTS = st.recursive(
 
 
 @given(DOCUMENTS)
-@settings(max_examples=150)
+@settings(max_examples=effort(75, 150))
 def test_documents_go_there_and_back(document: Any) -> None:
     packed = encode_json(document)
     again = decode_json(packed)
@@ -121,7 +122,7 @@ def test_overlapping_values_cannot_multiply() -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=effort(150, 300))
 def test_any_bytes_are_a_document_or_an_error(data: bytes) -> None:
     try:
         json_text(decode_json(data))

@@ -6,10 +6,14 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numba
 import pytest
+from numba.core import caching
 
+from binlog_merge.binlog.kernels import cache
 from tests.effort import effort
 
 PROGRAM = """
@@ -102,3 +106,29 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     assert other.parent != place.parent
     assert hits == 0
     assert not other.parent.exists()
+
+
+def test_a_cache_that_has_all_kernels_may_be_one_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
+    monkeypatch.setattr(caching, "IndexDataCacheFile", caching.IndexDataCacheFile)
+    monkeypatch.setattr(cache, "_is_writable", lambda folder: folder != tmp_path)
+    cache.use(tmp_path)
+    assert cache.folder() != tmp_path and not cache.is_filled()
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    cache.note_filled()
+    cache.use(tmp_path)
+    assert cache.folder() == tmp_path and cache.is_filled()
+
+
+def test_that_it_compiles_is_said_once_it_has_taken_a_while() -> None:
+    told: list[str] = []
+    teller = cache.Teller(lambda: told.append("word"), slow=0.02)
+    for seconds in (0.0, 0.03, 0.0, 0.03):
+        teller.on_start(None)
+        time.sleep(seconds)
+        teller.on_start(None)  # a function within it
+        teller.on_end(None)
+        teller.on_end(None)
+    assert told == ["word"]

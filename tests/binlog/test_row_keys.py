@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
+from tests.effort import effort
 
 Change = tuple[int | None, int | None, bool]
 """The key before and after, and whether the after image has the other column."""
@@ -34,7 +35,7 @@ def cut(rows: list[Change]) -> tuple[Any, Any, Any]:
     return np.frombuffer(bytes(data) + bytes(8), np.uint8).copy(), starts, sizes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 @given(changes, st.data())
 def test_the_last_write_wins(rows: list[Change], drawn: st.DataObject) -> None:
     kept = np.array(drawn.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.uint8)

@@ -15,6 +15,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels.row_lengths import rows_begin, rows_end, rows_fit
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
+from tests.effort import effort
 
 # Columns of every way to be long: fixed, and with a length of 1 to 4 bytes.
 COLUMNS = [
@@ -75,7 +76,7 @@ def _fits(table: TableMap, kind: int, body: bytes) -> bool:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=effort(750, 1500), deadline=None)
 def test_it_says_what_the_plain_reader_says(seed: int) -> None:
     rng = random.Random(seed)
     table, kind = some_table(rng), rng.choice(KINDS)
@@ -92,7 +93,7 @@ def test_it_says_what_the_plain_reader_says(seed: int) -> None:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_a_piece_ends_with_a_whole_row(seed: int) -> None:
     rng = random.Random(seed)
     table, kind = some_table(rng), rng.choice(KINDS)

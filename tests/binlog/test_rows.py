@@ -23,6 +23,7 @@ from binlog_merge.binlog.rows import (
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES
 from tests.binlog.test_table_map import table_map
+from tests.effort import effort
 
 TABLE = table_map((T.LONG, 0), (T.VARCHAR, 20), (T.JSON, 4), (T.BLOB, 2), (T.NEWDECIMAL, 10 | 2 << 8), (T.JSON, 4))
 VALUES = (
@@ -73,7 +74,7 @@ def _plain_cell(cell: Any) -> Any:
 
 
 @given(st.sampled_from(sorted(ROWS_TYPES)), st.data())
-@settings(max_examples=150)
+@settings(max_examples=effort(75, 150))
 def test_joining_and_splitting(kind: int, data: st.DataObject) -> None:
     columns = st.sets(st.integers(0, 5), min_size=1)
     extra = b"" if kind in ROWS_V1_TYPES else data.draw(st.binary(max_size=4))
@@ -184,7 +185,7 @@ def test_a_table_map_of_another_table() -> None:
 
 
 @given(st.sampled_from(sorted(ROWS_TYPES)), st.binary(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=effort(100, 200))
 def test_any_bytes_are_rows_or_an_error(kind: int, data: bytes) -> None:
     head = event(kind).pack()
     try:

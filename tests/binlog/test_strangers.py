@@ -18,7 +18,7 @@ from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event, walk
 from binlog_merge.binlog.rows import ABSENT, split_rows
-from binlog_merge.cli.inspect import InspectFormat, inspect_file
+from binlog_merge.inspection.reading import inspect_file
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES, record
 from tests.mysql_server import mysqlbinlog
@@ -166,7 +166,7 @@ def stranger_lines(text: str) -> Iterator[tuple[str, list[str]]]:
 def our_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield what inspect shows, rows with the event that ends their statement: there mysqlbinlog prints them."""
     pending: list[str] = []
-    for title, rows in stranger_lines("\n".join(inspect_file(path, 4, None, 1, InspectFormat.text))):
+    for title, rows in stranger_lines("\n".join(inspect_file(path, 4, None, 1))):
         pending += rows
         if "_rows" in title and "STMT_END_F" not in title and "table id" in title:
             yield title, []

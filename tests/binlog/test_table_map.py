@@ -12,6 +12,7 @@ from binlog_merge.binlog.optional_metadata import DefaultCharset, OptionalMetada
 from binlog_merge.binlog.table_map import TableMap
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES
+from tests.effort import effort
 
 
 def table_map(*columns: tuple[int, int], optional: OptionalMetadata | None = None) -> TableMap:
@@ -168,7 +169,7 @@ def test_names_of_any_alphabet() -> None:
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=200)
+@settings(max_examples=effort(100, 200))
 def test_any_bytes_are_metadata_or_an_error(raw: bytes) -> None:
     types, metas = bytes(kind for kind, _ in COLUMNS), tuple(meta for _, meta in COLUMNS)
     try:

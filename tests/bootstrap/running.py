@@ -17,13 +17,14 @@ from binlog_merge.cli import main as cli
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.log.reader import MergedBinlog
+from tests.effort import effort
 from tests.soak.killing import Kept
 from tests.soak.killing import _context as processes
 from tests.soak.sturdy_bank import TABLES, SturdyBank
 from tools.demo_live.bank import NODES, configuration
 from tools.mysql_server import MySqlServer
 
-PAST: Final = 300
+PAST: Final = effort(150, 300)
 """How many rows of each shard of the ledger are from before the log."""
 _KILLED: Final = -9
 

@@ -18,7 +18,7 @@ from binlog_merge.verify.against import compare_with_server
 from binlog_merge.verify.base import DuckdbBase
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import PAST, RunningBank, running, until
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, effort
 from tests.soak.sturdy_bank import TABLES
 from tools.demo_live.bank import TOTAL
 from tools.demo_live.load import Load
@@ -65,7 +65,7 @@ def killed(bank: RunningBank, to: str, kills: Sequence[str], between: Any = lamb
 def test_a_running_bank_is_copied_exactly(bank: RunningBank, tmp_path: Path) -> None:
     file = tmp_path / "bank.db"
     with bank.beating(), MySqlServer(tmp_path / "target", 301, binlog=False) as server:
-        transfers = Load(bank.bank, 30)
+        transfers = Load(bank.bank, effort(15, 30))
         transfers.start()
         try:
             into_file = killed(bank, f"duckdb://{file}", DUCKDB_KILLS)
@@ -96,10 +96,10 @@ def test_a_running_bank_is_copied_exactly(bank: RunningBank, tmp_path: Path) -> 
 
 
 def file_is_right_at_positions(bank: RunningBank, file: Path, rank: int, wanted: dict[str, Any], step: int = 1) -> None:
-    binlog = MergedBinlog(bank.merged)
+    binlog, near = MergedBinlog(bank.merged), effort(20, 40)
     with DuckdbTarget(file, binlog.cluster_uuid) as target:
         assert target.rank == rank
-        for last in (*range(rank, rank + 40), *range(rank + 40, binlog.last_rank, step), binlog.last_rank):
+        for last in (*range(rank, rank + near), *range(rank + near, binlog.last_rank, step), binlog.last_rank):
             load(binlog, target, history_of(binlog.directory), ReplayOptions(last_rank=last))
             assert _total(target.connection) == TOTAL, last
         assert {table: sorted(target.connection.execute(f"FROM bank.{table}").fetchall()) for table in TABLES} == wanted

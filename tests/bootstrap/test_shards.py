@@ -48,7 +48,7 @@ def test_shards_without_markers(tmp_path: Path) -> None:
 
         def change() -> None:
             amount = 0
-            while not stop.wait(0.02):
+            while not stop.wait(0.05):
                 amount += 1
                 for number, server in enumerate((one, two)):
                     server.execute(f"UPDATE shop.orders_{number} SET amount = {amount} WHERE id % 7 = {amount % 7}")

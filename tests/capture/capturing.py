@@ -11,7 +11,7 @@ import yaml
 
 from binlog_merge.capture.node import CaptureOptions
 from binlog_merge.capture.nodes import CaptureResult, capture
-from binlog_merge.cli import main
+from binlog_merge.cli import main, start
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
 from tests.mysql_server import MySqlServer
@@ -73,7 +73,7 @@ def command(arguments: Sequence[str], printed: Path) -> Child:
     """Start the command line; what it prints goes into the files `printed`.out and .err."""
 
     def work() -> int:
-        signal.signal(signal.SIGTERM, main._terminate)
+        signal.signal(signal.SIGTERM, start.stop)
         out, err = printed.with_suffix(".out"), printed.with_suffix(".err")
         with out.open("w") as stdout, err.open("w") as stderr, redirect_stdout(stdout), redirect_stderr(stderr):
             return main.run(arguments)

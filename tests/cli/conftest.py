@@ -60,7 +60,9 @@ class FakeJob:
     options: dict[str, Any] = field(default_factory=dict)
     raises: BaseException | None = None
 
-    def create_session(self, master: str | None, options: dict[str, str], configured: dict[str, str]) -> "FakeJob":
+    def create_session(
+        self, master: str | None, options: dict[str, str], configured: dict[str, str], archive: Path | None
+    ) -> "FakeJob":
         self.session = (master, options, configured)
         return self
 
@@ -84,12 +86,14 @@ def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     package, session, master, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ends)
     session.active_session = lambda master: None  # type: ignore[attr-defined]
     session.is_submitted = lambda: False  # type: ignore[attr-defined]
-    master.is_connect = lambda master: False  # type: ignore[attr-defined]
+    session.master_for = lambda *settings: "fake"  # type: ignore[attr-defined]
+    master.is_connect = master.is_local = lambda master: False  # type: ignore[attr-defined]
     session.create_session = fake.create_session  # type: ignore[attr-defined]
     module.merge = fake.merge  # type: ignore[attr-defined]
     for one in (package, session, master, module):
         monkeypatch.setitem(sys.modules, one.__name__, one)
     monkeypatch.setattr("binlog_merge.cli.merge.check_java", lambda: None)
+    monkeypatch.setattr("tests.json_documents.check", lambda *_: None)  # its results are no merge's
     return fake
 
 

@@ -90,7 +90,7 @@ def test_who_has_done_what_and_who_is_awaited(out: Path, capsys: Captured) -> No
         "  held     n1/shop/t1  3 transactions, 4,567 bytes, since TSO 2",
     ]
     assert lines[7:9] == [id_of(3), "  pessimistic, queued since TSO 3: ALTER TABLE `shop`.`t` ADD COLUMN c INT"]
-    assert lines[-3] == f"  binlog-merge ddl resolve shop.t --out {out} --as-if-done n3/shop/t3"
+    assert lines[-3] == f"  binlog-merge ddl resolve shop.t --merged {out} --as-if-done n3/shop/t3"
 
 
 def test_the_same_for_machines(out: Path, capsys: Captured) -> None:
@@ -107,7 +107,7 @@ def test_the_same_for_machines(out: Path, capsys: Captured) -> None:
         ("n2/shop/t2", "n2.000001", 2),
     ]
     assert first["awaited"] == [{"shard": "n3/shop/t3", "node": "n3", "schema": "shop", "table": "t3"}]
-    assert first["since"] == {"order_key": OrderKey(1, 0, 0, 1).text(), "time": None}
+    assert first["since"] == {"order_key": OrderKey(1, 0, 0, 1).text(), "commit_tso": "1", "time": None}
     assert [(h["shard"], h["transactions"], h["bytes"]) for h in first["held"]] == [("n1/shop/t1", 3, 4567)]
     assert (second["stage"], second["held"], document["decisions"]) == ("queued", [], [])
     assert document["known"]["order_key"] == KNOWN.text()
@@ -117,7 +117,7 @@ def test_a_time_is_told_where_there_is_one(tmp_path: Path, capsys: Captured) -> 
     known = OrderKey(1_790_000_000_123 << 22, 1, 0, 1)
     leave(tmp_path / "schema.duckdb", cluster(TABLE, "n1.t1"), "optimistic", known)
     assert run(capsys, "locks", "--out", tmp_path) == "nothing is open, up to 2026-09-21T14:13:20.123Z\n"
-    assert answer(capsys, "locks", "--out", tmp_path)["known"]["time"] == "2026-09-21T14:13:20.123000Z"
+    assert answer(capsys, "locks", "--out", tmp_path)["known"]["time"] == "2026-09-21T14:13:20.123Z"
     leave(tmp_path / "schema.duckdb", cluster(TABLE, "n1.t1"), "optimistic", GREATEST_KEY)
     assert run(capsys, "locks", "--out", tmp_path) == "nothing is open, up to the end of the input\n"
     assert answer(capsys, "locks", "--out", tmp_path)["known"] is None
@@ -159,7 +159,7 @@ def test_a_table_with_several_that_wait_needs_an_id(tmp_path: Path, capsys: Capt
     made = ran(TABLE, "t1 t2 t3", "t1 ADD COLUMN c INT", "t2 ADD COLUMN c DATE", "t3 RENAME COLUMN a TO b")
     leave(tmp_path / "schema.duckdb", made, "optimistic")
     assert "give the id of one" in run(capsys, "resolve", "shop.t", "--skip", "--out", tmp_path, code=2)
-    assert f"ddl resolve {id_of(2)} --out" in run(capsys, "locks", "--out", tmp_path)
+    assert f"ddl resolve {id_of(2)} --merged" in run(capsys, "locks", "--out", tmp_path)
 
 
 def test_every_decision_has_a_place_of_its_own(out: Path, capsys: Captured) -> None:

@@ -30,11 +30,11 @@ def _json(*arguments: object) -> Any:
 
 def test_a_key_both_ways() -> None:
     values = _json("order-key", KEY.text())
-    assert {name: values[name] for name in KEY._fields} == KEY._asdict()
+    assert {name: int(values[name]) for name in KEY._fields} == KEY._asdict()
     assert (values["time"], values["logical"], values["place"]) == ("2026-09-21T14:13:21.248Z", 0, None)
     for parts in (list(KEY), [str(tuple(KEY))], [",".join(map(str, KEY))]):
         assert _json("order-key", *parts) == values
-    assert _json("order-key", 5)["text"] == OrderKey(5, 0, 0, 0).text()
+    assert _json("order-key", 5)["order_key"] == OrderKey(5, 0, 0, 0).text()
     text = command_line(["debug", "order-key", KEY.text()]).stdout
     assert text.splitlines() == [
         KEY.text(),
@@ -49,7 +49,7 @@ def test_keys_of_a_place() -> None:
     place = Place(OrderKey(5, 6, 7, 3), 2)
     for key, moved in ((key_of(place), False), (moved_key(place), True)):
         found = _json("order-key", key.text())["place"]
-        assert found == {"key": place.key.text(), "node_number": 3, "rank": 2, "moved_rows": moved}
+        assert found == {"order_key": place.key.text(), "node_number": 3, "rank": 2, "moved_rows": moved}
         line = command_line(["debug", "order-key", key.text()]).stdout.splitlines()[-1]
         assert "node 3, rank 2" in line
         assert ("rows that were moved there" in line) is moved

@@ -1,6 +1,5 @@
 """`inspect` on what statement-format servers and replicas write: user variables, LOAD DATA, relay logs, old numbers."""
 
-import json
 import re
 import struct
 from pathlib import Path
@@ -9,9 +8,9 @@ import pytest
 
 from binlog_merge.binlog.events import EventHeader, RawEvent, pack_event, parse_event
 from binlog_merge.binlog.user_var import UserVar, UserVarType
-from binlog_merge.cli.inspect import InspectFormat, inspect_file
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnknownEvent, UnsupportedInput
+from binlog_merge.inspection.reading import inspect_file, records_of
 from tests.files.binlogs import binlog, event, format_description
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
@@ -52,7 +51,7 @@ def test_variables_and_loaded_files_as_mysqlbinlog_prints_them(mysql_server: MyS
     assert re.findall(r"\t(Execute_load_query.*)\tfile_id", ours) == re.findall(r"\t(Execute_load_query.*)", theirs)
     assert f"# LOAD DATA INFILE '{loaded}' REPLACE INTO TABLE `t`" in ours
     assert re.findall(r"(?m)^# at \d+", ours) == re.findall(r"(?m)^# at \d+", theirs)
-    records = [json.loads(line) for line in inspect_file(path, 4, None, 0, InspectFormat.jsonl)]
+    records = list(records_of(path, 4, None, 0))
     facts = {r["type"]: r["event"] for r in records}
     assert facts["BEGIN_LOAD_QUERY_EVENT"]["block"] == loaded.read_text()
     assert facts["EXECUTE_LOAD_QUERY_EVENT"]["duplicates"] == "REPLACE"
@@ -64,7 +63,7 @@ def test_variables_and_loaded_files_as_mysqlbinlog_prints_them(mysql_server: MyS
 
 
 def _raw_events(path: Path) -> list[RawEvent]:
-    from binlog_merge.cli.inspect import read_events
+    from binlog_merge.inspection.reading import read_events
 
     with path.open("rb") as file:
         return list(read_events(file, str(path)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.cli import main
+from binlog_merge.cli import main, start
 from binlog_merge.cli.merge import check_java
 from binlog_merge.errors import (
     ERROR_CLASSES,
@@ -75,7 +75,7 @@ def test_python_m_is_the_command() -> None:
         ("po", {"position-of"}),
         ("schema his", {"history"}),
         ("inspect --start", {"--start-position"}),
-        ("inspect -o js", {"jsonl"}),
+        ("inspect -o js", {"json", "jsonl"}),
     ],
 )
 def test_a_shell_gets_completions(words: str, expected: set[str]) -> None:
@@ -267,10 +267,10 @@ def test_no_output_directory(job: FakeJob, cluster: str, capsys: Captured) -> No
     text = Path(cluster).read_text().replace("output: {dir: merged}\n", "")
     Path(cluster).write_text(text)
     assert main.run(["merge", "-c", cluster]) == 2
-    assert "give --out DIR" in capsys.readouterr().err
+    assert "give --merged DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("signal_", "code"), [(KeyboardInterrupt, 130), (main.Terminated, 143)])
+@pytest.mark.parametrize(("signal_", "code"), [(KeyboardInterrupt, 130), (start.Terminated, 143)])
 def test_what_fails_because_of_a_signal_is_the_signal(
     signal_: type[BaseException], code: int, job: FakeJob, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,29 +351,44 @@ def test_a_java_that_is_killed_may_start_another_time(tmp_path: Path) -> None:
     assert "its Java was ended by signal 9" in done.stderr
 
 
-def test_a_sigterm_during_an_import_is_not_lost(tmp_path: Path) -> None:
-    """Some modules catch everything around an import that may fail."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_during_an_import_is_not_lost(number: int, tmp_path: Path) -> None:
+    """Some modules catch everything around an import that may fail; some in C abort the process."""
     (tmp_path / "greedy.py").write_text(
-        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\n    import json.tool\n"
+        f"import os, signal\ntry:\n    os.kill(os.getpid(), {int(number)})\n    import json.tool\n"
         "except BaseException:\n    print('taken')\n"
     )
     program = (
-        "import signal, sys, time\nfrom binlog_merge.cli import main\nsignal.signal(signal.SIGTERM, main._terminate)\n"
+        "import signal, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    import greedy\n    print('imported', flush=True)\n"
-        "    time.sleep(1000)\nexcept main.Terminated:\n    sys.exit(143)"
+        "    time.sleep(1000)\nexcept (start.Terminated, KeyboardInterrupt) as e:\n    sys.exit(type(e).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("imported\n", 143), done.stderr
+    expected = "Terminated" if number == signal.SIGTERM else "KeyboardInterrupt"
+    assert (done.stdout, done.stderr.strip()) == ("imported\n", expected)
+
+
+def test_ctrl_c_before_the_verbs_are_imported_is_told_as_later(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    program = (
+        "import os, signal, sys\nfrom binlog_merge.cli import start\n"
+        f"sys.argv[1:] = ['inspect', {str(tmp_path / 'pipe')!r}, '-o', 'json']\n"
+        "class Finder:\n    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\nstart.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (130, "interrupted"), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_sigterm_while_a_process_is_started_is_not_lost() -> None:
     """Python drops what a hook of fork raises."""
     program = (
-        "import os, signal, subprocess, sys, time\nfrom binlog_merge.cli import main\n"
-        "signal.signal(signal.SIGTERM, main._terminate)\n"
+        "import os, signal, subprocess, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
         "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM) or len(''))\n"
         "try:\n    subprocess.run(['true'], preexec_fn=lambda: None)\n    time.sleep(1000)\n"
-        "except main.Terminated:\n    sys.exit(143)"
+        "except start.Terminated:\n    sys.exit(143)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (143, "")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import walk
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli import main
-from binlog_merge.cli.position import find_position, find_transaction
-from binlog_merge.cli.position_log import MergedLog, read_transactions
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog
-from snapshot_store.tso import OrderKey
+from binlog_merge.log.around import Around, find_place
+from binlog_merge.log.around import find_transaction as found_around
+from binlog_merge.log.file_transactions import MergedLog, read_transactions
+from binlog_merge.log.place import Place, parse_place
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.spans import ranks_between
+from snapshot_store.tso import OrderKey, carries_time, tso_millis
 from tests.merge_e2e.cases import case_named, copy_case, max_size, oracle
 from tests.merge_e2e.editing import Log
 from tests.merge_e2e.local import merge, written
@@ -23,6 +28,14 @@ from tests.merge_e2e.local import merge, written
 Captured = pytest.CaptureFixture[str]
 CASE = "three-nodes-online-ddl"
 LAST = (1 << 63) - 1
+
+
+def find_position(log: MergedLog, key: OrderKey) -> Around:
+    return find_place(log, Place.at_key("--at", key))
+
+
+def find_transaction(log: MergedLog, name: str, position: int) -> Around:
+    return found_around(log, parse_place("--position", f"{name}:{position}"))
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ def read(out: Path, case: Path) -> Merged:
 
 @pytest.fixture(scope="module", params=["begin", "end", "both"])
 def merged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Merged:
-    folder = tmp_path_factory.mktemp("position")
+    folder = tmp_path_factory.mktemp("position" if request.param == "both" else "sparse")
     case = case_named(CASE)
 
     def change(values: dict[str, Any]) -> None:
@@ -61,6 +74,14 @@ def merged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
     merge(copy_case(case, folder / "case", change), folder / "out")
     return read(folder / "out", case)
+
+
+@pytest.fixture(autouse=True)
+def _small_chunks(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the three logs have a sparse index of small chunks; the third has none, and the answers are the same."""
+    if merged.out.parent.name.startswith("sparse"):
+        monkeypatch.setattr("binlog_merge.files.sidecar.LEAST_BYTES", 0)
+        monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 5000)
 
 
 def test_the_log_has_several_files_and_ddl(merged: Merged) -> None:
@@ -155,6 +176,58 @@ def test_one_verb_undoes_the_other(merged: Merged, capsys: Captured) -> None:
     assert f"{file}:{start} to {end}  order key {key.text()}" in out
 
 
+def test_every_name_of_a_place_is_understood(merged: Merged, capsys: Captured) -> None:
+    out, log = str(merged.out), MergedLog(merged.out)
+    uuid = log.state.header.cluster_uuid if log.state.header else ""
+    moments = [t for t in merged.transactions if carries_time(t[3].commit_tso)]
+    for file, _, end, key in moments[:: len(moments) // 6]:
+        rank = next(n for n, t in enumerate(merged.transactions, 1) if t[3] == key)
+        for place in (key.text(), f"{uuid}:{rank}", f"{uuid}:1-{rank}".upper(), f"{file}:{end}"):
+            assert run(capsys, "position-of", "--at", place, out)[1].splitlines()[0] == f"{file}:{end}"
+            assert run(capsys, "tso-of", "--at", place, out)[1].splitlines()[0] == str(key.commit_tso)
+        time = datetime.fromtimestamp(tso_millis(key.commit_tso) / 1000, UTC).isoformat(timespec="milliseconds")
+        last = [t for t in merged.transactions if tso_millis(t[3].commit_tso) <= tso_millis(key.commit_tso)][-1]
+        code, text, error = run(capsys, "position-of", "--at", time, out)
+        assert (code, text.splitlines()[0]) == (0, f"{last[0]}:{last[2]}"), error
+
+
+def test_a_range_begins_at_its_start_and_ends_before_its_stop(merged: Merged) -> None:
+    log = MergedBinlog(merged.out)
+    uuid = log.cluster_uuid
+
+    def between(start: str, stop: str) -> tuple[int, int]:
+        return ranks_between(log, parse_place("--start", start), parse_place("--stop", stop))
+
+    (file, start, _, key), (_, _, end, last) = merged.transactions[10], merged.transactions[27]
+    assert between(f"{uuid}:11", f"{uuid}:28") == between(f"{uuid}:1-10", f"{uuid}:1-28") == (11, 28)
+    assert between(f"{file}:{start}", f"{merged.transactions[27][0]}:{end}") == (11, 28)
+    assert between(key.text(), last.text()) == (11, 27)
+    of_tso = [n for n, t in enumerate(merged.transactions, 1) if t[3].commit_tso == last.commit_tso]
+    assert between(key.text(), str(last.commit_tso)) == (11, of_tso[0] - 1)
+    of_time = [n for n, t in enumerate(merged.transactions, 1) if tso_millis(t[3].commit_tso) >= tso_millis(last[0])]
+    time = datetime.fromtimestamp(tso_millis(last.commit_tso) / 1000, UTC).isoformat(timespec="milliseconds")
+    assert between(key.text(), time) == (11, of_time[0] - 1)
+    assert between("0020260921", f"{uuid}:28")[1] == 28
+    with pytest.raises(ConfigError, match="is before --start"):
+        between(f"{uuid}:28", f"{uuid}:11")
+
+
+def test_a_place_of_a_node_is_that_of_its_transaction(merged: Merged, capsys: Captured) -> None:
+    case = merged.out.parent / "case" / "cluster.yaml"
+    keys = {t[3].text(): t for t in merged.transactions}
+    found = 0
+    for event in list(walk((case.parent / "nodes/dn-2/binlog.000001").read_bytes()))[60:600:170]:
+        place = ("--node", "dn-2", "--at", f"binlog.000001:{event.offset}", "--config", str(case))
+        code, text, _ = run(capsys, "position-of", *place, str(merged.out), "-o", "json")
+        values = json.loads(text)
+        if code == 0:
+            found += 1
+            file, _, end, _ = keys[values["branch"]["order_key"]]
+            assert values["branch"]["start"] <= event.offset < values["branch"]["end"]
+            assert (values["file"], values["position"]) == (file, end)
+    assert found
+
+
 def test_json_is_one_object(merged: Merged, capsys: Captured) -> None:
     file, start, end, key = merged.transactions[7]
     _, out, _ = run(capsys, "position-of", "--tso", key.text(), str(merged.out), "-o", "json")
@@ -162,19 +235,21 @@ def test_json_is_one_object(merged: Merged, capsys: Captured) -> None:
     assert (values["schema_version"], values["file"], values["position"]) == (1, file, end)
     assert values["last"] | {"start": start, "end": end, "order_key": key.text()} == values["last"]
     _, out, _ = run(capsys, "tso-of", "--position", f"{file}:{start}", str(merged.out), "-o", "json")
-    assert json.loads(out)["next"]["commit_tso"] == key.commit_tso
+    assert json.loads(out)["next"]["commit_tso"] == str(key.commit_tso)
 
 
 def strayed(merged: Merged) -> Iterator[tuple[list[str], str]]:
     first, last = merged.transactions[0], merged.transactions[-1]
     out = str(merged.out)
     yield ["position-of", "--tso", first[3].previous().text(), out], "is before the log"
-    yield ["position-of", "--tso", str(LAST), out], "is behind the log"
-    yield ["position-of", "--tso", "now", out], "is no commit TSO"
-    yield ["position-of", "--tso", str(1 << 63), out], "is no commit TSO"
-    yield ["position-of", "--tso", "1" * 55, out], "is no commit TSO"
-    yield ["tso-of", "--position", "binlog.000001", out], "is no position"
-    yield ["tso-of", "--position", "binlog.000001:x", out], "is no position"
+    yield ["position-of", "--tso", str(LAST), out], "is after the end of the log"
+    yield ["position-of", "--tso", "now", out], "is no place"
+    yield ["position-of", "--tso", str(1 << 63), out], "is no place"
+    yield ["position-of", "--tso", "1" * 55, out], "is no place"
+    yield ["position-of", "--tso", "20260921", out], "write 2026-09-21 for the time, 020260921 for the TSO"
+    yield ["position-of", "--at", "20260921123059", out], "write 2026-09-21T12:30:59 for the time"
+    yield ["tso-of", "--position", "binlog.000001", out], "is no place"
+    yield ["tso-of", "--position", "binlog.000001:x", out], "is no place"
     yield ["tso-of", "--position", "binlog.999999:4", out], "the log has no file binlog.999999"
     yield ["tso-of", "--position", f"{last[0]}:{last[2] + 10**9}", out], "there is no position"
     yield ["tso-of", "--position", f"{first[0]}:{first[1]}", out], "no transaction stands before"

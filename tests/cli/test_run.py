@@ -31,7 +31,7 @@ def cluster(tmp_path: Path) -> Path:
 
 ALL = RunOptions(
     config=Path("c.yaml"),
-    out=Path("-out"),
+    merged=Path("-out"),
     password_file=Path("pw"),
     ssl_ca=Path("ca"),
     start_file=("dn-1=binlog.000004", "binlog.000001"),
@@ -74,7 +74,7 @@ def test_every_option_arrives_at_its_command() -> None:
         },
         "merge": {
             "config": Path("c.yaml"),
-            "out": "-out",
+            "merged": "-out",
             "stop_never": True,
             "min_interval": 0.5,
             "in_driver": 1000,

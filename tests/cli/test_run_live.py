@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
 from tools.demo_live.bank import NODES, Bank, configuration
 from tools.demo_live.cluster import free_ports
@@ -90,10 +91,9 @@ def follow(replica: MySqlServer, port: int) -> None:
 
 
 def merged_once(folder: Path, out: str) -> dict[str, bytes]:
-    """Merge what is captured, in one run, and return the files."""
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "--config", str(folder / "cluster.yaml")]
-    subprocess.run([*command, "--out", str(folder / out)], check=True, capture_output=True)
-    return {path.name: path.read_bytes() for path in sorted((folder / out).glob("binlog.0*"))}
+    """Merge what is captured, in one run, without Spark, and return the files."""
+    merge(folder / "cluster.yaml", folder / out, end_of_input=False)
+    return written(folder / out)
 
 
 def served_port(run: Run) -> int:

@@ -142,8 +142,9 @@ def test_sql(store: Path, capsys: Captured) -> None:
     assert answer(capsys, "sql", counts, "--store", store)["rows"] == [["n1", 2], ["n2", 3], [None, 4]]
     text = run(capsys, "sql", counts, "--store", store)
     assert text.splitlines() == ["node  n", "----  -", "n1    2", "n2    3", "NULL  4", "(3 rows)"]
-    again = run(capsys, "sql", counts, "--store", store, "-o", "sql")
-    assert duckdb.sql(again).fetchall() == [("n1", 2), ("n2", 3), (None, 4)]
+    lines = run(capsys, "sql", counts, "--store", store, "-o", "jsonl").splitlines()
+    assert [(row["node"], row["n"]) for row in map(json.loads, lines)] == [("n1", 2), ("n2", 3), (None, 4)]
+    assert "'sql' is not one of" in run(capsys, "sql", counts, "--store", store, "-o", "sql", code=2)
     for view in ("versions", "tables", "columns", "indexes", "databases", "tables_at(25)"):
         run(capsys, "sql", f"FROM {view}", "--store", store)
     columns = "SELECT column_name FROM columns WHERE node IS NULL AND version_id = 2 ORDER BY ordinal"
@@ -296,7 +297,8 @@ def test_names_cannot_steer_the_terminal(tmp_path: Path, output: str, capsys: Ca
     dump = tmp_path / "d.sql"
     dump.write_text("CREATE DATABASE d; USE d; CREATE TABLE `\x1b[31mred` (`\x1b[0m` INT COMMENT '\x1b')")
     run(capsys, "import", "--sql", dump, "--store", tmp_path / "s")
-    for verb in (["show", "*"], ["history", "*"], ["sql", "SELECT table_name FROM versions"], ["check"]):
+    question = () if output == "sql" else (["sql", "SELECT table_name FROM versions"],)
+    for verb in (["show", "*"], ["history", "*"], ["check"], *question):
         assert "\x1b" not in run(capsys, *verb, "--store", tmp_path / "s", "-o", output)
 
 

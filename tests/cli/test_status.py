@@ -57,7 +57,7 @@ def test_json(tmp_path: Path) -> None:
     values = json.loads(done.stdout)
     assert (done.returncode, done.stdout.count("\n"), values["schema_version"]) == (1, 1, 1)
     assert values["error"] is None and not values["healthy"] and values["nodes"]["dn-3"]["holds_back"]
-    assert values["merged"]["held"] == 1 and values["lag_seconds"] == values["merged"]["watermark"]["lag_seconds"]
+    assert values["log"]["held"] == 1 and values["lag_seconds"] == values["log"]["watermark"]["lag_seconds"]
 
 
 def test_before_the_first_merge_and_without_files(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_without_an_output_or_a_configuration(tmp_path: Path) -> None:
     text = cluster.path.read_text()
     cluster.path.write_text(re.sub(r"^  dir:.*\n", "", text, flags=re.M))
     done = command_line(["status", "--config", cluster.path])
-    assert done.returncode == 2 and "no output directory" in done.stderr
+    assert done.returncode == 2 and "no merged log is named" in done.stderr
     done = command_line(["status", "--config", tmp_path / "none.yaml", "--out", tmp_path])
     assert done.returncode == 2 and "none.yaml" in done.stderr
 
@@ -128,13 +128,13 @@ def _running(arguments: list[str]) -> Iterator["subprocess.Popen[str]"]:
 
 def test_watching_prints_an_object_a_line_until_it_is_interrupted(tmp_path: Path) -> None:
     cluster = merged(CASE, tmp_path)
-    with _running(_arguments(cluster, "--watch", "--interval", "0.1", "-o", "json")) as process:
+    with _running(_arguments(cluster, "--watch", "--interval", "0.1", "-o", "jsonl")) as process:
         assert process.stdout is not None
         seen = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
         assert process.returncode == 130
-    assert [values["merged"]["transactions"] for values in seen] == [210] * 3
+    assert [values["log"]["transactions"] for values in seen] == [210] * 3
     assert seen[0]["at"] < seen[1]["at"] < seen[2]["at"]
 
 
@@ -180,7 +180,7 @@ def test_a_merge_that_follows_shows_its_status(tmp_path: Path) -> None:
         stdout, stderr = process.communicate()
     assert process.returncode == 0 and b"Traceback" not in stderr
     assert stdout.decode().splitlines()[-1].startswith(f"stopped: {published(cluster.out)} transactions in ")
-    assert status["rates"]["transactions"] > 0 and not status["merged"]["end_of_input"]
+    assert status["rates"]["transactions"] > 0 and not status["log"]["end_of_input"]
     assert {node["read"]["file"] for node in status["nodes"].values()} == {"binlog.000001"}
     assert not [problem for problem in status["problems"] if problem["code"] != "watermark-late"]
 

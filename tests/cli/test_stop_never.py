@@ -71,7 +71,7 @@ def test_it_follows_through_what_passes_and_ends_cleanly(
     folder = path.parent / "nodes" / "dn-2"
     with (
         log.open("wb") as stderr,
-        started(path, out, "-o", "json", "--log-format", "json", "--in-driver", "20kB", log=stderr) as process,
+        started(path, out, "-o", "jsonl", "--log-format", "json", "--in-driver", "20kB", log=stderr) as process,
     ):
         await_until(process, lambda: published(out) > 0)
         before = published(out)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -115,3 +116,13 @@ def test_merge_says_what_to_install(pyspark: bool, reason: str, tmp_path: Path) 
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert reason in done.stderr and "what to do: " in done.stderr and "install" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_demo_keeps_an_earlier_one_where_it_cannot_make_another(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    shutil.copytree(merged("three-nodes-online-ddl"), out)
+    before = sorted(path.name for path in out.iterdir())
+    code, _, err = _run(["demo", "--out", out], nothing=tmp_path)
+    assert code == 2 and "pip install" in err, err
+    assert sorted(path.name for path in out.iterdir()) == before

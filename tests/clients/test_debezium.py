@@ -16,38 +16,52 @@ from tests.clients.conftest import client
 from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
 from tests.merge_e2e.local import written
+from tests.messages.messages import made
 from tests.serve.growing import Growing
 from tests.serve.running import Running
 
 ENGINE = Path(__file__).with_name("debezium_engine.py")
 SNAPSHOT_DDL = 6
 """Statements that make the one table, as Debezium writes them down when it has read the definitions."""
+TRANSACTIONS = "provide.transaction.metadata=true"
 AS_TEXT = ("decimal.handling.mode=string", "time.precision.mode=isostring")
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 
 
 class Debezium:
-    """What a Debezium that runs, or has run, has printed."""
+    """What a Debezium that runs, or has run, in a folder has made and said."""
 
-    def __init__(self, said: Path) -> None:
-        self._said = said
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def records(self) -> list[dict[str, Any]]:
         """Return the values of its records."""
-        lines = [line for line in self._said.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
-        return [value for line in lines if (value := json.loads(line)["value"])]
+        path = self._folder / "records.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [value for line in lines if line.endswith("\n") and (value := json.loads(line)["value"])]
+
+    def changes(self) -> list[dict[str, Any]]:
+        """Return those of its records that are of rows."""
+        return [record for record in self.records() if record.get("op")]
+
+    def said(self) -> str:
+        """Return what it has logged."""
+        return (self._folder / "log").read_text() + (self._folder / "errors").read_text()
 
     def seen(self) -> Seen:
         """Return what its records say of the table."""
         seen = Seen()
-        for record in self.records():
-            if record.get("op"):
-                seen.change(record["before"], record["after"])
+        for record in self.changes():
+            seen.change(record["before"], record["after"])
         return seen
 
     def ddl(self) -> list[str]:
         """Return the DDL statements of its records."""
-        return [record["ddl"] for record in self.records() if "op" not in record]
+        return [record["ddl"] for record in self.records() if "ddl" in record]
+
+    def transactions(self) -> list[dict[str, Any]]:
+        """Return those of its records that tell where transactions begin and end."""
+        return [record for record in self.records() if "status" in record]
 
     def until(self, counts: Counter[str], ddl: int) -> None:
         """Wait until it has seen so many rows of each kind and so many DDL statements."""
@@ -60,7 +74,7 @@ def debezium(source: Served | Running, folder: Path, mode: str, *more: str) -> I
     folder.mkdir(exist_ok=True)
     command = [client("python", "bin", "python"), str(ENGINE.resolve()), str(folder), str(source.port)]
     with (
-        (folder / "records.jsonl").open("ab") as out,
+        (folder / "log").open("ab") as out,
         (folder / "errors").open("ab") as errors,
         subprocess.Popen(
             [*command, f"snapshot.mode={mode}", *AS_TEXT, *more],
@@ -71,7 +85,7 @@ def debezium(source: Served | Running, folder: Path, mode: str, *more: str) -> I
         ) as process,
     ):
         try:
-            yield Debezium(folder / "records.jsonl")
+            yield Debezium(folder)
         finally:
             process.communicate(timeout=60)
 
@@ -96,20 +110,32 @@ def test_no_data_takes_definitions_and_then_every_change(purged: bool, tmp_path:
     name, data = list(written(growing.out).items())[-1]
     begun = name, len(data)
     with served(growing.out, tmp_path) as source:
-        with debezium(source, tmp_path / "d", "no_data") as found:
+        with debezium(source, tmp_path / "d", "no_data", TRANSACTIONS) as found:
             found.until(Counter(), SNAPSHOT_DDL)
             growing.publish_to(second - 1)
             found.until(_count_from(growing, begun), SNAPSHOT_DDL + 1)
         source.kill()
         growing.publish_to(None)
         source.start()
-        with debezium(source, tmp_path / "d", "no_data") as found:
+        with debezium(source, tmp_path / "d", "no_data", TRANSACTIONS) as found:
             counts = _count_from(growing, begun)
             found.until(counts, SNAPSHOT_DDL + 2)
     seen = found.seen()
     assert seen.wrong(growing.case) == [] and seen.counts == counts and counts["UPDATE"] > 50
     assert any("note" in row for row in seen.rows.values()), "the column that a DDL has added"
     assert [sql.split()[4] for sql in found.ddl()[SNAPSHOT_DDL:]] == ["COLUMN", "COLUMN"]
+    if not purged:
+        _check_transactions(growing.out, found)
+
+
+def _check_transactions(out: Path, found: Debezium) -> None:
+    """Look that BEGIN, END and the blocks between them are those that `changes -o debezium` makes of the same log."""
+    ours = [value for _, _, value in made(out, "debezium", provide__transaction__metadata="true") if value]
+    around = list({(each["id"], each["status"]): each for each in found.transactions()}.values())  # it repeats its last
+    assert len(around) > 50 and around == [value for value in ours if "status" in value][-len(around) :]
+    ids = {value["id"] for value in around}
+    blocks = [value["transaction"] for value in ours if value.get("op") and value["transaction"]["id"] in ids]
+    assert [change["transaction"] for change in found.changes()] == blocks
 
 
 def test_initial_ends_with_what_to_do(tmp_path: Path) -> None:
@@ -117,7 +143,5 @@ def test_initial_ends_with_what_to_do(tmp_path: Path) -> None:
     growing = Growing.of(tmp_path)
     growing.publish(1)
     with served(growing.out, tmp_path) as source, debezium(source, tmp_path / "d", "initial") as found:
-        said = tmp_path / "d" / "records.jsonl"
-        until(lambda: "snapshot.mode=no_data" in said.read_text(), said.read_text)
-    assert "has no rows of shop.orders" in said.read_text(), "Debezium's log is there, too"
-    assert not [record for record in found.records() if record.get("op") == "r"]
+        until(lambda: "snapshot.mode=no_data" in found.said(), found.said)
+    assert "has no rows of shop.orders" in found.said() and found.changes() == []

@@ -17,7 +17,7 @@ from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy
 from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
-from tests.clients.test_debezium import debezium
+from tests.clients.test_debezium import Debezium, debezium
 from tests.clients.test_debezium import pytestmark as pytestmark
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
@@ -87,14 +87,12 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
         yield Growing(running, out, tsos)
 
 
-def table_of(said: Path) -> tuple[Rows, int]:
+def table_of(found: Debezium) -> tuple[Rows, int]:
     """Return the rows that whoever applies the records has, and how many came by a snapshot; each change must fit."""
     rows: Rows = {}
     read = 0
-    for line in said.read_text().splitlines():
-        record = json.loads(line)["value"] if line.startswith("{") and line.endswith("}") else None
-        op = None if record is None else record.get("op")
-        before, after = (alike(record[image] or {}) if op else {} for image in ("before", "after"))
+    for record in found.changes():
+        op, before, after = record["op"], *(alike(record[image] or {}) for image in ("before", "after"))
         if op in ("u", "d"):
             assert rows.pop(before["id"]) == before, "a change does not follow what came before it"
         if op in ("c", "u", "r"):
@@ -104,41 +102,40 @@ def table_of(said: Path) -> tuple[Rows, int]:
     return rows, read
 
 
-def until(said: Path, wanted: Rows) -> int:
+def until(found: Debezium, wanted: Rows) -> int:
     """Wait until the records make these rows; return how many came by a snapshot."""
     end = time.monotonic() + 120
-    while (found := table_of(said))[0] != wanted and time.monotonic() < end:
+    while (made := table_of(found))[0] != wanted and time.monotonic() < end:
         time.sleep(0.5)
-    assert found[0] == wanted
-    return found[1]
+    assert made[0] == wanted
+    return made[1]
 
 
 @pytest.mark.parametrize("mode", ["initial", "when_needed driver.useCursorFetch=true snapshot.fetch.size=10"])
 def test_a_snapshot_and_all_that_follows(mode: str, growing: Growing, tmp_path: Path) -> None:
     mode, *more = mode.split()
-    said = tmp_path / "d" / "records.jsonl"
-    with debezium(growing.running, tmp_path / "d", mode, *more):
-        assert until(said, rows := growing.rows()) == len(rows) > 20
+    with debezium(growing.running, tmp_path / "d", mode, *more) as found:
+        assert until(found, rows := growing.rows()) == len(rows) > 20
         growing.publish(BEFORE_DDL)
-        until(said, growing.rows())
+        until(found, growing.rows())
     growing.publish()
-    with debezium(growing.running, tmp_path / "d", mode):
-        assert until(said, growing.rows()) == len(rows), "it goes on from its offsets, without another snapshot"
+    with debezium(growing.running, tmp_path / "d", mode) as found:
+        assert until(found, growing.rows()) == len(rows), "it goes on from its offsets, without another snapshot"
 
 
 def test_an_incremental_snapshot_while_the_log_grows(growing: Growing, tmp_path: Path) -> None:
     """Of a source that is only read: chunks between the positions that SHOW BINARY LOG STATUS tells."""
-    signals, said = tmp_path / "signals", tmp_path / "d" / "records.jsonl"
+    signals = tmp_path / "signals"
     signals.touch()
     more = ["read.only=true", "signal.enabled.channels=file", f"signal.file={signals}", "signal.poll.interval.ms=200"]
     more += ["incremental.snapshot.chunk.size=7", "connect.keep.alive.interval.ms=1500"]
-    with debezium(growing.running, tmp_path / "d", "no_data", *more):
+    with debezium(growing.running, tmp_path / "d", "no_data", *more) as found:
         while not growing.running.reports:
             time.sleep(0.5)  # until it follows
         data = {"data-collections": ["shop.orders"], "type": "INCREMENTAL"}
         signals.write_text(json.dumps({"id": "1", "type": "execute-snapshot", "data": data}) + "\n")
         for rank in range(BEGUN + 5, BEFORE_DDL + 1, 5):
             growing.publish(rank)
-        assert until(said, growing.rows()) > 0
+        assert until(found, growing.rows()) > 0
         growing.publish()
-        until(said, growing.rows())
+        until(found, growing.rows())

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from binlog_merge.config.merge_config import MergeConfig, config_schema, differences
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.config.values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 
@@ -228,8 +228,9 @@ def test_refused(tmp_path: Path, text: str, says: str) -> None:
     ],
 )
 def test_refused_documents(tmp_path: Path, text: str, says: str) -> None:
-    message = refused(tmp_path, text).message
-    assert any(part in message for part in says.split("|")), message
+    error = refused(tmp_path, text)
+    assert any(part in error.message for part in says.split("|")), error.message
+    assert error.remedy
 
 
 def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_the_unit_runs_a_command_that_exists() -> None:
     values = parsed(arguments)
     credentials = {value.partition(":")[0] for value in service["LoadCredential"]}
     assert {str(values[name]) for name in ("password_file", "serve_password_file")} == {f"%d/{c}" for c in credentials}
-    assert str(values["out"]).startswith(f"/var/lib/{service['StateDirectory'][0]}/")
+    assert str(values["merged"]).startswith(f"/var/lib/{service['StateDirectory'][0]}/")
     assert int(service["TimeoutStopSec"][0]) > values["grace"]
 
 
@@ -123,13 +123,13 @@ def test_the_recipe_installs_with_the_tool_and_the_options_of_the_setup() -> Non
 def test_the_recipe_runs_a_command_that_exists_without_being_root() -> None:
     (user,) = _of("USER")
     assert int(user.split(":")[0]) > 0
-    last_root = max(i for i, (word, _) in enumerate(_instructions()) if word == "RUN")
-    assert _instructions().index(("USER", user)) > last_root
+    after = _instructions()[_instructions().index(("USER", user)) :]
+    assert [value for word, value in after if word == "RUN"] == ['["binlog-merge", "warm"]']
     (entry,), (command,) = _of("ENTRYPOINT"), _of("CMD")
     assert json.loads(entry) == ["binlog-merge"]
     values = parsed(json.loads(command))
     volumes = json.loads(_of("VOLUME")[0])
-    assert any(Path(values["out"]).is_relative_to(volume) for volume in volumes)
+    assert any(Path(values["merged"]).is_relative_to(volume) for volume in volumes)
     ports = _of("EXPOSE")[0].split()
     assert "3307" in ports and values["listen"].rpartition(":")[2] in ports
 

@@ -1,11 +1,10 @@
-"""Records to publish, made up, and a program that publishes them, to be killed."""
+"""Records to publish, made up, and runs that publish them, to be killed."""
 
 import hashlib
-import sys
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, NodeState, OutputFile, Publish
 from binlog_merge.files.publish import part_path, publish, recover
@@ -85,7 +84,3 @@ def run(directory: Path) -> None:
 
 def listing(directory: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted(directory.iterdir()) if not p.name.startswith(".")}
-
-
-if __name__ == "__main__":
-    run(Path(sys.argv[1]))

@@ -13,6 +13,7 @@ from binlog_merge.errors import ConfigError, ManifestError, MergeError
 from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest
 from binlog_merge.files.source import open_source
+from tests.effort import effort
 from tests.files.binlogs import binlog
 
 WHOLE = binlog(b"a", b"b", previous=bytes(8))
@@ -29,7 +30,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(st.one_of(st.binary(max_size=200), damaged()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_heads(data: bytes) -> None:
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(data)
@@ -38,7 +39,7 @@ def test_heads(data: bytes) -> None:
 
 
 @given(st.one_of(st.binary(max_size=100), st.text("{}[]:,-&*!|>'\"# \n\tabn01~?%@`", max_size=60)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_configurations(data: bytes | str) -> None:
     with contextlib.suppress(ConfigError):
         MergeConfig.from_document(parse_yaml(data, "x"), Path("/"), "x")
@@ -49,7 +50,7 @@ def test_configurations(data: bytes | str) -> None:
         st.one_of(st.binary(max_size=60), st.sampled_from([b'{"sha256":1}', b"[]", b"1", b'{"sha256":"","kind":[]}']))
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=effort(100, 200), deadline=None)
 def test_manifests(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / MANIFEST_NAME).write_bytes(b"\n".join(lines) + b"\n")

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_merge.binlog.gtid import Gtid, GtidSet
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import (
     ChecksumMismatch,
     ConfigError,

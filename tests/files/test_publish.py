@@ -15,6 +15,7 @@ from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.publish import FAILPOINTS, part_path, publish, recover
 from binlog_merge.files.source import open_source
 from tests.files.outputs import RUNS, contents, header, listing, output_file, record, run
+from tests.forked import forked
 
 
 def undisturbed(folder: Path) -> list[dict[str, bytes]]:
@@ -36,9 +37,7 @@ def test_two_runs(tmp_path: Path) -> None:
 
 
 def killed(folder: Path, setting: str) -> None:
-    environment = {**os.environ, failpoint.VARIABLE: setting}
-    done = subprocess.run([sys.executable, "-m", "tests.files.outputs", str(folder)], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert forked(run, folder, failpoint=setting) == -signal.SIGKILL
 
 
 # The first run has no file to go on in; the second renames one, and its record has two visits as the header is there.
@@ -185,3 +184,12 @@ def test_sources_read_ranges(tmp_path: Path, remote: bool, monkeypatch: pytest.M
     source.close()
     with pytest.raises(IoError):
         open_source(name + "x")
+
+
+def test_a_file_in_place_of_the_directory_is_said_to_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("something")
+    for place in (file, file / "below"):
+        with pytest.raises(IoError, match="no directory"), OutputLock(place):
+            pass
+    assert file.read_text() == "something"

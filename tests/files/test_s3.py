@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.errors import MergeError, NoFiles, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.files.directory import discover
 from binlog_merge.files.globs import expand

@@ -181,8 +181,16 @@ WRONG = [
     ("j + 1 > 2", "a JSON value as a number"),
     ("j BETWEEN 1 AND 2", "BETWEEN with a JSON value"),
     ("j = b", "a BIT compared with a JSON value"),
-    ("s BETWEEN 'a' AND 5", "BETWEEN a string and something else"),
+    ("s BETWEEN 'a' AND 5", "BETWEEN of different types"),
     ("IF(a > 1, e, s) + 1 > 2", "an ENUM or SET out of CASE"),
+    ("j <= TRUE", "the order of a JSON value and a truth value"),
+    ("j < s", "the order of a JSON value and a string"),
+    ("d >= '10:00:00'", "write it with its date"),
+    ("y = 's'", "a YEAR compared with"),
+    ("y IN (70, 1999)", "a YEAR IN or BETWEEN"),
+    ("NULLIF(e, 'x') = 1", "NULLIF"),
+    ("s < 'x' COLLATE utf8mb4_unicode_ci", "the order of utf8mb4_unicode_ci"),
+    ("IF(a > 1, j, s) = 'x'", "a JSON value or something else"),
     ("d = 1; DROP TABLE t", "There is a syntax error in"),
     ("'" * 3, "There is a syntax error in"),
     ("a" + "+(a" * 300 + ")" * 300 + " = 1", "There is a syntax error in"),
@@ -192,7 +200,7 @@ WRONG = [
 @pytest.mark.parametrize(("text", "reason"), WRONG)
 def test_what_is_not_understood_is_refused(text: str, reason: str | None) -> None:
     made = ExpressionFilter([ExpressionRule(["*.*"], insert=text)])
-    columns = "id INT PRIMARY KEY, a INT, s VARCHAR(20), d DATE, b BIT(4), j JSON, e ENUM('x')"
+    columns = "id INT PRIMARY KEY, a INT, s VARCHAR(20), d DATE, b BIT(4), j JSON, e ENUM('x'), y YEAR"
     table = parse_table(f"CREATE TABLE t ({columns})", schema="d")
     if reason is None:
         made.verify([table])

@@ -13,7 +13,8 @@ def vectors(name: str) -> list[dict[str, Any]]:
     return json.loads(path.read_text()) if path.exists() else []
 
 
-# Where this project deliberately does something else than the products the cases come from; README says so too.
+# Where this project deliberately does something else than the products the cases come from; docs/how-to/filters.md says
+# so too.
 DIFFERENCES = {
     # Written in TiDB's own syntax, which MySQL refuses: IF [NOT] EXISTS within ALTER TABLE and CREATE INDEX.
     "split_route/26": "not MySQL",

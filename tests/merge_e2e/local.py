@@ -24,7 +24,7 @@ class LocalRunner:
     slots = 2
     exchange: Exchange = Files()
 
-    def start(self) -> None:
+    def start(self, progress: object) -> None:
         pass
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

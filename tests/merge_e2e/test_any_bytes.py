@@ -13,7 +13,7 @@ import pytest
 from tests.effort import effort
 from tests.merge_e2e.attack import attacks
 
-ATTACKS = effort(60, 500)
+ATTACKS = effort(40, 500)
 
 
 def test_mutated_files(tmp_path: Path) -> None:

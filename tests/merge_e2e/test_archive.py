@@ -10,7 +10,7 @@ import pytest
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.archiving import Archive
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Retention
+from binlog_merge.config.outputs import Retention
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.archive import FAILPOINTS
 from binlog_merge.files.archived import read_note
@@ -211,7 +211,7 @@ def test_beside_rounds(case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

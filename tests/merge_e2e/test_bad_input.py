@@ -212,6 +212,7 @@ def test_no_files(seed: Cluster) -> None:
     seed.file("dn-1").unlink()
     error = seed.refused("no-files")
     assert error.node == "dn-1" and "nodes/dn-1/" in error.message
+    assert not seed.out.exists()
 
 
 def test_a_file_that_was_merged_before_is_another_one_now(seed: Cluster) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Output, Retention
+from binlog_merge.config.outputs import Output, Retention
 from binlog_merge.errors import (
     ConfigError,
     ManifestError,
@@ -25,6 +25,7 @@ from binlog_merge.files.publish import output_directory
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.pipeline.run import run_merge
 from tests.command_line import command_line
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -222,7 +223,7 @@ def test_published_objects_that_were_changed(change: str, case: Path, s3: Store)
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(0, 3, effort(2, 1)))
 def test_a_store_that_fails_at_random(seed: int, case: Path, s3: Store) -> None:
     expected = whole(case)
     with Faults(s3, seed, share=0.3 + 0.1 * seed) as faults:

@@ -176,7 +176,7 @@ def test_a_logical_statement(seed: Cluster, capsys: Captured) -> None:
     for node in ("dn-1", "dn-2"):
         seed.edit(lambda log: _marker_text_changed(log, b"ADD COLUMN", b"ADD COLUMM"), node=node)
     error = seed.refused("ddl-not-understood")
-    assert error.node is None and "schema set d1.t1 --sql FILE --store OUT --at-tso" in error.remedy
+    assert error.node is None and "schema set d1.t1 --sql FILE --merged DIR --at-tso" in error.remedy
     sql = seed.out.parent / "fix.sql"
     sql.write_text(shape(seed, None, "d1", "t1"))
     say(seed, capsys, "set", "d1.t1", "--sql", sql, "--at-tso", error.order_key)

@@ -59,7 +59,7 @@ def dumped(log: PublishedLog) -> list[tuple[str, int, bytes]]:
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -10,12 +10,13 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from binlog_merge.cli.position import find_position
-from binlog_merge.cli.position_log import MergedLog
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Retention
+from binlog_merge.config.outputs import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
+from binlog_merge.log.around import find_place
+from binlog_merge.log.file_transactions import MergedLog
+from binlog_merge.log.place import Place as LogPlace
 from binlog_merge.log.ranges import first_rank_at
 from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import segments
@@ -202,11 +203,11 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
         with pytest.raises(OutsideLog, match="is not in the log any more"):
             list(read)
     log, last = MergedLog(out), OrderKey.parse(binlog.state.gone.last_key)
-    begins = find_position(log, last)
+    begins = find_place(log, LogPlace.at_key("--at", last))
     assert begins.following is not None and begins.following.gtid.endswith(f":{first}")
     assert begins.file == binlog.state.files[0].name and begins.position == begins.following.start
     with pytest.raises(OutsideLog, match="is not in the log any more"):
-        find_position(log, last.previous())
+        find_place(log, LogPlace.at_key("--at", last.previous()))
     with Store.open(out / "schema.duckdb", read_only=True) as store:
         folded = store.load_history()
     with Store.open(tmp_path / "whole" / "out" / "schema.duckdb", read_only=True) as store:

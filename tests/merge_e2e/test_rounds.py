@@ -81,7 +81,7 @@ def test_many_rounds(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "in-doubt"]))
     path = copy_case(case, tmp_path / "case")
-    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=effort(20, 40))
+    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=effort(10, 40))
 
 
 @pytest.mark.parametrize("name", ["three-nodes-online-ddl", "polardbx-rename"])
@@ -92,7 +92,7 @@ def test_rounds_leave_the_state_of_one_merge(name: str, tmp_path: Path) -> None:
     merge(path, one)
     nodes, rng = _nodes(path), random.Random(name)
     with Rounds(LocalRunner(), MergeConfig.load(path), out) as merging:
-        for places in schedule(nodes, 60, True, rng):
+        for places in schedule(nodes, effort(30, 60), True, rng):
             for node, place in places.items():
                 nodes[node].grow(place, True)
             with suppress(UnannouncedDdl):

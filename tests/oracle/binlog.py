@@ -23,6 +23,9 @@ NOTES = (IGNORABLE, 36, 37, 101, 102, 103, 104)  # group replication's, and thos
 OUTSIDE = (STOP, ROTATE, FORMAT_DESCRIPTION, PREVIOUS_GTIDS, HEARTBEAT, HEARTBEAT_V2)
 
 
+Packed = tuple[int, int, bytes | bytearray]  # type, header flags, body
+
+
 class OracleError(Exception):
     """The input is damaged, contradictory, or uses something the oracle does not model."""
 

@@ -1,4 +1,5 @@
-"""A tiny DDL reader: dumps and the statements the fixtures use -> tables as plain values. Indexes are ignored.
+"""A tiny DDL reader: dumps and the statements the fixtures use -> tables as plain values. Unique keys are read where a
+table is created, other indexes are ignored.
 
 Anything on a table that is not understood raises; statements that concern no table's columns do nothing.
 """
@@ -81,6 +82,7 @@ class Column:
     visible: bool = True
     default: Token | None = None  # kind "null", "now", "expression", or a literal's token
     expression: tuple[Token, ...] = ()  # of a generated column, or of the default
+    keys: tuple[str, ...] = field(default=(), compare=False)  # names of the unique keys that it is in
 
     @property
     def charset(self) -> str:
@@ -334,8 +336,10 @@ def _column(r: Reader, name: str, table_collation: str) -> Column:
         elif r.accept("INVISIBLE"):
             column = replace(column, visible=False)
         elif r.accept("PRIMARY KEY"):
-            column = replace(column, nullable=False)
-        elif r.accept("UNIQUE") or r.accept("KEY") or r.accept("STORED") or r.accept("VIRTUAL"):
+            column = replace(column, nullable=False, keys=(*column.keys, "PRIMARY"))
+        elif r.accept("UNIQUE"):
+            column = replace(column, keys=(*column.keys, name))
+        elif r.accept("KEY") or r.accept("STORED") or r.accept("VIRTUAL"):
             pass
         elif r.accept("COMMENT") or r.accept("COLUMN_FORMAT") or r.accept("STORAGE"):
             r.take()
@@ -389,6 +393,23 @@ def _key_columns(r: Reader) -> list[str]:
     return names
 
 
+def _unique_columns(item: Reader) -> list[str]:
+    """Return the columns of a UNIQUE key, none of anything else. Prefixes of columns are taken for whole ones."""
+    if item.accept("CONSTRAINT") and item.peek() != "UNIQUE":
+        item.take()
+    if not item.accept("UNIQUE"):
+        return []
+    while not item.accept("("):
+        item.take()
+    names = [item.identifier()]
+    while not item.done():
+        item.skip_item()
+        if not item.accept(","):
+            break
+        names.append(item.identifier())
+    return names
+
+
 def _not_null(columns: list[Column], names: list[str]) -> list[Column]:
     lower = [n.lower() for n in names]
     return [replace(c, nullable=False) if c.name.lower() in lower else c for c in columns]
@@ -423,14 +444,20 @@ def _create_table(r: Reader, catalog: Catalog, schema: str) -> list[Name]:
     r.expect("(")
     columns: list[Column] = []
     keys: list[str] = []
+    unique: list[list[str]] = []
     while True:
         if r.peek() in _NO_COLUMN:
-            keys += _key_columns(r)
+            start = r.at
+            own = _key_columns(r)
+            keys += own
+            unique.append(own or _unique_columns(Reader(r.tokens[start : r.at])))
         else:
             columns.append(_column(r, r.identifier(), collation))
         if not r.accept(","):
             break
     r.expect(")")
+    for number, names in enumerate(unique):
+        columns = [replace(c, keys=(*c.keys, f"{number} {names}")) if c.name in names else c for c in columns]
     catalog.tables[name] = Table(tuple(_not_null(columns, keys)), collation)
     return [name]
 

@@ -107,7 +107,7 @@ def _register(connection: sqlite3.Connection, us: int) -> None:
 
 
 def _day(text: str | None) -> str | None:
-    return None if text is None else f"{datetime.fromisoformat(text) + timedelta(milliseconds=500):%Y-%m-%d}"
+    return None if text is None else f"{datetime.fromisoformat(text):%Y-%m-%d}"
 
 
 def _shown(part: object) -> object:

@@ -9,10 +9,11 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.oracle import binlog
-from tests.oracle.binlog import OracleError, pack
+from tests.oracle.binlog import OracleError, Packed, pack
 from tests.oracle.config import Cluster, load
 from tests.oracle.ddl import Name, Table, names_database
 from tests.oracle.holding import RANKS, Holding, LogicalPlace, Place, PlacedDdl, arrange, place_key
+from tests.oracle.moves import Statement, in_order
 from tests.oracle.order import (
     ORIGIN,
     Branch,
@@ -32,7 +33,6 @@ POST_HEADER_LENGTHS = bytes.fromhex(
     "000d0008000000000400040000006300041a08000000000000020000000a0a0a2a2a001234000a280000"
 )  # of MySQL 9.7, types 1 to 42
 DUMMY_TABLE_ID = 0xFFFFFF  # of a rows event that only ends its statement
-Packed = tuple[int, int, bytes | bytearray]  # type, header flags, body
 
 
 @dataclass
@@ -229,12 +229,17 @@ def _rows_unit(
     us = commit_us(key, max(b.commit_us for b in group))
     unit = Unit(key, us, sum(b.rows.size for b in group), 0, [begin_event()])
     unit.events.append((binlog.ROWS_QUERY, 0x80, bytes([len(cts)]) + cts))
-    for branch in group:
+    statements: list[Statement] = []
+    for number, branch in enumerate(group):
         names = {
             n: [] if place is None else holding.renames(branch.node.source_id, n, branch.key, place)
             for n, _ in branch.maps()
         }
-        _branch(cluster, unit, branch, logical, sees, physical[branch.node.source_id], names)
+        statements.append(Statement(number))
+        _branch(cluster, unit, branch, logical, sees, physical[branch.node.source_id], names, statements)
+    for statement in in_order(statements) if len(group) > 1 else statements:
+        unit.events += statement.events
+        unit.changes += [change for change, _ in statement.changes]
     return unit
 
 
@@ -246,11 +251,16 @@ def _branch(
     sees: Key | LogicalPlace,
     physical: PhysicalSchemas,
     renames: dict[Name, list[tuple[str, str]]],
+    statements: list[Statement],
 ) -> None:
-    """Append one branch's table maps and rows to the unit."""
+    """Append one branch's table maps and rows, statement by statement, beginning with the last one there is."""
+    ended = False
     reshapes: dict[int, tuple[Reshape, int, str] | None] = {}
     last: bytearray | None = None  # the last kept rows event of the statement
     for event in branch.rows.events:
+        if ended and event.type in (binlog.TABLE_MAP, binlog.ROWS_QUERY):
+            statements.append(Statement(statements[-1].branch))
+            ended = False
         if event.type == binlog.TABLE_MAP:
             tmap = parse_table_map(event)
             target = cluster.logical_name((tmap.schema, tmap.table))
@@ -265,17 +275,19 @@ def _branch(
             reshape = Reshape(tmap, shape, version.table, unit.commit_us, cluster.clamp)
             unit.reshaped |= not reshape.identity
             reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
-            unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))
+            statements[-1].events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))
         elif event.type in binlog.ROWS:
             table_id = int.from_bytes(event.body[:6], "little")
             found = None if table_id == DUMMY_TABLE_ID else reshapes[table_id]
             if found is not None:
                 reshape, number, name = found
                 last, changes = reshape.rows(event, number, key_text(branch.key), name)
-                unit.events.append((event.type, 0, last))  # a dropped event may still set a flag in it
-                unit.changes += changes
+                # A dropped event may still set a flag in it.
+                statements[-1].events.append((event.type, 0, last))
+                statements[-1].changes += [(change, reshape.logical.columns) for change in changes]
                 unit.counts[name] = unit.counts.get(name, 0) + len(changes)
-            if event.body[6] & 1:  # STMT_END_F
+            ended = bool(event.body[6] & 1)  # STMT_END_F
+            if ended:
                 if last is not None:
                     last[6] |= 1
                 last = None

@@ -9,7 +9,7 @@ from typing import Any
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.base.blocks import holding
 from binlog_merge.pipeline.gather.listing import listed
-from binlog_merge.pipeline.transactions import Transactions, find_transactions
+from binlog_merge.pipeline.transactions import Transactions, found_transactions
 from tests.merge_e2e.editing import GTIDS, QUERY, ROWS, ROWS_QUERY, TABLE_MAP, Log
 from tests.merge_e2e.local import HeldRunner
 
@@ -19,7 +19,8 @@ Listed = list[dict[str, Any]]
 def transactions(path: Path, **options: Any) -> tuple[Listed, Transactions]:
     """List the transactions of a configuration, each task as if it were on an executor."""
     runner = HeldRunner()
-    found = find_transactions(runner, MergeConfig.load(path), **{"end_of_input": True, **options})
+    with found_transactions(runner, MergeConfig.load(path), **{"end_of_input": True, **options}) as found:
+        pass  # the runner holds the blocks
     rows: Listed = []
     with holding(runner.carried):
         for task in found.tasks:

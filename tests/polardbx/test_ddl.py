@@ -11,6 +11,7 @@ from binlog_merge.polardbx.ddl.convert import convert, has_private_syntax, origi
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.lexer import expand, tokenize
 from snapshot_store.mysql.sql.session import DdlSession
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 from tests.polardbx.ddl_cases import CASES, PRIVATE, Case
 from tests.snapshot_store.ddl import ddl_corpus
@@ -127,7 +128,7 @@ def statements(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(statements())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_private_syntax_strewn_in_is_cut_out_again(pair: tuple[str, str]) -> None:
     public, private = pair
     result = convert(private)
@@ -139,7 +140,7 @@ def test_private_syntax_strewn_in_is_cut_out_again(pair: tuple[str, str]) -> Non
 
 
 @given(st.text(alphabet="CREATLDOPINX ()`'\",;=.*/!-#\n0sgt", max_size=60) | st.text(max_size=20))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_any_text_is_converted_or_not_understood(text: str) -> None:
     with suppress(DdlNotUnderstood):
         convert(text)
@@ -147,7 +148,7 @@ def test_any_text_is_converted_or_not_understood(text: str) -> None:
 
 
 @given(st.sampled_from(CASES), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_a_torn_statement_is_converted_or_not_understood(case: Case, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(case.sql)))
     with suppress(DdlNotUnderstood):

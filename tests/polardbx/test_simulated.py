@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 from tests.polardbx.checks import check_real, check_whole
 from tests.polardbx.kinds import WANTED, kinds
@@ -21,7 +22,7 @@ SEEDS = 40
 @pytest.mark.mysql
 @pytest.mark.parametrize("part", range(4))
 def test_a_real_mysql_agrees_after_every_transaction(part: int, mysql_server: MySqlServer, tmp_path: Path) -> None:
-    for seed in range(part, SEEDS, 8):
+    for seed in range(part, SEEDS, effort(12, 8)):
         check_whole(seed, tmp_path / str(seed), mysql_server, ways=1)
         shutil.rmtree(tmp_path / str(seed))
 

@@ -7,6 +7,7 @@ import pytest
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.protocol.packets import Column
+from binlog_merge.serve import questions
 from binlog_merge.serve.answers import Rows, answer
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.settings import Settings
@@ -188,3 +189,19 @@ def _comparable(head: list[tuple[str, int]], rows: Any) -> Any:
     if [name for name, _ in head] == ["Table", "Create Table"]:  # equal in meaning: ours spells some defaults otherwise
         return head, [(parse_dump(f"USE x; {text}").table("x", name), name) for name, text in kept]
     return head, kept
+
+
+def test_tables_are_made_once_for_each_version_of_the_definitions() -> None:
+    def asked(server: Server) -> Any:
+        sql = b"SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = 'shop'"
+        found = answer(sql, Settings("rep", 1), server)  # type: ignore[arg-type]
+        assert isinstance(found, Rows)
+        return list(found.rows)
+
+    before, catalog = questions._database_of.cache_info().misses, parse_dump(TABLES)
+    server, later = Server(catalog), Server(parse_dump(TABLES + ";CREATE TABLE shop.later (a INT, b INT);"))
+    ((first,),) = asked(server)
+    assert [asked(later), asked(server), asked(server)] == [[(first + 2,)], [(first,)], [(first,)]]
+    assert questions._database_of.cache_info().misses == before + 2
+    questions._database_of(server._definitions)._root.close()
+    assert asked(server) == [(first,)], "what has made the engine useless is no concern of the next question"

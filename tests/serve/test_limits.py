@@ -1,11 +1,13 @@
 """What clients may take: none of them, and no flood of them, is felt by the others."""
 
 import contextlib
+import resource
 import socket
 
 import pymysql
 import pytest
 
+from binlog_merge.serve.descriptors import take_descriptors, too_few
 from binlog_merge.serve.limits import Limits
 from tests.serve.merged import merged
 from tests.serve.running import eventually, from_position, serving
@@ -63,6 +65,17 @@ def test_what_clients_name_is_cut_in_lines_of_the_log() -> None:
     with serving(merged(CASE)) as running:
         with pytest.raises(pymysql.MySQLError, match="1236"):
             running.events(from_position("no\n" * 100_000))
-        assert len(running.reports) == 2
+        assert eventually(lambda: any("disconnected" in line for line in running.reports))
         assert max(map(len, running.reports)) < 600
         assert not any("\n" in line for line in running.reports)
+
+
+def test_as_many_descriptors_are_taken_as_there_may_be() -> None:
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, most))
+    try:
+        taken = take_descriptors()
+        assert taken == resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
+    assert "enough for 87 readers" in too_few(512, Limits()) and too_few(1024, Limits()) == ""

@@ -177,7 +177,7 @@ def test_the_command_waits_for_the_first_merge(output: Stepwise, tmp_path: Path)
         output.publish()
         for path in [*output.out.glob("binlog.*"), output.out / "manifest.jsonl"]:
             shutil.copy(path, later)
-        assert f"{len(output.whole.files)} files up to" in process.stdout.readline()
+        assert f"{len(output.whole.files)} file" in process.stdout.readline()
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 143

@@ -1,5 +1,6 @@
 """Which master and which settings a session gets, and when it is started at all."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ConfigError, IoError, NoFiles
+from binlog_merge.spark import class_archive
 from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
 from tests.merge_e2e.cases import case_named, copy_case
 
@@ -80,26 +82,73 @@ def test_no_java_is_started_for_files_that_are_not_there(verb: list[str], tmp_pa
     config = copy_case(case_named("two-nodes"), tmp_path / "case")
     for node in ("dn-1", "dn-2"):
         (config.parent / "nodes" / node).rename(tmp_path / node)
-    done = _without_java(config, tmp_path / "out", *verb)
+    done = _with_java_that_only_notes_its_start(config, tmp_path / "out", tmp_path, *verb)
     assert done.returncode == NoFiles.exit_code, done.stderr
     assert "no-files: no binlog file matches" in done.stderr
 
 
 def test_no_java_is_started_for_an_output_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = _without_java(case_named("two-nodes") / "cluster.yaml", tmp_path / "file" / "out")
+    config = case_named("two-nodes") / "cluster.yaml"
+    done = _with_java_that_only_notes_its_start(config, tmp_path / "file" / "out", tmp_path)
     assert done.returncode == IoError.exit_code, done.stderr
-    assert "Not a directory" in done.stderr
+    assert "it is no directory" in done.stderr
 
 
-def test_where_the_files_are_in_order_java_is_missed(tmp_path: Path) -> None:
-    done = _without_java(case_named("two-nodes") / "cluster.yaml", tmp_path / "out")
+def test_that_java_is_missing_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    environment = {**os.environ, "JAVA_HOME": "/nowhere"}
+    done = _merge(case_named("two-nodes") / "cluster.yaml", tmp_path / "out", None, environment)
     assert done.returncode == ConfigError.exit_code, done.stderr
     assert "no Java at /nowhere/bin/java" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
-def _without_java(config: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return _merge(config, out, None, {**os.environ, "JAVA_HOME": "/nowhere"}, *options)
+def test_what_java_prints_is_logged_and_stdout_has_nothing_of_it(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    words = 'echo out; echo "WARNING: Using incubator modules: jdk.incubator.vector" >&2; echo "no memory left" >&2'
+    java.write_text(f"#!/bin/sh\n{words}\nexit 1\n")
+    java.chmod(0o755)
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    done = _merge(case_named("two-nodes") / "cluster.yaml", tmp_path / "out", None, environment, "--log-format", "json")
+    assert done.returncode == ConfigError.exit_code
+    assert done.stdout == ""
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    said = [line["event"] for line in lines if line["logger"] == "binlog_merge.spark.gateway"]
+    assert "no memory left" in said and not any("incubator" in line for line in said)
+
+
+def test_an_archive_of_classes_is_taken_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(class_archive, "name", lambda: tmp_path / "java")
+    assert class_archive.options() == ""
+    with class_archive.making() as part:
+        assert part is not None
+        assert f"-XX:ArchiveClassesAtExit={part}" in class_archive.options(part)
+        with class_archive.making() as other:
+            assert other is None, "one makes it"
+        part.write_text("half")
+        part.unlink()
+    assert class_archive.options() == ""
+    with class_archive.making() as part:
+        assert part is not None
+        part.write_text("whole")
+    path = tmp_path / "java-5.jsa"
+    assert path.read_text() == "whole" and not part.exists()
+    assert f"-XX:SharedArchiveFile={path}" in class_archive.options()
+    path.write_text("who")  # Java would end with SIGBUS
+    assert class_archive.options() == "" and not path.exists()
+
+
+def _with_java_that_only_notes_its_start(
+    config: Path, out: Path, folder: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    java = folder / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ntouch {folder}/started\nexit 1\n")
+    java.chmod(0o755)
+    done = _merge(config, out, None, {**os.environ, "JAVA_HOME": str(folder / "home")}, *options)
+    assert not (folder / "started").exists()
+    return done
 
 
 def _merge(

@@ -7,7 +7,7 @@ from pathlib import Path
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.cli.status_text import lines_of
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.sections import Node
+from binlog_merge.config.nodes import Node
 from binlog_merge.files.servers import FollowingServer
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.node_files import NodeFiles, further
@@ -56,7 +56,7 @@ def test_its_servers_are_told(tmp_path: Path) -> None:
         (first, 3.0, None),
     ]
     shown = [" ".join(line.split()) for line in lines_of(status)]
-    assert f"servers dn-1 {first} the first left behind binlog.000001:150" in shown
+    assert f"servers dn-1 {first} the first left after binlog.000001:150" in shown
     assert f"{first} mysql://1 since 1970-01-01T00:00:03.000Z is captured" in shown
     text = exposition(status, "text/plain")[0].decode()
     assert f'binlog_merge_node_server{{node="dn-1",server_uuid="{first}"}} 1.0' in text

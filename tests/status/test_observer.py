@@ -15,6 +15,7 @@ from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import CAPTURE_NOTE, MERGE_NOTE, NOTES_FOLDER, STALE_SECONDS, write_state_note
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.values import FilePosition
+from tests.effort import effort
 from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge, state_of
 from tests.status.looking import Cluster, codes, fresh, merged
@@ -258,7 +259,7 @@ def noted(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return merged("two-nodes", tmp_path_factory.mktemp("noted"), end_of_input=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=effort(75, 150))
 @given(data=st.data())
 def test_no_note_whatever_it_holds_ends_a_status(noted: Cluster, data: st.DataObject) -> None:
     """A value anywhere in a note is replaced by any other; the status is still JSON, and metrics are still there."""
@@ -299,7 +300,7 @@ def test_a_damaged_note_is_a_warning(data: bytes, tmp_path: Path) -> None:
         ("connected", STALE_SECONDS + 1, {"capture-silent"}),
         ("lost", 0, {"capture-lost"}),
         ("complete", STALE_SECONDS + 1, set()),
-        ("stopped", STALE_SECONDS + 1, set()),
+        ("stopped", STALE_SECONDS + 1, {"capture-stopped"}),
         ("failed", STALE_SECONDS + 1, {"capture-failed"}),
     ],
 )

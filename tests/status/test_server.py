@@ -216,7 +216,7 @@ def test_the_endpoints(server: StatusServer, cluster: Cluster) -> None:
     assert (code, content) == (200, "application/json; charset=utf-8")
     assert json.loads(data) == {"healthy": True, "reasons": [], "warnings": []}
     status = json.loads(_get(server, "status.json")[2])
-    assert status["merged"]["transactions"] == 210 and status["name"] == CASE and status["healthy"] is True
+    assert status["log"]["transactions"] == 210 and status["name"] == CASE and status["healthy"] is True
     assert status.keys() == cluster.look().to_dict().keys()
     entries = json.loads(_get(server, "history.json")[2])["entries"]
     assert entries and entries[-1]["transactions"] == 210 and set(entries[-1]["nodes"]) == {"dn-1", "dn-2", "dn-3"}

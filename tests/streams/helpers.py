@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -10,7 +11,7 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.log.file_events import events_of
 from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.offered import Offered
+from binlog_merge.serve.offered import Offered, StreamLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
 from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.streams.spec import StreamSpec, load_streams
@@ -60,14 +61,23 @@ def states_of(out: Path, steps: int) -> list[ManifestState]:
 
 @contextlib.contextmanager
 def streaming(
-    out: Path, root: Path, streams: list[StreamSpec], password: str = PASSWORD
+    out: Path, root: Path, streams: list[StreamSpec], password: str = PASSWORD, may_stop: bool = False
 ) -> Iterator[tuple[Running, dict[str, int]]]:
     """Serve an output with streams, at free ports; yields the server, and the streams' ports by name."""
     reports: list[str] = []
     log = PublishedLog(out)
     options = ServeOptions("127.0.0.1", 0, USER, password)
     with StreamKeeper(log.folder, root, streams, lambda: log.view().state, reports.append) as keeper:
-        offered = [Offered(w.spec.name, PublishedLog(w.folder), w.spec.port, w.spec.user) for w in keeper.writers]
+        offered = [
+            Offered(
+                spec.name,
+                StreamLog(writer.folder, log, partial(keeper.stopped, spec)),
+                spec.port,
+                spec.user,
+                unmatched=spec.unmatched,
+            )
+            for spec, writer in zip(streams, keeper.writers, strict=True)
+        ]
         server = BinlogServer(log, options, reports.append, offered)
         thread = Thread(target=server.run)
         thread.start()
@@ -76,4 +86,5 @@ def streaming(
         finally:
             server.close()
             thread.join()
-    assert not [line for line in reports if "internal error" in line or "stops" in line], reports
+    wrong = [line for line in reports if "internal error" in line or ("stops" in line and not may_stop)]
+    assert not wrong, reports

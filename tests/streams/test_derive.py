@@ -11,22 +11,28 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.binlog.events import RowsEvent, RowsQuery, TableMap, parse_event
+from binlog_merge.binlog.events import Query, RowsEvent, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.errors import ChecksumMismatch, ConfigError, MergeError, OutputBusy, OutsideLog
+from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
+from binlog_merge.log.file_events import events_of
 from binlog_merge.log.reader import MergedBinlog, Rows, Statement
 from binlog_merge.log.rows import op_of
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
 from binlog_merge.streams import together
+from binlog_merge.streams.derive import items_of
 from binlog_merge.streams.folder import StreamWriter
+from binlog_merge.streams.hashing import Hashing
 from binlog_merge.streams.keeper import StreamKeeper
+from binlog_merge.streams.spec import StreamSpec
+from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.together import Family
+from binlog_merge.streams.transaction import Transaction
 from binlog_merge.verify.whole import verify
 from tests.serve.merged import merged, merged_copy
 from tests.streams.helpers import all_written, specs, states_of, written
@@ -238,6 +244,52 @@ def test_once_means_once_for_a_server_that_has_all_parts(tmp_path: Path) -> None
         assert made == [sql.replace("CREATE DATABASE", "CREATE DATABASE IF NOT EXISTS", 1) for sql in databases]
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_a_statement_about_several_tables_is_in_their_streams(once: bool) -> None:
+    """Of a list of tables to drop each stream has its own; of renames, which may swap names, all or none."""
+    streams = [replace(spec, ddl="once" if once else "all") for spec in specs("part hash=table into=5")]
+    of = {
+        name: next(i for i, spec in enumerate(streams) if Hashing("table", spec.part, 5, None).has_table("s", name))
+        for name in "abcdefgh"
+    }
+    assert len(set(of.values())) > 2, of
+    drop = "DROP TABLE IF EXISTS a, b, c, d"
+    lists = [", ".join(name for name in "abcd" if of[name] == i) for i in range(5)]
+    assert _in_parts(streams, drop) == [f"DROP TABLE IF EXISTS {names}" if names else None for names in lists]
+    rename, like = "RENAME TABLE a TO x, b TO a", "CREATE TABLE a LIKE b"
+    named = {of["a"]} if once else {of["a"], of["b"], *_parts_of(streams, "x")}
+    assert _in_parts(streams, rename) == [rename if i in named else None for i in range(5)]
+    assert _in_parts(streams, like) == [like if i == of["a"] else None for i in range(5)]
+    every = {0} if once else set(range(5))
+    assert _in_parts(streams, "DROP DATABASE s") == ["DROP DATABASE s" if i in every else None for i in range(5)]
+
+
+def _parts_of(streams: list[StreamSpec], name: str) -> set[int]:
+    return {i for i, s in enumerate(streams) if Hashing("table", s.part, s.parts, None).has_table("s", name)}
+
+
+def _in_parts(streams: list[StreamSpec], sql: str) -> list[str | None]:
+    """Return what a statement is in each stream of a hash, None where it is not."""
+    transaction = _a_statement()
+    assert transaction.statement is not None
+    query = replace(transaction.statement, schema=b"s", query=sql.encode())
+    found = []
+    for spec in streams:
+        hashing = Hashing("table", spec.part, spec.parts, None)
+        made = StatementChooser(spec, None, hashing).choose(replace(transaction, statement=query), query)
+        whole = made is not None and made.pieces == transaction.pieces
+        found.append(None if made is None else sql if whole else Query.parse(made.pieces[0].body).text)
+    return found
+
+
+def _a_statement() -> Transaction:
+    log = LogFolder(merged("ddl-by-markers"))
+    file = log.state().files[0]
+    events = list(events_of(log, file))
+    found = [item.value for item in items_of(events, file.name, 4, file.name) if isinstance(item.value, Transaction)]
+    return next(transaction for transaction in found if transaction.statement is not None)
+
+
 def _statements(folder: Path) -> list[str]:
     return [item.query.text for item in MergedBinlog(folder).items() if isinstance(item, Statement)]
 
@@ -284,6 +336,14 @@ def test_damage_in_the_log_stops_a_stream_behind_what_is_sound(option: str, tmp_
             assert (folder / first.name).read_bytes() == files[first.name]
             assert files[second.name].startswith((folder / second.name).read_bytes()) and second.transactions
             assert not list(folder.glob(".*.part"))
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_what_helps(tmp_path: Path) -> None:
+    log, (spec,) = LogFolder(merged("two-nodes")), specs("plain")
+    (tmp_path / "file").touch()
+    keeper = StreamKeeper(log, tmp_path / "file" / "x", [spec], log.state, lambda line: None)
+    with pytest.raises(IoError, match=r"--streams-folder, and start it again"), keeper:
+        pass
 
 
 def test_a_full_disk_leaves_nothing_of_a_stream_that_is_tried_again(tmp_path: Path, monkeypatch: Any) -> None:

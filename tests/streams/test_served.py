@@ -1,20 +1,31 @@
 """Streams as clients get them: by port and by user, by position and by GTIDs, while the log grows."""
 
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pymysql
 import pytest
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import IoError
 from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.state_notes import NOTES_FOLDER, read_state_note
+from binlog_merge.serve import unmatched
+from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.offered import Offered
+from binlog_merge.serve.unmatched import Unmatched
 from binlog_merge.streams.spec import StreamSpec, load_streams
+from binlog_merge.streams.together import Family
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge
 from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, Running, from_position, without
+from tests.serve.running import PASSWORD, Running, eventually, from_position, without
 from tests.streams.helpers import streaming, written
 
 
@@ -108,6 +119,58 @@ def test_a_stream_follows_the_log_and_positions_stay(tmp_path: Path) -> None:
         assert b"".join(event for event in sent if event[13:17] != bytes(4)) == behind
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reader_that_does_not_wait_is_not_told_that_a_stream_is_empty(
+    fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is one refused that has more of it already, since it is made anew."""
+    go_on, catch_up = Event(), Family.catch_up
+
+    def late(family: Family, *arguments: Any) -> None:
+        if fails:
+            raise IoError("no space is left")
+        assert go_on.wait(60)
+        catch_up(family, *arguments)
+
+    monkeypatch.setattr(Family, "catch_up", late)
+    out = merged("all-types")
+    (spec,) = streams = load_streams(None, ["ints tables=types.ints port=0"])
+    rank = _last_rank_of(out, tmp_path / "there", spec, catch_up)
+    with streaming(out, tmp_path, streams, may_stop=fails) as (running, ports):
+        stream = _at(running, ports[spec.name])
+        if fails:
+            with pytest.raises(pymysql.err.MySQLError, match=r"does not have all of the log, and stops: .*no space"):
+                stream.events(from_position())
+            return
+        header = LogFolder(tmp_path / spec.name).state().header
+        assert header is not None
+        has = GtidSet.parse_text(f"{header.cluster_uuid}:1-{rank}")
+        with ThreadPoolExecutor() as pool:
+            seen = [pool.submit(_gtids, stream, GtidSet()), pool.submit(_gtids, stream, has)]
+            assert eventually(lambda: sum("waits until the stream" in line for line in running.reports) == 2)
+            assert not any(one.done() for one in seen)
+            go_on.set()
+            assert [one.result() for one in seen] == [rank, 0]
+
+
+def test_rules_that_match_no_table_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = merged("all-types")
+    streams = load_streams(None, ["a tables=types.ints,tipes.*,!types.nothing port=0", "b tables=types.* port=0"])
+    with streaming(out, tmp_path, streams) as (running, _):
+        assert eventually(lambda: bool(running.reports))
+        assert running.reports == ["stream a: no table of the log matches tipes.*; one that comes later is taken"]
+        note = out / NOTES_FOLDER / f"serve-{socket.gethostname()}-127.0.0.1-{running.port}.json"
+        assert eventually(note.exists) and read_state_note(note)["unmatched"] == {"a": ["tipes.*"]}
+    there, said = [("types", "ints")], list[str]()
+    monkeypatch.setattr(unmatched, "_EVERY", 0.0)
+    offered = [Offered("a", PublishedLog(out), unmatched=streams[0].unmatched)]
+    looking = Unmatched(offered, lambda: there, said.append)
+    looking.look()
+    there.append(("tipes", "t"))
+    looking.look()
+    assert looking.found == {} and said[-1] == "stream a: tipes.* matches a table now"
+
+
 def _at(running: Running, port: int) -> Running:
     class _Stream(Running):
         @property
@@ -115,6 +178,14 @@ def _at(running: Running, port: int) -> Running:
             return port
 
     return _Stream(running.server, running.reports)
+
+
+def _last_rank_of(out: Path, root: Path, spec: StreamSpec, catch_up: Any) -> int:
+    """Return the same while `Family.catch_up` is another one."""
+    family = Family(LogFolder(out), root, [spec], lambda spec: lambda text: None)
+    with family.writers[0]:
+        catch_up(family, LogFolder(out).state())
+    return LogFolder(root / spec.name).state().rank
 
 
 def _last_rank(out: Path, root: Path, spec: StreamSpec) -> int:

@@ -63,9 +63,9 @@ def test_streams_are_told_apart() -> None:
         load_streams(None, ["a user=x", "a user=y"])
 
 
-def test_the_readmes_streams_can_be_declared(tmp_path: Path) -> None:
+def test_the_streams_of_the_page_can_be_declared(tmp_path: Path) -> None:
     """And its table has all settings."""
-    text = (ROOT / "README.md").read_text().split("### Streams: ")[1].split("\n## ")[0]
+    text = (ROOT / "docs" / "how-to" / "streams.md").read_text()
     (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "streams.yaml").write_text(block)
     (tmp_path / "lake.toml").write_text('[filter]\nrules = ["lake.*"]\n')

@@ -20,6 +20,7 @@ from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.diff import same_type
 from snapshot_store.model import Catalog, Column, Schema
 from tests.binlog.written_rows import rows_of
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 
 
@@ -276,7 +277,7 @@ TYPES = sorted({definition for old, new, *_ in VECTORS for definition in (old, n
 
 
 @given(st.sampled_from(TYPES), st.sampled_from(TYPES), st.binary(max_size=12))
-@settings(max_examples=400)
+@settings(max_examples=effort(200, 400))
 def test_any_bytes_end_in_a_cell_or_a_conversion_error(old: str, new: str, cell: bytes) -> None:
     converter = Converter(column(old), column(new))
     try:

@@ -14,10 +14,12 @@ COLUMNS = {
     "t": Column("t", ColumnType("varchar", 20, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")),
     "e": Column("e", ColumnType("enum", members=("a", "b"), charset="utf8mb4")),
     "at": Column("at", ColumnType("datetime")),
+    "late": Column("late", ColumnType("datetime", fsp=3)),
 }
 BIG = Column("c", ColumnType("bigint"))
 TEXT = Column("c", ColumnType("varchar", 30, charset="utf8mb4"))
-ROW = Row({"i": -7, "t": "Ab", "d": None, "at": Civil(2024, 1, 31, 23, 0, 0)}, 1692863695_456789, 8 * 60)
+LATE = Civil(2024, 1, 31, 23, 59, 59, 500_000)
+ROW = Row({"i": -7, "t": "Ab", "d": None, "at": Civil(2024, 1, 31, 23, 0, 0), "late": LATE}, 1692863695_456789, 8 * 60)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,9 @@ ROW = Row({"i": -7, "t": "Ab", "d": None, "at": Civil(2024, 1, 31, 23, 0, 0)}, 1
         ("HEX(255)", TEXT, "FF"),
         ("at + INTERVAL 1 MONTH", Column("c", ColumnType("date")), Civil(2024, 2, 29)),
         ("CAST(at AS DATE) + INTERVAL 1 MONTH", Column("c", ColumnType("date")), Civil(2024, 2, 29)),
+        ("late", Column("c", ColumnType("date")), Civil(2024, 2, 1)),
+        ("CAST(late AS DATE)", Column("c", ColumnType("date")), Civil(2024, 1, 31)),
+        ("CAST('2024-01-31 23:59:59.5' AS DATE)", Column("c", ColumnType("date")), Civil(2024, 1, 31)),
         ("at - INTERVAL 90 SECOND", Column("c", ColumnType("datetime")), Civil(2024, 1, 31, 22, 58, 30)),
         ("NOW(3)", Column("c", ColumnType("datetime", fsp=3)), Civil(2023, 8, 24, 15, 54, 55, 456000)),
         ("CURDATE()", Column("c", ColumnType("date")), Civil(2023, 8, 24)),

@@ -95,6 +95,19 @@ def test_a_replica_and_tables_without_keys(mysql_server: MySqlServer, tmp_path: 
     assert (row["key"], row["left"], row["right"]) == ({"k": "z", "v": "2"}, 1, 2)
 
 
+def test_a_server_that_was_filled_and_follows_as_a_replica_since(binlog: MergedBinlog, tmp_path: Path) -> None:
+    """Its position is what both say, and not where a bootstrap or a replay has left it."""
+    with MySqlServer(tmp_path / "server", 77) as own:  # GTIDs of the log would stay on a server of other tests
+        prepare(own, CASE)
+        replay(binlog, target_of(own, binlog), ReplayOptions())
+        own.execute(
+            "UPDATE binlog_merge.replay_position SET `rank` = 150; DELETE FROM binlog_merge.replay_worker; "
+            f"SET GLOBAL gtid_purged = '+{binlog.cluster_uuid}:1-210'"
+        )
+        found = compared(own, binlog)
+        assert found["same"] and found["rank"] == 210
+
+
 def test_a_server_that_says_nothing(mysql_server: MySqlServer, binlog: MergedBinlog) -> None:
     with pytest.raises(ConfigError, match="does not say what it has"):
         compared(mysql_server, binlog)

@@ -119,6 +119,10 @@ class Bank:
         """Create a table on every node, and then the logical one."""
         for number, server in enumerate(self.servers):
             server.execute(f"CREATE TABLE bank_{number}.{table}_{number} {columns}")
+        self.mark_table(table, columns)
+
+    def mark_table(self, table: str, columns: str) -> None:
+        """Create the logical table of those that the nodes have."""
         self._mark("CREATE_TABLE", table, f"CREATE TABLE {table} {columns}")
 
     def transfer(self, sessions: "Sequence[pymysql.Connection[Any]]", number: int, moves: Sequence[Move]) -> bool:

@@ -61,7 +61,7 @@ class LiveCluster:
     def running(self) -> "Iterator[subprocess.Popen[bytes]]":
         """Run `binlog-merge run`; it is ended at the latest when the context ends."""
         command = [str(Path(sys.executable).with_name("binlog-merge")), "run"]
-        command += ["--config", str(self.home / "cluster.yaml"), "--out", str(self.home / "merged")]
+        command += ["--config", str(self.home / "cluster.yaml"), "--merged", str(self.home / "merged")]
         command += ["--port", str(self.port), "--listen", str(self.page)]
         with self.log.open("wb") as log:
             process = subprocess.Popen(

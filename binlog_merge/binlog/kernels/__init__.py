@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 
 import numba
+from numba.core import event
 
 from binlog_merge.binlog.kernels import cache
 
@@ -31,3 +32,5 @@ try:
     cache.use(_cache_folder())
 except RuntimeError:  # a user without a home
     cache.use(Path(os.devnull) / "no-home")
+
+event.register("numba:compile", cache.TELLER)

@@ -1,4 +1,4 @@
-"""Finds the rows events that need a filter's decision before rendering, and rewrites them to the logical columns.
+"""Finds the rows events to look at before rendering (for a filter, for keys), and rewrites them to logical columns.
 
 The walk is that of `kernels.render`: table maps are looked up in the same plans, and are valid as long. Any irregular
 event ends it; rendering reports the error when it gets there.
@@ -17,8 +17,8 @@ from binlog_merge.binlog.kernels.reshape import reshape_rows
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, found: Any) -> int:
-    """Find the rows events of `b[reg[IN]:end]` whose plan has ASKED, and count them in reg[ROW_EVENTS].
+def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, found: Any, column: int) -> int:
+    """Find the rows events of `b[reg[IN]:end]` whose plan has `column` set, and count them in reg[ROW_EVENTS].
 
     Returns FINISHED, or why it stopped.
     """
@@ -48,7 +48,7 @@ def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, 
             p.maps[m, 0], p.maps[m, 1] = table_id, plan_at
         elif is_rows:
             m = find_map(reg, p, u48(b, at))
-            if m >= 0 and p.plans[p.maps[m, 1], k.ASKED]:
+            if m >= 0 and p.plans[p.maps[m, 1], column]:
                 n = reg[k.ROW_EVENTS]
                 if n == len(found):
                     return k.FULL
@@ -61,14 +61,14 @@ def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, 
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def find_in_window(reg: Any, p: k.Plans, b: Any, segments: Any, found: Any) -> int:
+def find_in_window(reg: Any, p: k.Plans, b: Any, segments: Any, found: Any, column: int) -> int:
     """Find such events in the segments of a window from reg[SEGMENT] on; returns FINISHED, or why it stopped."""
     while reg[k.SEGMENT] < len(segments):
         s = segments[reg[k.SEGMENT]]
         if not s[k.S_DDL]:
             if reg[k.IN] < 0:
                 reg[k.IN], reg[k.N_MAPS] = s[k.S_POS], 0
-            result = find_in_events(reg, p, b, s[k.S_END], s[k.S_CRC], s[k.S_NODE], found)
+            result = find_in_events(reg, p, b, s[k.S_END], s[k.S_CRC], s[k.S_NODE], found, column)
             if result != k.FINISHED:
                 return result
         reg[k.SEGMENT] += 1

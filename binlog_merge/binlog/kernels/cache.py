@@ -6,7 +6,9 @@ does not match is removed, and the kernel is compiled again. If the cache cannot
 every start.
 
 numba looks for a kernel by the path and the time of its source file. Here the cache's folder says which sources are
-meant, so that another installation of the same ones finds them: an executor that has unpacked an archive, say.
+meant, so that another installation of the same ones finds them: an executor that has unpacked an archive, say. A
+mark in the folder says that all kernels of a kind are there for this processor; a folder with it serves also where it
+cannot be written, as in the image of a container.
 
 `IndexDataCacheFile` is an internal class of numba, which tests check; only files under our folder are handled this way.
 """
@@ -18,16 +20,22 @@ import os
 import pickle
 import shutil
 import stat
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numba
-from numba.core import caching
+from llvmlite import binding
+from numba.core import caching, event
 
 _DIGEST: Final = hashlib.sha256().digest_size
 _LOG: Final = logging.getLogger("binlog_merge")
+_SLOW: Final = 1.0
+"""Seconds of compiling of which nothing need be said."""
 _Plain: Any = caching.IndexDataCacheFile
 
 
@@ -81,7 +89,7 @@ def use(folder: Path) -> None:
 
     The folder's name stands for the kernels' sources.
     """
-    place = folder if _is_writable(folder) else _spare(folder)
+    place = folder if _mark(folder).exists() or _is_writable(folder) else _spare(folder)
     numba.config.CACHE_DIR = str(place)
 
     def file(cache_path: str, filename_base: str, source_stamp: Any) -> Any:
@@ -92,6 +100,63 @@ def use(folder: Path) -> None:
         return _CheckedFile(cache_path, filename_base, source_stamp)  # a kernel of another folder
 
     caching.IndexDataCacheFile = file
+
+
+def folder() -> Path:
+    """Return the folder in which compiled kernels are kept."""
+    return Path(str(numba.config.CACHE_DIR))
+
+
+def is_filled() -> bool:
+    """Return whether all kernels of a merge have been compiled here for this processor."""
+    return _mark(folder()).exists()
+
+
+def note_filled() -> None:
+    """Remember that all kernels of a merge are there; that a folder cannot be written has been said already."""
+    with suppress(OSError):
+        _mark(folder()).touch()
+
+
+def _mark(folder: Path) -> Path:
+    """Return the mark's path. numba compiles for a processor, by its name and features, and reads no other's."""
+    name, features = numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    if name is None:
+        name, features = binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    return folder / f"filled-{hashlib.sha256(f'{name} {features}'.encode()).hexdigest()[:16]}"
+
+
+class Teller(event.Listener):
+    """Says that kernels are being compiled as soon as that has taken a second: without a thread, as it may fork."""
+
+    def __init__(self, tell: Callable[[], None], slow: float = _SLOW) -> None:
+        self._tell: Callable[[], None] | None = tell
+        self._slow = slow
+        self._depth, self._begun, self._seconds = 0, 0.0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        """Take note that a function begins to compile; others begin within it."""
+        now = time.monotonic()
+        if self._depth == 0:
+            self._begun = now
+        self._depth += 1
+        if self._tell is not None and self._seconds + now - self._begun > self._slow:
+            tell, self._tell = self._tell, None
+            tell()
+
+    def on_end(self, event: Any) -> None:
+        """Take note that a function is compiled."""
+        self._depth -= 1
+        if self._depth == 0:
+            self._seconds += time.monotonic() - self._begun
+
+
+def _say_so() -> None:
+    level = logging.WARNING if sys.stderr is not None and sys.stderr.isatty() else logging.INFO  # for who waits
+    _LOG.log(level, "compiling kernels for this machine; the next time they are there")
+
+
+TELLER: Final = Teller(_say_so)
 
 
 def _is_writable(folder: Path) -> bool:

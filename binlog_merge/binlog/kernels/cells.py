@@ -23,7 +23,7 @@ def decimal_length(precision: int, scale: int) -> int:
 
 
 @njit(inline="always")
-def _string_length(b: Any, at: int, end: int, most: int) -> int:
+def string_length(b: Any, at: int, end: int, most: int) -> int:
     """Return the length of a string of at most `most` bytes, with its one or two length bytes; -1 if it is longer."""
     prefix = 1 if most < 256 else 2
     if at + prefix > end:
@@ -55,7 +55,7 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     elif kind == t.DATETIME:
         size = 8
     elif kind == t.VARCHAR or kind == t.VAR_STRING:
-        size = _string_length(b, at, end, meta)
+        size = string_length(b, at, end, meta)
     elif kind == t.NEWDECIMAL:
         size = decimal_length(meta & 255, meta >> 8)
     elif kind == t.DATETIME2:
@@ -80,7 +80,7 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
         else:
             if (real & 0x30) != 0x30:
                 length |= ((real & 0x30) ^ 0x30) << 4
-            size = _string_length(b, at, end, length)
+            size = string_length(b, at, end, length)
     elif kind == t.ENUM or kind == t.SET:
         size = meta >> 8
     elif kind == t.BIT:

@@ -10,10 +10,12 @@ import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import column_types as t
-from binlog_merge.binlog.kernels.memory import copy
+from binlog_merge.binlog.kernels.memory import copy, load_32, load_64, store_16, store_32, store_64, u32
 
 _DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _POWERS: Final = (1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000)
+SLACK: Final = 8
+"""Bytes that `texts` may write behind the last text."""
 _UNITS: Final = (1000000, 10000, 100, 1)
 _DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -60,85 +62,183 @@ def _moment(days: int, hour: int, minute: int, second: int, micro: int) -> int:
     return ((days * 24 + hour) * 60 + minute) * 60000000 + second * 1000000 + micro
 
 
+@njit(inline="always")
+def _number(b: Any, at: int, size: int, kind: int, meta: int, signed: bool) -> tuple[int, bool]:
+    """Return the number of a cell, and whether it is one."""
+    value, good = np.int64(0), True
+    if kind == t.TINY or kind == t.SHORT or kind == t.INT24 or kind == t.LONG or kind == t.LONGLONG:
+        value = _little(b, at, size)
+        if signed and size < 8 and value >> (8 * size - 1):
+            value -= np.int64(1) << (8 * size)
+    elif kind == t.FLOAT or kind == t.DOUBLE or kind == t.ENUM or kind == t.SET:
+        value = _little(b, at, size)
+    elif kind == t.YEAR:
+        value = np.int64(b[at]) + 1900 if b[at] != 0 else np.int64(0)
+    elif kind == t.BIT:
+        value = _big(b, at, size)
+    elif kind == t.DATE or kind == t.NEWDATE:
+        number = _little(b, at, 3)
+        value = days_of(number >> 9, (number >> 5) & 15, number & 31)
+        good = value > -(1 << 40)
+    elif kind == t.DATETIME:
+        number = _little(b, at, 8)
+        days = days_of(number // 10000000000, number // 100000000 % 100, number // 1000000 % 100)
+        hour, minute, second = number // 10000 % 100, number // 100 % 100, number % 100
+        good = number >= 0 and days > -(1 << 40) and hour < 24 and minute < 60 and second < 60
+        value = _moment(days, hour, minute, second, np.int64(0)) if good else np.int64(0)
+    elif kind == t.TIMESTAMP2:
+        number, micro = _big(b, at, 4), _fraction(b, at + 4, meta)
+        good = number > 0 and micro < 1000000
+        value = number * 1000000 + micro
+    elif kind == t.TIMESTAMP:
+        number = _little(b, at, 4)
+        good = number > 0
+        value = number * 1000000
+    elif kind == t.TIME2:
+        width = (meta + 1) // 2
+        number = _big(b, at, 3 + width) - (np.int64(0x800000) << (8 * width))
+        negative = number < 0
+        if negative:
+            number = -number
+        hms = number >> (8 * width)
+        micro = (number & ((np.int64(1) << (8 * width)) - 1)) * _UNITS[width]
+        good = (hms >> 12) < 839 and ((hms >> 6) & 63) < 60 and (hms & 63) < 60 and micro < 1000000
+        value = _moment(np.int64(0), hms >> 12, (hms >> 6) & 63, hms & 63, micro)
+        if negative:
+            value = -value
+    elif kind == t.TIME:
+        number = _little(b, at, 3)
+        if number >> 23:
+            number -= 1 << 24
+        negative = number < 0
+        if negative:
+            number = -number
+        good = number // 10000 < 839 and number // 100 % 100 < 60 and number % 100 < 60
+        value = _moment(np.int64(0), number // 10000, number // 100 % 100, number % 100, np.int64(0))
+        if negative:
+            value = -value
+    else:
+        good = False
+    return value, good
+
+
 @njit(cache=True, nogil=True, _nrt=False)
-def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool, out: Any, valid: Any) -> int:
-    """Decode integers, YEAR, FLOAT and DOUBLE (as bits), BIT, ENUM, SET, dates and times to 64 bits.
+def number_of(b: Any, at: int, size: int, kind: int, meta: int, signed: bool) -> tuple[int, bool]:
+    """Return the number of a cell, of the types of `numbers`, and whether it is one."""
+    return _number(b, at, size, kind, meta, signed)
+
+
+@njit(inline="always")
+def _big_32(b: Any, at: int) -> int:
+    """Read four bytes, big endian: the compiler makes one load and one swap of it."""
+    value = u32(b, at)
+    return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | (value >> 24)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def numbers(
+    b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool, width: int, out: Any, valid: Any
+) -> int:
+    """Decode integers, YEAR, FLOAT and DOUBLE (as bits), BIT, ENUM, SET, dates and times to `width` bytes each.
 
     Returns -1, or the index of the first cell without such a value: an invalid date, or damage.
     """
+    # A loop for each of the common types: what is decided in a loop is decided for each cell.
+    count = len(starts)
+    if (kind == t.LONGLONG or kind == t.DOUBLE) and width == 8:
+        for i in range(count):
+            there = sizes[i] >= 0
+            valid[i] = there
+            store_64(out, 8 * i, load_64(b, np.int64(starts[i])) if there else np.uint64(0))
+        return -1
+    if (kind == t.LONG or kind == t.FLOAT) and width == 4:
+        for i in range(count):
+            there = sizes[i] >= 0
+            valid[i] = there
+            store_32(out, 4 * i, load_32(b, np.int64(starts[i])) if there else np.uint32(0))
+        return -1
+    if kind == t.DATETIME2:
+        return _datetimes(b, starts, sizes, meta, out, valid)
     odd = np.int64(-1)
-    for i in range(len(starts)):
-        at, size = np.int64(starts[i]), np.int64(sizes[i])
-        if size < 0:
-            valid[i] = 0
-            out[i] = 0
-            continue
-        valid[i] = 1
+    for i in range(count):
         value, good = np.int64(0), True
-        if kind == t.TINY or kind == t.SHORT or kind == t.INT24 or kind == t.LONG or kind == t.LONGLONG:
-            value = _little(b, at, size)
-            if signed and size < 8 and value >> (8 * size - 1):
-                value -= np.int64(1) << (8 * size)
-        elif kind == t.FLOAT or kind == t.DOUBLE or kind == t.ENUM or kind == t.SET:
-            value = _little(b, at, size)
-        elif kind == t.YEAR:
-            value = np.int64(b[at]) + 1900 if b[at] != 0 else np.int64(0)
-        elif kind == t.BIT:
-            value = _big(b, at, size)
-        elif kind == t.DATE or kind == t.NEWDATE:
-            number = _little(b, at, 3)
-            value = days_of(number >> 9, (number >> 5) & 15, number & 31)
-            good = value > -(1 << 40)
-        elif kind == t.DATETIME2:
-            number = _big(b, at, 5) - 0x8000000000
-            months = number >> 22
-            days = days_of(months // 13, months % 13, (number >> 17) & 31)
-            hour, minute, second = (number >> 12) & 31, (number >> 6) & 63, number & 63
-            micro = _fraction(b, at + 5, meta)
-            good = days > -(1 << 40) and hour < 24 and minute < 60 and second < 60 and micro < 1000000
-            value = _moment(days, hour, minute, second, micro) if good else np.int64(0)
-        elif kind == t.DATETIME:
-            number = _little(b, at, 8)
-            days = days_of(number // 10000000000, number // 100000000 % 100, number // 1000000 % 100)
-            hour, minute, second = number // 10000 % 100, number // 100 % 100, number % 100
-            good = number >= 0 and days > -(1 << 40) and hour < 24 and minute < 60 and second < 60
-            value = _moment(days, hour, minute, second, np.int64(0)) if good else np.int64(0)
-        elif kind == t.TIMESTAMP2:
-            number, micro = _big(b, at, 4), _fraction(b, at + 4, meta)
-            good = number > 0 and micro < 1000000
-            value = number * 1000000 + micro
-        elif kind == t.TIMESTAMP:
-            number = _little(b, at, 4)
-            good = number > 0
-            value = number * 1000000
-        elif kind == t.TIME2:
-            width = (meta + 1) // 2
-            number = _big(b, at, 3 + width) - (np.int64(0x800000) << (8 * width))
-            negative = number < 0
-            if negative:
-                number = -number
-            hms = number >> (8 * width)
-            micro = (number & ((np.int64(1) << (8 * width)) - 1)) * _UNITS[width]
-            good = (hms >> 12) < 839 and ((hms >> 6) & 63) < 60 and (hms & 63) < 60 and micro < 1000000
-            value = _moment(np.int64(0), hms >> 12, (hms >> 6) & 63, hms & 63, micro)
-            if negative:
-                value = -value
-        elif kind == t.TIME:
-            number = _little(b, at, 3)
-            if number >> 23:
-                number -= 1 << 24
-            negative = number < 0
-            if negative:
-                number = -number
-            good = number // 10000 < 839 and number // 100 % 100 < 60 and number % 100 < 60
-            value = _moment(np.int64(0), number // 10000, number // 100 % 100, number % 100, np.int64(0))
-            if negative:
-                value = -value
+        valid[i] = sizes[i] >= 0
+        if valid[i]:
+            value, good = _number(b, np.int64(starts[i]), np.int64(sizes[i]), kind, meta, signed)
+        if width == 8:
+            store_64(out, 8 * i, np.uint64(value))
+        elif width == 4:
+            store_32(out, 4 * i, np.uint32(value))
+        elif width == 2:
+            store_16(out, 2 * i, np.uint16(value))
         else:
-            good = False
-        out[i] = value
+            out[i] = np.uint8(value)
         if not good and odd < 0:
             odd = i
+    return odd
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _datetimes(b: Any, starts: Any, sizes: Any, fsp: int, out: Any, valid: Any) -> int:
+    odd, known, days = np.int64(-1), np.int64(-1), np.int64(0)
+    width = (fsp + 1) // 2
+    for i in range(len(starts)):
+        value = np.int64(0)
+        valid[i] = sizes[i] >= 0
+        if valid[i]:
+            at = np.int64(starts[i])
+            number = ((_big_32(b, at) << 8) | np.int64(b[at + 4])) - 0x8000000000
+            if number >> 17 != known:  # neighbours are often of one day
+                known = number >> 17
+                months = number >> 22
+                days = days_of(months // 13, months % 13, known & 31)
+            hour, minute, second = (number >> 12) & 31, (number >> 6) & 63, number & 63
+            micro = np.int64(0)
+            if width == 2:
+                micro = ((np.int64(b[at + 5]) << 8) | np.int64(b[at + 6])) * 100
+            elif width != 0:
+                micro = _big(b, at + 5, width) * _UNITS[width]
+            if days > -(1 << 40) and hour < 24 and minute < 60 and second < 60 and micro < 1000000:
+                value = _moment(days, hour, minute, second, micro)
+            elif odd < 0:
+                odd = i
+        store_64(out, 8 * i, np.uint64(value))
+    return odd
+
+
+@njit(inline="always")
+def _group(b: Any, at: int, width: int) -> int:
+    """Read the digits of a DECIMAL's group of up to four bytes, big endian."""
+    return _big_32(b, at) if width == 4 else _big(b, at, width)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _short_decimals(b: Any, starts: Any, sizes: Any, whole: int, scale: int, out: Any, valid: Any) -> int:
+    """Decode DECIMAL cells of up to 18 digits, whose groups of nine digits and of fewer make a number of 64 bits."""
+    odd = np.int64(-1)
+    digits = (whole % 9, 9 if whole >= 9 else 0, 9 if whole >= 18 else 0,
+              9 if scale >= 9 else 0, 9 if scale >= 18 else 0, scale % 9)  # fmt: skip
+    for i in range(len(starts)):
+        value, negative = np.int64(0), False
+        valid[i] = sizes[i] >= 0
+        if valid[i]:
+            at = np.int64(starts[i])
+            negative, top = (b[at] & 0x80) == 0, np.int64(0x80)
+            for count in digits:
+                if count > 0:
+                    width = _DIGITS[count]
+                    number = _group(b, at, width) ^ (top << (8 * (width - 1)))
+                    if negative:
+                        number ^= (np.int64(1) << (8 * width)) - 1
+                    if number >= _POWERS[count] and odd < 0:
+                        odd = i
+                    value = value * _POWERS[count] + number
+                    at += width
+                    top = np.int64(0)
+            if negative:
+                value = -value
+        out[i, 0] = np.uint64(value)
+        out[i, 1] = np.uint64(value >> 63)
     return odd
 
 
@@ -148,6 +248,8 @@ def decimals(b: Any, starts: Any, sizes: Any, precision: int, scale: int, out: A
 
     Returns -1, or the index of the first cell that is not such a number.
     """
+    if precision <= 18:
+        return _short_decimals(b, starts, sizes, precision - scale, scale, out, valid)
     whole = precision - scale
     odd = np.int64(-1)
     low32 = np.uint64(0xFFFFFFFF)
@@ -197,13 +299,14 @@ def decimals(b: Any, starts: Any, sizes: Any, precision: int, scale: int, out: A
 def text_sizes(starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, valid: Any) -> int:
     """Compute the offsets of texts: text i will be `offsets[i]` to `offsets[i + 1]`. Returns their total size.
 
-    The first `prefix` bytes of each cell are its length; texts shorter than `pad` will be padded to that.
+    The first `prefix` bytes of each cell are its length; texts shorter than `pad` will be padded to that. The offsets
+    have 32 bits, so they are right if the total has no more than 31.
     """
     total = np.int64(0)
     for i in range(len(starts)):
         offsets[i] = total
         size = np.int64(sizes[i])
-        valid[i] = 0 if size < 0 else 1
+        valid[i] = size >= 0
         if size >= 0:
             total += size - prefix if size - prefix > pad else pad
     offsets[len(starts)] = total
@@ -211,14 +314,34 @@ def text_sizes(starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, val
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def texts(b: Any, starts: Any, sizes: Any, prefix: int, offsets: Any, out: Any) -> bool:
-    """Copy texts, padded with the zero bytes that `out` holds; return whether all are ASCII."""
-    seen = np.uint8(0)
+def texts(b: Any, starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, out: Any) -> bool:
+    """Copy texts, padded with zero bytes; return whether all are ASCII.
+
+    `out` has SLACK bytes more than the texts: short ones are copied eight bytes at a time, what is too much is
+    overwritten by the next one.
+    """
+    most = len(b) - SLACK
     for i in range(len(starts)):
         size = np.int64(sizes[i]) - prefix
-        if size > 0:
-            at = np.int64(offsets[i])
-            copy(out, at, b, np.int64(starts[i]) + prefix, size)
-            for k in range(size):
-                seen |= out[at + k]
-    return seen < 0x80
+        at, origin = np.int64(offsets[i]), np.int64(starts[i]) + prefix
+        if size > 64 or origin > most - size:
+            if size > 0:
+                copy(out, at, b, origin, size)
+        else:
+            done = np.int64(0)
+            while done < size:
+                store_64(out, at + done, load_64(b, origin + done))
+                done += 8
+        if pad > 0 and sizes[i] >= 0:
+            for k in range(at + size, at + pad):
+                out[k] = 0
+    end = np.int64(offsets[len(starts)])
+    seen, at = np.uint64(0), np.int64(0)
+    while at + 8 <= end:
+        seen |= load_64(out, at)
+        at += 8
+    last = np.uint8(0)
+    while at < end:
+        last |= out[at]
+        at += 1
+    return (seen & np.uint64(0x8080808080808080)) == 0 and last < 0x80

@@ -18,7 +18,7 @@ def _text(word: str) -> Any:
 _BEGIN, _CTS, _ARCHIVE = _text("BEGIN"), _text("# CTS::"), _text("::ARCHIVE")
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def write_header(out: Any, o: int, reg: Any, kind: int, length: int, flags: int) -> None:
     store_32(out, o, np.uint32(reg[k.TIMESTAMP]))
     out[o + 4] = kind
@@ -89,7 +89,7 @@ def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int
     return size
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def _eight_digits(value: Any) -> Any:
     """Return the last eight decimal digits of a number as ASCII, with the first in the lowest byte.
 
@@ -103,7 +103,7 @@ def _eight_digits(value: Any) -> Any:
     return tens | (pairs - tens * np.uint64(10)) << np.uint64(8) | np.uint64(0x3030_3030_3030_3030)
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def _nineteen_digits(out: Any, at: int, value: int) -> None:
     """Write a number of 19 digits; up to five bytes before it are overwritten, so texts are written from the end."""
     store_64(out, at + 11, _eight_digits(value))
@@ -111,7 +111,7 @@ def _nineteen_digits(out: Any, at: int, value: int) -> None:
     store_64(out, at - 5, _eight_digits(value // 10_000_000_000_000_000))
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
     """Write the ROWS_QUERY event with the CTS text of an order key, and return its end.
 

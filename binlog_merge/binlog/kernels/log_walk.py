@@ -45,6 +45,12 @@ def _query_is(b: Any, body: int, end: int, word: Any) -> bool:
 
 
 @njit(inline="always")
+def is_begin(b: Any, body: int, end: int) -> bool:
+    """Return whether the body of a query event is that of BEGIN."""
+    return _query_is(b, body, end, _BEGIN)
+
+
+@njit(inline="always")
 def _find_map(maps: Any, slots: Any, count: int, table_id: int) -> int:
     found = np.int64(slots[table_id & 4095])
     if found >= 0 and maps[found, M_ID] == table_id:

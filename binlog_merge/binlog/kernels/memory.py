@@ -30,14 +30,18 @@ def _check(context: Any, builder: Any, size: Any, offset: Any, length: Any) -> N
         context.call_conv.return_user_exc(builder, IndexError, ("bytes outside of their buffer",))
 
 
-def _load(bits: int, result: Any) -> Any:
+def _load(bits: int, result: Any, widened: Any = None, big: bool = False) -> Any:
+    """Return the intrinsic that loads `bits` bits; unsigned, and as a wider type if one is given; `big` endian."""
+
     def typing(_typing_context: Any, array: Any, offset: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             size = ir.Constant(ir.IntType(64), bits // 8)
             address = pointer_to(context, builder, signature.args[0], args[0], args[1], size)
-            return builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
+            loaded = builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
+            loaded = builder.bswap(loaded) if big else loaded
+            return loaded if widened is None else builder.zext(loaded, ir.IntType(widened.bitwidth))
 
-        return result(array, types.int64), generate
+        return (widened or result)(array, types.int64), generate
 
     return intrinsic(typing)
 
@@ -55,12 +59,68 @@ def _store(bits: int, value_type: Any) -> Any:
     return intrinsic(typing)
 
 
+u8 = _load(8, types.uint8, types.int64)
 load_16 = _load(16, types.uint16)
 load_32 = _load(32, types.uint32)
 load_64 = _load(64, types.uint64)
+# The same as signed numbers of 64 bits, little endian. As intrinsics: functions would be inlined so often that
+# kernels took a tenth longer to compile.
+u16 = _load(16, types.uint16, types.int64)
+u32 = _load(32, types.uint32, types.int64)
+i64 = _load(64, types.int64)
+big_64 = _load(64, types.uint64, big=True)
+store_8 = _store(8, types.uint8)
 store_16 = _store(16, types.uint16)
 store_32 = _store(32, types.uint32)
 store_64 = _store(64, types.uint64)
+
+
+@intrinsic
+def trailing_zeros(typing_context: Any, number: Any) -> Any:
+    """Return how many of a number's lowest bits are 0; the number is not 0."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def fetch(typing_context: Any, array: Any, offset: Any) -> Any:
+    """Let the processor begin to load the bytes around an offset, which will be read soon; any offset will do."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        made = context.make_array(signature.args[0])(context, builder, args[0])
+        address = builder.gep(builder.bitcast(made.data, ir.IntType(8).as_pointer()), [args[1]])
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [ir.IntType(8).as_pointer()], kind)
+        builder.call(function, [address, number(0), number(3), number(1)])  # to read, keep it, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
+def copy_64(typing_context: Any, target: Any, target_offset: Any, source: Any, source_offset: Any) -> Any:
+    """Copy 64 bytes: loads and stores, where `copy` is a call."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        size = ir.Constant(ir.IntType(64), 64)
+        to = pointer_to(context, builder, signature.args[0], args[0], args[1], size)
+        origin = pointer_to(context, builder, signature.args[2], args[2], args[3], size)
+        half = ir.VectorType(ir.IntType(64), 4)
+
+        def halves(pointer: Any) -> list[Any]:
+            places = [builder.gep(pointer, [ir.Constant(ir.IntType(64), n)]) for n in (0, 32)]
+            return [builder.bitcast(place, half.as_pointer()) for place in places]
+
+        loaded = [builder.load(place, align=1) for place in halves(origin)]
+        for value, place in zip(loaded, halves(to), strict=True):
+            builder.store(value, place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
 
 
 @intrinsic
@@ -76,38 +136,20 @@ def copy(typing_context: Any, target: Any, target_offset: Any, source: Any, sour
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-@njit(inline="always")
-def u16(buffer: Any, offset: int) -> int:
-    """Read 2 bytes, little endian."""
-    return np.int64(load_16(buffer, offset))
-
-
-@njit(inline="always")
-def u32(buffer: Any, offset: int) -> int:
-    """Read 4 bytes, little endian."""
-    return np.int64(load_32(buffer, offset))
-
-
-@njit(inline="always")
-def i64(buffer: Any, offset: int) -> int:
-    """Read 8 bytes, little endian, as a signed number."""
-    return np.int64(load_64(buffer, offset))
-
-
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def u48(buffer: Any, offset: int) -> int:
     """Read 6 bytes, little endian: a table id."""
     return np.int64(load_32(buffer, offset)) | (np.int64(load_16(buffer, offset + 4)) << 32)
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def put_u48(buffer: Any, offset: int, value: int) -> None:
     """Write 6 bytes, little endian."""
     store_32(buffer, offset, np.uint32(value & 0xFFFFFFFF))
     store_16(buffer, offset + 4, np.uint16((value >> 32) & 0xFFFF))
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def same_bytes(a: Any, a_offset: int, b: Any, b_offset: int, length: int) -> bool:
     """Compare two byte ranges."""
     i = 0
@@ -122,7 +164,7 @@ def same_bytes(a: Any, a_offset: int, b: Any, b_offset: int, length: int) -> boo
     return True
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def hash_bytes(buffer: Any, offset: int, length: int, seed: int) -> int:
     """Hash a byte range for a lookup table; equality is always confirmed by comparing the bytes."""
     prime = np.uint64(0x9E3779B97F4A7C15)

@@ -242,7 +242,7 @@ def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: A
                 _undo(reg)
                 reg[k.LENGTH_WIDTH] = width
                 continue
-            write_gtid(out, reg[k.TXN_OUT], reg, sid, key[k.K_COMMIT_US], length, width, 0)
+            write_gtid(out, reg[k.TXN_OUT], reg, sid, key[k.K_COMMIT_US], length, width, np.int64(0))
             reg[k.RANK] += 1
             reg[k.SEQUENCE] += 1
             reg[k.LENGTH_WIDTH] = 0

@@ -68,8 +68,9 @@ REGISTERS = 32
     PADS_LENGTH,  # of all pads together
     ASKED,  # 0, or the number of the logical table, from 1, for whose rows a filter decides
     STEPS,  # offset in `shapes` of the steps that measure physical rows: see `row_lengths`
+    KEYED,  # 0, or the number of the logical table's keys, from 1: see `pipeline.gather.keyed`
     PLAN_COLUMNS,
-) = range(11)
+) = range(12)
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
 
 # What becomes of a rows event whose plan is asked.
@@ -95,8 +96,8 @@ MAX_COLUMNS = 4096
 MAX_MAPS = 65536
 
 # Columns of a window's segments.
-S_POS, S_END, S_CRC, S_NODE, S_FIRST, S_LAST, S_DDL, S_BYTES, S_COLUMNS = range(9)
-# S_BYTES: input bytes of the whole transaction, on its first segment.
+S_POS, S_END, S_CRC, S_NODE, S_FIRST, S_LAST, S_DDL, S_BYTES, S_HINTED, S_COLUMNS = range(10)
+# S_BYTES: input bytes of the whole transaction, on its first segment. S_HINTED: trace hints give the order.
 # K_SERVER: the server id that the transaction's events carry, 0 for the output's own; K_ARCHIVE: the CTS tells that the
 # transaction deletes what has outlived its time.
 K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_SERVER, K_ARCHIVE, K_COLUMNS = range(8)

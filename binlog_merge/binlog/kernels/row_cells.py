@@ -12,12 +12,15 @@ import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import event_types as t
-from binlog_merge.binlog.kernels.cells import cell_length
+from binlog_merge.binlog.kernels.cells import cell_length, string_length
+from binlog_merge.binlog.kernels.column_types import VARCHAR
 from binlog_merge.binlog.kernels.memory import u16
 
 NULL: Final = -1
 ABSENT: Final = -2
 NONE: Final = -3
+FIXED: Final = 1 << 16
+"""What is added to a length that all cells of a column have, for the kernels to take it as the column's type."""
 
 
 @njit(inline="always")
@@ -26,7 +29,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 
 @njit(inline="always")
-def _head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
+def head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
     """Return the offset of an event's columns-present bitmaps, -1 if the event is malformed."""
     at += 8
     if t.has_extra_data(kind):
@@ -51,10 +54,12 @@ def cut_rows(
 ) -> int:
     """Cut the rows of an event, the first of them as number `row`; return their count, -1 for a malformed event.
 
-    Without `store` they are only counted. Python must rewrite partial JSON events first.
+    Without `store` they are only counted. A column's type may be FIXED plus the length of all of its cells. Cells that
+    an UPDATE's after image does not hold are those of its before image, if that holds them. Python must rewrite partial
+    JSON events first.
     """
     columns = len(types)
-    at = _head(b, body, end, kind, columns)
+    at = head(b, body, end, kind, columns)
     if at < 0:
         return -1
     is_update = t.is_whole_update(kind)
@@ -72,33 +77,47 @@ def cut_rows(
             counts1 += _bit(b, present + bitmap, c)
     rows = np.int64(0)
     while at < end:
-        begun = at
-        if store:
+        begun, number = at, row + rows
+        if store and not is_update:
             for c in range(columns):
-                sizes[0, c, row + rows] = NONE
-                sizes[1, c, row + rows] = NONE
+                sizes[1 - first_side, c, number] = NONE
         for image in range(images):
             base, side = present + image * bitmap, first_side + image
             nulls = at
-            at += ((counts0 if image == 0 else counts1) + 7) >> 3
+            held = counts0 if image == 0 else counts1
+            at += (held + 7) >> 3
             if at > end:
                 return -1
-            n = 0
+            n, bits = 0, np.int64(0)
             for c in range(columns):
-                if not _bit(b, base, c):
+                if held != columns and not _bit(b, base, c):
                     if store:
-                        sizes[side, c, row + rows] = ABSENT
+                        sizes[side, c, number] = ABSENT
+                        if image == 1:
+                            sizes[1, c, number], starts[1, c, number] = sizes[0, c, number], starts[0, c, number]
                     continue
-                if _bit(b, nulls, n):
+                if n & 7 == 0:
+                    bits = np.int64(b[nulls + (n >> 3)])
+                if (bits >> (n & 7)) & 1:
                     if store:
-                        sizes[side, c, row + rows] = NULL
+                        sizes[side, c, number] = NULL
                 else:
-                    size = cell_length(b, at, end, types[c], metas[c])
-                    if size < 0:
-                        return -1
+                    kind = types[c]
+                    if kind >= FIXED:
+                        size = kind - FIXED
+                        if at + size > end:
+                            return -1
+                    elif kind == VARCHAR:  # as `cell_length`, which asks for most other types first
+                        size = string_length(b, at, end, metas[c])
+                        if size < 0 or at + size > end:
+                            return -1
+                    else:
+                        size = cell_length(b, at, end, kind, metas[c])
+                        if size < 0:
+                            return -1
                     if store:
-                        starts[side, c, row + rows] = at
-                        sizes[side, c, row + rows] = size
+                        starts[side, c, number] = at
+                        sizes[side, c, number] = size
                     at += size
                 n += 1
         if at == begun:
@@ -125,17 +144,8 @@ def count_rows(b: Any, events: Any, types: Any, metas: Any, nothing: Any, counts
 
 @njit(cache=True, nogil=True, _nrt=False)
 def cut_events(b: Any, events: Any, types: Any, metas: Any, starts: Any, sizes: Any) -> int:
-    """Cut the rows of events that `count_rows` has accepted; return their count.
-
-    Cells that an UPDATE's after image does not hold are those of its before image, if that holds them.
-    """
+    """Cut the rows of events that `count_rows` has accepted; return their count."""
     row = np.int64(0)
     for i in range(len(events)):
-        found = cut_rows(b, events[i, 0], events[i, 1], events[i, 2], types, metas, starts, sizes, row, True)
-        if t.is_whole_update(events[i, 2]):
-            for c in range(len(types)):
-                for r in range(row, row + found):
-                    if sizes[1, c, r] == ABSENT and sizes[0, c, r] != ABSENT:
-                        sizes[1, c, r], starts[1, c, r] = sizes[0, c, r], starts[0, c, r]
-        row += found
+        row += cut_rows(b, events[i, 0], events[i, 1], events[i, 2], types, metas, starts, sizes, row, True)
     return row

@@ -149,7 +149,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             elif not has_its_length(reg, file_end):
                 result = k.BAD_LENGTH
             else:
-                end_local(a, file_end, 0, carrier, use_own)
+                end_local(a, file_end, np.int64(0), carrier, use_own)
         elif kind == t.XA_PREPARE_LOG_EVENT:
             if body_end - at < 13:
                 result = k.BAD_BODY
@@ -158,7 +158,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             elif not has_its_length(reg, file_end):
                 result = k.BAD_LENGTH
             elif b[at]:
-                end_local(a, file_end, 0, carrier, use_own)
+                end_local(a, file_end, np.int64(0), carrier, use_own)
             else:
                 result = prepare(a, file_end)
         elif kind == t.ROWS_QUERY_LOG_EVENT:

@@ -53,7 +53,7 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
         if phase == k.IN_LOCAL and _is(b, text, end, _COMMIT):
             if not has_its_length(reg, group_end):
                 return k.BAD_LENGTH
-            end_local(a, group_end, 0, carrier, use_own)
+            end_local(a, group_end, np.int64(0), carrier, use_own)
             return k.MORE
         if phase == k.IN_XA and _starts(b, text, end, _XA_END):
             reg[k.PHASE] = k.XA_ENDED
@@ -84,19 +84,18 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
         reg[k.PHASE] = k.IN_XA
     elif not has_its_length(reg, group_end):
         return k.BAD_LENGTH
-    elif _starts(b, text, end, _XA_COMMIT):
-        if not parse_xid(b, text + len(_XA_COMMIT), end, reg):
-            return k.BAD_XID
-        by_number(reg, carrier)
-        if carrier == k.BY_SEQUENCE:
-            status_sequence(reg, b, at + 13, at + 13 + status)
-        xa_end(a, group_end, carrier, False)
-    elif _starts(b, text, end, _XA_ROLLBACK):
-        if not parse_xid(b, text + len(_XA_ROLLBACK), end, reg):
-            return k.BAD_XID
-        xa_end(a, group_end, carrier, True)
     else:
-        end_local(a, group_end, k.DDL, carrier, use_own)
+        commits, rolls_back = _starts(b, text, end, _XA_COMMIT), _starts(b, text, end, _XA_ROLLBACK)
+        if not commits and not rolls_back:
+            end_local(a, group_end, k.DDL, carrier, use_own)
+            return k.MORE
+        if not parse_xid(b, text + (len(_XA_COMMIT) if commits else len(_XA_ROLLBACK)), end, reg):
+            return k.BAD_XID
+        if commits:
+            by_number(reg, carrier)
+            if carrier == k.BY_SEQUENCE:
+                status_sequence(reg, b, at + 13, at + 13 + status)
+        xa_end(a, group_end, carrier, rolls_back)
     return k.MORE
 
 

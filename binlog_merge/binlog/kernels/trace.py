@@ -121,7 +121,7 @@ def trace_window(b: Any, segments: Any, pieces: Any, found: Any) -> int:
     Returns -1 if there is no room, and -2 if an event is incomplete. A transaction with a single branch or without
     hints, or a DDL, is not cut: its pieces are its segments.
     """
-    count, start = 0, 0
+    count, start = np.int64(0), 0
     while start < len(segments):
         stop = start + 1
         while stop < len(segments) and not segments[stop, k.S_FIRST]:

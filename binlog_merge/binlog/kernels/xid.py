@@ -146,6 +146,8 @@ def rehash(old: Any, new: Any, state_column: int, drop_dead: bool) -> int:
         if state == 0 or (drop_dead and state == 2):
             continue
         slot = find(new, old[i, 0], old[i, 1], state_column)
-        new[~slot if slot < 0 else slot] = old[i]
+        slot = ~slot if slot < 0 else slot
+        for column in range(old.shape[1]):  # assigning a whole row takes numba two seconds to compile
+            new[slot, column] = old[i, column]
         count += 1
     return count

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.options import Merged, Output
+from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema.options import (
-    READ_STORE,
     AtTime,
     AtTso,
     Config,
@@ -17,6 +17,7 @@ from binlog_merge.cli.schema.options import (
     ReadStore,
     SchemaFormat,
     Tables,
+    store_of,
 )
 from binlog_merge.cli.schema.store import (
     check_clock,
@@ -42,20 +43,20 @@ Answer = TypeVar("Answer")
 _SHOW = """Show what tables looked like at a moment; at the end of the history unless told.
 
 \b
-  binlog-merge schema show shop.orders --store merged/
-  binlog-merge schema show shop.orders --store merged/ --physical --at-tso 7507804165234491392
-  binlog-merge schema show 'shop_*.orders_?' --store merged/ --node dn-1 -o sql"""
+  binlog-merge schema show shop.orders --merged merged/
+  binlog-merge schema show shop.orders --merged merged/ --physical --at-tso 7507804165234491392
+  binlog-merge schema show 'shop_*.orders_?' --merged merged/ --node dn-1 -o sql"""
 
 _HISTORY = """Show the versions of tables, oldest first: since when, by which DDL, read where, and what changed.
 
 \b
-  binlog-merge schema history shop.orders --store merged/
-  binlog-merge schema history shop.orders --store merged/ --physical --from 2026-09-21T12:00 --to 2026-09-21T13:00"""
+  binlog-merge schema history shop.orders --merged merged/
+  binlog-merge schema history shop.orders --merged merged/ --physical --from 2026-09-21T12:00 --to 2026-09-21T13:00"""
 
 _DIFF = """Show what changed between two moments, and the ALTER TABLE that makes the change.
 
 \b
-  binlog-merge schema diff shop.orders --store merged/ --from 7507804164735369216 --to 7507804166102712321"""
+  binlog-merge schema diff shop.orders --merged merged/ --from 7507804164735369216 --to 7507804166102712321"""
 
 _SKEW = """Show which physical tables differ from their logical table at a moment, and how their rows are reshaped.
 
@@ -63,7 +64,7 @@ With -o sql: the statements that would make them the same. Give TABLE (logical) 
 says why rows cannot be reshaped: a merge stops at them.
 
 \b
-  binlog-merge schema skew --store merged/ --at-tso 7507804164986040321"""
+  binlog-merge schema skew --merged merged/ --at-tso 7507804164986040321"""
 
 _CHECK = """Check logical against physical tables over the whole history; exit code 1 if there is more than "ahead".
 
@@ -89,7 +90,7 @@ _SQL = """Ask in DuckDB's SQL. Nothing can be written, and nothing outside the s
   databases  the versions of databases' defaults: charset, collation
 
 \b
-  binlog-merge schema sql --store merged/ 'SELECT node, count(*) FROM versions GROUP BY ALL ORDER BY ALL'"""
+  binlog-merge schema sql --merged merged/ 'SELECT node, count(*) FROM versions GROUP BY ALL ORDER BY ALL'"""
 
 From = Annotated[str | None, typer.Option("--from", help="From this TSO, order key or time on.")]
 To = Annotated[str | None, typer.Option("--to", help="Up to and with this TSO, order key or time.")]
@@ -97,7 +98,8 @@ To = Annotated[str | None, typer.Option("--to", help="Up to and with this TSO, o
 
 def show(
     tables: Tables,
-    store: ReadStore = READ_STORE,
+    merged: Merged = None,
+    store: ReadStore = None,
     at_tso: AtTso = None,
     at_time: AtTime = None,
     node: Node = None,
@@ -122,7 +124,7 @@ def show(
                 versions[version.node, version.schema, version.name] = version
         return list(versions.values())
 
-    _answer(store, output, ask, _forms_of_versions())
+    _answer(store_of(merged, store), output, ask, _forms_of_versions())
 
 
 def print_shown(versions: "Sequence[TableVersion]", output: SchemaFormat) -> None:
@@ -137,13 +139,15 @@ def _forms_of_versions() -> "_Forms":
     return _Forms(
         schema_text.shown_text,
         lambda versions: {"tables": [schema_values.table_values(version) for version in versions]},
+        "tables",
         schema_text.shown_sql,
     )
 
 
 def history(
     tables: Tables,
-    store: ReadStore = READ_STORE,
+    merged: Merged = None,
+    store: ReadStore = None,
     begin: From = None,
     end: To = None,
     node: Node = None,
@@ -171,16 +175,18 @@ def history(
     forms = _Forms(
         schema_text.history_text,
         lambda changes: {"versions": [schema_values.history_values(change) for change in changes]},
+        "versions",
         schema_text.history_sql,
     )
-    _answer(store, output, ask, forms)
+    _answer(store_of(merged, store), output, ask, forms)
 
 
 def diff(
     tables: Tables,
     begin: Annotated[str, typer.Option("--from", help="The earlier TSO, order key or time.")],
     end: Annotated[str, typer.Option("--to", help="The later TSO, order key or time.")],
-    store: ReadStore = READ_STORE,
+    merged: Merged = None,
+    store: ReadStore = None,
     node: Node = None,
     physical: Physical = False,
     config: Config = None,
@@ -209,18 +215,20 @@ def diff(
     forms = _Forms(
         schema_text.diff_text,
         lambda diffs: {"tables": [schema_values.diff_values(table) for table in diffs]},
+        "tables",
         lambda diffs: schema_text.statements_sql(
             [(questions.name_of(found.table), found.statements) for found in diffs]
         ),
     )
-    _answer(store, output, ask, forms)
+    _answer(store_of(merged, store), output, ask, forms)
 
 
 def skew(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Logical tables; all if none is named.", metavar="[TABLE...]")
     ] = None,
-    store: ReadStore = READ_STORE,
+    merged: Merged = None,
+    store: ReadStore = None,
     at_tso: AtTso = None,
     at_time: AtTime = None,
     config: Config = None,
@@ -243,18 +251,20 @@ def skew(
             "compared": answer.compared,
             "skews": [schema_values.skew_values(skew) for skew in answer.skews],
         },
+        "skews",
         lambda answer: schema_text.statements_sql(
             [(schema_text.heading(skew.physical), skew.statements) for skew in answer.skews]
         ),
     )
-    _answer(store, output, ask, forms)
+    _answer(store_of(merged, store), output, ask, forms)
 
 
 def check(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Logical tables; all if none is named.", metavar="[TABLE...]")
     ] = None,
-    store: ReadStore = READ_STORE,
+    merged: Merged = None,
+    store: ReadStore = None,
     config: Config = None,
     output: Format = SchemaFormat.text,
 ) -> None:
@@ -280,6 +290,7 @@ def check(
             "problems": problems(checked),
             "findings": [schema_values.finding_values(finding) for finding in checked.findings],
         },
+        "findings",
         lambda checked: schema_text.statements_sql(
             [
                 (schema_text.finding_text(finding), finding.skew.statements)
@@ -288,14 +299,15 @@ def check(
             ]
         ),
     )
-    if problems(_answer(store, output, ask, forms)):
+    if problems(_answer(store_of(merged, store), output, ask, forms)):
         raise typer.Exit(EXIT_FOUND)
 
 
 def sql(
     question: Annotated[str, typer.Argument(help="A statement, or - to read it from standard input.", metavar="SQL")],
-    store: ReadStore = READ_STORE,
-    output: Format = SchemaFormat.text,
+    merged: Merged = None,
+    store: ReadStore = None,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Ask in DuckDB's SQL."""
     import sys
@@ -305,21 +317,32 @@ def sql(
     question = sys.stdin.read() if question == "-" else question
     forms = _Forms(
         lambda answer: schema_text.rows_text(answer.columns, answer.rows),
-        lambda answer: {"columns": answer.columns, "rows": answer.rows},
-        lambda answer: schema_text.rows_sql(answer.columns, answer.rows),
+        lambda answer: {
+            "columns": answer.columns,
+            "rows": [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+            if output is OutputFormat.jsonl
+            else answer.rows,
+        },
+        "rows",
     )
-    _answer(store, output, lambda store: store.query(question), forms)
+    _answer(store_of(merged, store), output, lambda store: store.query(question), forms)
 
 
 class _Forms(NamedTuple):
-    """The functions that turn an answer into the formats of -o: lines of text, JSON values, SQL statements."""
+    """The functions that turn an answer into the formats of -o: lines of text, JSON values, SQL statements.
+
+    `each`: the key of the values that jsonl prints a line for.
+    """
 
     text: Callable[[Any], Iterable[str]]
     values: Callable[[Any], dict[str, Any]]
-    statements: Callable[[Any], Iterable[str]]
+    each: str
+    statements: Callable[[Any], Iterable[str]] | None = None
 
 
-def _answer(place: str, output: SchemaFormat, ask: "Callable[[SchemaStore], Answer]", forms: _Forms) -> "Answer":
+def _answer(
+    place: str, output: SchemaFormat | OutputFormat, ask: "Callable[[SchemaStore], Answer]", forms: _Forms
+) -> "Answer":
     """Ask an opened store, print the answer, and return it."""
     with opened(place) as store:
         answer = ask(store)
@@ -327,11 +350,12 @@ def _answer(place: str, output: SchemaFormat, ask: "Callable[[SchemaStore], Answ
     return answer
 
 
-def _print(output: SchemaFormat, answer: Any, forms: _Forms) -> None:
-    if output is SchemaFormat.json:
-        print_json({"error": None, **forms.values(answer)})
+def _print(output: SchemaFormat | OutputFormat, answer: Any, forms: _Forms) -> None:
+    statements = forms.statements if output == SchemaFormat.sql else None
+    if output in (SchemaFormat.json, SchemaFormat.jsonl):
+        print_document(forms.values(answer), output, forms.each)
         return
-    for line in (forms.text if output is SchemaFormat.text else forms.statements)(answer):
+    for line in (statements or forms.text)(answer):
         print(printable(line))
 
 

@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.options import LocalMerged, Merged, Output
+from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
-from binlog_merge.cli.schema.options import DEFAULT_STORE, READ_STORE, Format, ReadStore, SchemaFormat, Store
+from binlog_merge.cli.schema.options import ReadStore, Store, store_of
 from binlog_merge.cli.schema.place import floor_of
 from binlog_merge.cli.schema.store import moment_of, opened, store_name, store_path
+from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError
 
 HELP = """What did a table look like then, and why: ask the schema history of a cluster.
@@ -21,10 +23,10 @@ A merge keeps the history in its output directory, as schema.duckdb: every versi
 with its order key, its DDL and where that was read. `import` makes such a store from a dump or a server.
 
 \b
-  binlog-merge schema show shop.orders --store merged/ --at-time 2026-09-21T12:30:00
-  binlog-merge schema history 'shop.*' --store merged/
-  binlog-merge schema skew --store merged/ --at-tso 7507804165234491392
-  binlog-merge schema check --store merged/
+  binlog-merge schema show shop.orders --merged merged/ --at-time 2026-09-21T12:30:00
+  binlog-merge schema history 'shop.*' --merged merged/
+  binlog-merge schema skew --merged merged/ --at-tso 7507804165234491392
+  binlog-merge schema check --merged merged/
 
 A moment is a commit TSO, an order key of 54 digits, or a time; what commits at it counts."""
 
@@ -37,16 +39,18 @@ def export(
     folder: Annotated[
         Path, typer.Argument(help="A directory that is not there yet.", metavar="DIR", parser=local_path)
     ],
-    store: ReadStore = READ_STORE,
-    output: Format = SchemaFormat.text,
+    merged: Merged = None,
+    store: ReadStore = None,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Write a store as Parquet files."""
-    with opened(store) as one:
+    place = store_of(merged, store)
+    with opened(place) as one:
         one.export_parquet(folder)
-    if output is SchemaFormat.json:
-        print_json({"error": None, "store": store_name(store), "folder": str(folder)})
+    if output is not OutputFormat.text:
+        print_document({"store": store_name(place), "folder": str(folder)}, output)
     else:
-        print(printable(f"{store_name(store)} exported to {folder}"))
+        print(printable(f"{store_name(place)} exported to {folder}"))
 
 
 _FOLD = """Forget what only moments before a checkpoint can see. Not to be undone: keep a copy of the file.
@@ -57,14 +61,16 @@ before, questions about earlier ones are refused."""
 
 def fold(
     at_tso: Annotated[str, typer.Option("--at-tso", help="The checkpoint: a commit TSO or an order key.")],
-    store: Store = DEFAULT_STORE,
-    output: Format = SchemaFormat.text,
+    merged: LocalMerged = None,
+    store: Store = None,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Forget what only moments before a checkpoint can see."""
     from snapshot_store.tso import ORIGIN
 
     checkpoint = moment_of("--at-tso", at_tso)
-    with opened(store, read_only=False) as one:
+    place = Path(store_of(merged, store))
+    with opened(place, read_only=False) as one:
         floor = floor_of(one.path)
         if ORIGIN < floor < checkpoint.first:
             raise ConfigError(
@@ -73,10 +79,10 @@ def fold(
                 remedy="give that key, or an earlier moment",
             )
         removed = one.fold(checkpoint.first)
-    if output is SchemaFormat.json:
-        print_json({"error": None, "store": str(store_path(store)), "removed": removed})
+    if output is not OutputFormat.text:
+        print_document({"store": str(store_path(place)), "removed": removed}, output)
     else:
-        print(printable(f"{store_path(store)} folded at {checkpoint.text}: {removed} versions removed"))
+        print(printable(f"{store_path(place)} folded at {checkpoint.text}: {removed} versions removed"))
 
 
 app = typer.Typer(
@@ -92,7 +98,7 @@ VERBS: tuple[tuple[str, Callable[..., None], str], ...] = (
     ("fold", fold, _FOLD),
 )
 for _name, _function, _help in VERBS:
-    app.command(_name, help=_help)(_function)
+    app.command(_name, cls=Verb, help=_help)(_function)
 
 
 @app.callback(invoke_without_command=True)

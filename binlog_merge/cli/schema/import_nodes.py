@@ -65,7 +65,7 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
                     node=node.name,
                     file=str(path),
                     position=position,
-                    remedy="begin its capture behind that: FLUSH BINARY LOGS there, remove the captured files, and "
+                    remedy="begin its capture after that: FLUSH BINARY LOGS there, remove the captured files, and "
                     "`capture --start-file` with the new file; or give the dump of an earlier moment, --sql",
                 )
     return NodeBase(snapshot.catalog, end.file, end.position)

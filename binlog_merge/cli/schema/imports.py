@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.options import LocalMerged, Output
+from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
-from binlog_merge.cli.schema.options import DEFAULT_STORE, AtTso, Config, Format, Node, SchemaFormat, Store
+from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
 from binlog_merge.cli.schema.place import free_place, place
 from binlog_merge.cli.schema.store import names_of, opened, store_path, topology_in
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
@@ -58,7 +59,8 @@ def import_(
         bool,
         typer.Option("--nodes", help="All nodes of --config, as their captured logs begin, into a new store."),
     ] = False,
-    store: Store = DEFAULT_STORE,
+    merged: LocalMerged = None,
+    store: Store = None,
     node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
     at_tso: AtTso = None,
     schema: Annotated[
@@ -70,9 +72,10 @@ def import_(
         typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
     ] = None,
     config: Config = None,
-    output: Format = SchemaFormat.text,
+    output: Output = OutputFormat.text,
 ) -> None:
     """Take tables into a store."""
+    given = Path(store_of(merged, store))
     if [sql, server, parquet].count(None) + (not nodes) != 3:
         raise ConfigError("give one of --sql, --server, --parquet and --nodes")
     if nodes:
@@ -80,19 +83,19 @@ def import_(
             raise ConfigError("--nodes is all nodes of --config", remedy="give --config")
         if node is not None or at_tso is not None or schema:
             raise ConfigError("--nodes is all nodes of --config", remedy="leave --node, --at-tso and --schema out")
-        _import_nodes(config, password_file, store, output)
+        _import_nodes(config, password_file, given, output)
         return
     if parquet is not None:
-        with opened(store, read_only=False) as to:
+        with opened(given, read_only=False) as to:
             number = to.import_parquet(parquet)
-        _print_imported([], number, str(parquet), store, "with everything it had", output)
+        _print_imported([], number, str(parquet), given, "with everything it had", output)
         return
     with as_merge_errors(sql):
         if sql is not None:
             catalog, source, position = _dump(sql, schema or []), str(sql), 0
         else:
             catalog, source, position = _server(server or "", password_file, schema or [])
-    with opened(store, read_only=False) as to:
+    with opened(given, read_only=False) as to:
         if config is not None:
             to.set_topology(topology_in(to, config))
         key, stop = place(to, at_tso, node)
@@ -100,10 +103,10 @@ def import_(
         tables, schemas = _base(to, catalog, key, node, (source, position), server is not None, always)
         number = to.append_versions(tables, schemas)
     where = "the logical base" if node is None else f"the base of node {node}"
-    _print_imported(tables, number, source, store, f"as {where}", output)
+    _print_imported(tables, number, source, given, f"as {where}", output)
 
 
-def _import_nodes(config: Path, password_file: Path | None, store: Path, output: SchemaFormat) -> None:
+def _import_nodes(config: Path, password_file: Path | None, store: Path, output: OutputFormat) -> None:
     from binlog_merge.bootstrap.captured import captured_nodes
     from binlog_merge.bootstrap.plan import Places
     from binlog_merge.cli.schema.import_nodes import base_of, logical_of
@@ -189,17 +192,13 @@ def _base(
 
 
 def _print_imported(
-    tables: "list[TableVersion]", new: int, source: str, store: Path, what: str, output: SchemaFormat
+    tables: "list[TableVersion]", new: int, source: str, store: Path, what: str, output: OutputFormat
 ) -> None:
     path = str(store_path(store))
-    if output is SchemaFormat.json:
+    if output is not OutputFormat.text:
         from binlog_merge.cli.schema.values import version_values
 
-        print_json({"error": None, "store": path, "new": new, "tables": [version_values(v) for v in tables]})
-    elif output is SchemaFormat.sql:
-        from binlog_merge.cli.schema.text import shown_sql
-
-        print(printable("\n".join(shown_sql(tables))))
+        print_document({"store": path, "new": new, "tables": [version_values(v) for v in tables]}, output, "tables")
     else:
         names = ", ".join(f"{v.schema}.{v.name}" + ("" if v.table else " (gone)") for v in tables[:10])
         more = f" and {len(tables) - 10} more" if len(tables) > 10 else ""
@@ -210,7 +209,7 @@ def _print_imported(
 
 _SET = """Correct a table: from a moment on it is what FILE makes of it, whatever the binlogs said.
 
-FILE holds one statement on the table, CREATE TABLE (the whole definition anew), ALTER TABLE or DROP TABLE; or a dump
+FILE holds one statement on the table, CREATE TABLE (its whole definition), ALTER TABLE or DROP TABLE; or a dump
 that has the table among others. The version is recorded with origin "operator", and DDL that comes later goes on from
 it. Given the TSO or the order key at which a merge stopped, it stands for the statement that was not understood, or
 right before the rows that did not fit: merge again, and it goes on. What is published cannot be corrected any more.
@@ -225,7 +224,8 @@ def set_(
         Path, typer.Option("--sql", help="The statement; - reads standard input.", metavar="FILE", parser=local_path)
     ],
     at_tso: Annotated[str, typer.Option("--at-tso", help="From this commit TSO or order key on.")],
-    store: Store = DEFAULT_STORE,
+    merged: LocalMerged = None,
+    store: Store = None,
     node: Node = None,
     output: Format = SchemaFormat.text,
 ) -> None:
@@ -239,7 +239,7 @@ def set_(
     if any(name.wild):
         raise ConfigError(f"{table} does not name one table", remedy="write schema.table")
     text = _text(sql)
-    with opened(store, read_only=False) as to:
+    with opened(Path(store_of(merged, store)), read_only=False) as to:
         key, _ = place(to, at_tso, node)
         key = free_place(to, key, node, name.schema, name.table)
         history = to.history_of([(node, name.schema, name.table)])

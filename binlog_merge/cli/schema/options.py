@@ -1,12 +1,17 @@
 """The options that several `schema` verbs share."""
 
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.options import Place
 from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.schema.store import STORE_NAME
+from binlog_merge.errors import ConfigError
 
 
 class SchemaFormat(StrEnum):
@@ -14,25 +19,25 @@ class SchemaFormat(StrEnum):
 
     text = "text"
     json = "json"
+    jsonl = "jsonl"
     sql = "sql"
 
 
+_HELP = "A schema store of its own, no merged log's"
 Store = Annotated[
-    Path,
-    typer.Option(
-        "--store", help="The schema store: a file, or a merge's output directory.", metavar="FILE", parser=local_path
-    ),
+    Path | None,
+    typer.Option("--store", help=f"{_HELP}; default: {STORE_NAME} here.", metavar="FILE", parser=local_path),
 ]
 ReadStore = Annotated[
-    str,
+    str | None,
+    typer.Option("--store", help=f"{_HELP}; default: {STORE_NAME} here.", metavar="FILE", parser=output_place),
+]
+Format = Annotated[
+    SchemaFormat,
     typer.Option(
-        "--store",
-        help="The schema store: a file, or a merge's output directory, also s3://… (gs://…, az://…)",
-        metavar="FILE",
-        parser=output_place,
+        "-o", "--output", help="text; json: one object; jsonl: one object a line; sql: statements, to run elsewhere."
     ),
 ]
-Format = Annotated[SchemaFormat, typer.Option("-o", "--output", help="How to print the answer.")]
 Tables = Annotated[
     list[str],
     typer.Argument(help="Tables as schema.table; * and ? are wildcards, schema may be left out.", metavar="TABLE..."),
@@ -58,5 +63,16 @@ Config = Annotated[
         parser=local_path,
     ),
 ]
-DEFAULT_STORE = Path("schema.duckdb")
-READ_STORE = str(DEFAULT_STORE)
+
+
+def store_of(merged: Place | None, store: Place | None) -> Place | str:
+    """Return which store a verb asks: a merged log's, else that of --store. Raises ConfigError if both are named.
+
+    --store also takes the directory of a merged log, as --merged was once called; an old name for release 0.1.
+    """
+    if merged is not None and store is not None:
+        raise ConfigError("--merged and --store both name a schema store", remedy="give one of them")
+    if store is not None and Path(store).is_dir() and sys.stderr.isatty():
+        say(f"binlog-merge: {store} is the directory of a merged log: that is now given as --merged")
+    found = merged if merged is not None else store
+    return STORE_NAME if found is None else found

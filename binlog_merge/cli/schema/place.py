@@ -55,5 +55,5 @@ def free_place(store: "Store", key: "OrderKey", node: str | None, schema: str, t
     if version is None or version.key != key or version.origin == OPAQUE or version.origin == "operator":
         return key
     if key.node_seq == 999_999:
-        raise ConfigError(f"there is no place left behind order key {key.text()}", remedy="give the next TSO")
+        raise ConfigError(f"there is no place left after order key {key.text()}", remedy="give the next TSO")
     return free_place(store, key._replace(node_seq=key.node_seq + 1), node, schema, table)

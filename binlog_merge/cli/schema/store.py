@@ -52,7 +52,7 @@ def _opened(path: Path, shown: str, read_only: bool) -> Iterator["Store"]:
 
     with as_merge_errors(shown):
         if not read_only and not path.parent.is_dir():
-            raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
+            raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or name another store")
         with Store.open(path, read_only) as store:
             yield store
 

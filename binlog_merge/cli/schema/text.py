@@ -5,6 +5,7 @@ from itertools import groupby
 from typing import Any
 
 from binlog_merge.cli.schema.values import pad_text, refused, refused_in
+from binlog_merge.cli.sizes import counted
 from snapshot_store.ask.check import Checked, Finding
 from snapshot_store.ask.questions import TableDiff, VersionChange, name_of
 from snapshot_store.ask.skew import Skew, SkewAt
@@ -256,29 +257,3 @@ def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator
 
 def _cell(value: Any) -> str:
     return "NULL" if value is None else one_line(str(value))
-
-
-def rows_sql(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Yield a statement whose result are these rows."""
-    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
-    if not rows:
-        yield f"-- no rows of ({names})"
-        return
-    yield "SELECT * FROM (VALUES"
-    lines = ["  (" + ", ".join(_literal(value) for value in row) + ")" for row in rows]
-    yield ",\n".join(lines)
-    yield f") AS answer ({names});"
-
-
-def _literal(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, int | float):
-        return str(value)
-    text = str(value).replace("'", "''")  # DuckDB's strings have no backslash escapes
-    return f"'{text}'"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -5,6 +5,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
+from binlog_merge.json_values import utc_text
 from snapshot_store.ask.check import Finding
 from snapshot_store.ask.questions import TableDiff, VersionChange
 from snapshot_store.ask.skew import Skew
@@ -20,7 +21,11 @@ from snapshot_store.tso import OrderKey
 def when(key: OrderKey) -> dict[str, Any]:
     """Return a key as its text, its TSO and its time."""
     time = time_of(key)
-    return {"order_key": key.text(), "commit_tso": key.commit_tso, "time": None if time is None else time.isoformat()}
+    return {
+        "order_key": key.text(),
+        "commit_tso": str(key.commit_tso),
+        "time": None if time is None else utc_text(time),
+    }
 
 
 def version_values(version: TableVersion) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Assembled:
     new_edges: tuple[tuple[int, int, int], ...]  # (tso, transaction, commit offset) of the edges
     without_tso: tuple[tuple[Hash, int], ...]  # (gtrid, commit offset) of XA COMMITs kept as locals
     lost: tuple[tuple[int, int, int], ...] = ()  # (tso, transaction, commit offset) of XA COMMITs without a prepare
+    asks: bool = False  # for a commit row that may be among those that pieces have used
 
 
 @dataclass
@@ -71,6 +72,7 @@ class _Pass:
     greatest: list[int] = field(default_factory=list)  # of the TSOs in new_edges, up to each
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
     lost: list[tuple[int, int, int]] = field(default_factory=list)
+    asks: bool = False
 
 
 def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
@@ -119,6 +121,7 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
         tuple(work.new_edges),
         tuple(work.without_tso),
         tuple(work.lost),
+        work.asks,
     )
 
 
@@ -148,6 +151,7 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     if late.rollback:
         return  # a rollback of a branch that was prepared before our input began changes nothing
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
+    work.asks |= tso is None or work.rows.get(late.gtrid, tso) != tso
     if prepared is None:
         if tso is None:
             raise lost_branch(late.commit_at)

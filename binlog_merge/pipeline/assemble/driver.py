@@ -65,9 +65,9 @@ def _scan(
     blocks, first = job.scratch("piece"), rounds.next_number
     tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, blocks, job.partitions, whole, kept, first)
     rounds.next_number += len(tasks)
-    with job.stage("scan", len(tasks)):
-        runner = job.runner(sum(task.length for task in tasks))
-        scanned: list[list[ScanResult]] = runner.run("scan", scan_all, bundles(tasks))
+    work, size = bundles(tasks), sum(task.length for task in tasks)
+    with job.stage("scan", len(work), size):
+        scanned: list[list[ScanResult]] = job.runner(size).run("scan", scan_all, work)
     results = [result for bundle in scanned for result in bundle]
     pieces = {node.source_id: list(kept.get(node.source_id, ())) for node in inputs.nodes}
     for task, result in zip(tasks, results, strict=True):

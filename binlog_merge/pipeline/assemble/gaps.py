@@ -29,9 +29,9 @@ def note_gtids(scanned: ScannedNode, end_of_input: bool) -> list[str]:
     if not gaps:
         return []
     return [
-        f"{scanned.source_id}: its logs have no {gaps}, though they have GTIDs of the same source before and behind. "
+        f"{scanned.source_id}: its logs have no {gaps}, though they have GTIDs of the same source before and after. "
         "The server has not logged them: a transaction that was never given this number (SET gtid_next, group "
-        "replication's blocks of numbers), or that another server kept (a replica that filters, or that began behind "
+        "replication's blocks of numbers), or that another server kept (a replica that filters, or that began after "
         "it); or a log was changed. What they did is not in the output"
     ]
 

@@ -53,10 +53,24 @@ def misread(
 def assemble_node(
     node: NodeInput, results: Sequence[ScanResult], blocks: Sequence[PieceBlock], end_of_input: bool
 ) -> ScannedNode:
-    """Join a node's pieces, in the order of its log, up to the first damage."""
+    """Join a node's pieces, in the order of its log, up to the first damage.
+
+    The commit rows that pieces have used are read if one may be missing: seldom, and there is one for each transaction.
+    """
     scanned = _assembled(node, results, blocks, end_of_input, {})
+    used = _may_miss_rows(scanned)
+    if used:
+        scanned = _assembled(node, results, blocks, end_of_input, {}, used)
     moved = moved_locals(scanned)
-    return _assembled(node, results, blocks, end_of_input, moved) if moved else scanned
+    return _assembled(node, results, blocks, end_of_input, moved, used) if moved else scanned
+
+
+def _may_miss_rows(scanned: ScannedNode) -> bool:
+    """Return whether commit rows that pieces have used may change the result, or be needed by the next run: those of
+    branches that were open before such a piece and are still.
+    """
+    before = ({*carry.open} for piece, carry in zip(scanned.pieces, scanned.carries, strict=True) if piece.used_rows)
+    return scanned.error is not None or scanned.asks or any(scanned.carry.open.keys() & xids for xids in before)
 
 
 def _assembled(
@@ -65,14 +79,17 @@ def _assembled(
     blocks: Sequence[PieceBlock],
     end_of_input: bool,
     moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
+    used: bool = False,
 ) -> ScannedNode:
-    """Join a node's pieces. `moved` maps a piece to its locals, by index, that have a key of their own."""
+    """Join a node's pieces. `moved` maps a piece to its locals, by index, that have a key of their own. With `used`,
+    the commit rows that pieces have used are looked at.
+    """
     scanned = ScannedNode(node, carry=node.carry)
     for piece, block in zip(results, blocks, strict=True):
         file = node.files[piece.file_index]
         try:
             elsewhere = moved.get(len(scanned.pieces), ())
-            whole = _with_used_rows(piece, block, scanned.carry)
+            whole = _with_used_rows(piece, block, scanned.carry) if used else piece
             assembled = assemble_piece(whole, scanned.carry, [index for index, _ in elsewhere])
         except MergeError as error:
             scanned.error = error.located(node=node.source_id, file=file.path)
@@ -97,6 +114,7 @@ def _assembled(
         ]
         scanned.edges += _edges_of(node, piece, block, elsewhere)
         scanned.without_tso += assembled.without_tso
+        scanned.asks |= assembled.asks
         ended = (*assembled.new_edges, *assembled.lost)
         _note_new(scanned, piece, [(t, x) for t, x, at in ended if _is_new(node, piece.file_index, at)])
         scanned.lost += [(OrderKey(t, x, 0, 0), piece.file_index, at) for t, x, at in assembled.lost]

@@ -32,6 +32,7 @@ class ScannedNode:
     lost: list[tuple[OrderKey, int, int]] = field(default_factory=list)  # XA COMMITs without a prepare: file, offset
     carry: Carry = field(default_factory=Carry)
     without_tso: list[tuple[tuple[int, int], int]] = field(default_factory=list)
+    asks: bool = False  # an XA COMMIT asks for a commit row that is not at hand
     error: MergeError | None = None
     warnings: list[str] = field(default_factory=list)
     least_new: tuple[int, int] | None = None

@@ -34,7 +34,8 @@ class LogicalDdl:
     text if that differs. `suppress_use` is set for statements about a database, for which the replica must not USE it
     first (LOG_EVENT_SUPPRESS_USE_F). `rows_query` writes the text of a DDL without `sql` as a ROWS_QUERY event.
     `server_id` is that of the server that ran it, if the cluster records it. A session without a timestamp runs the DDL
-    at its commit time. `parsed` is the parsed `sql`, if the code that made the DDL has parsed it.
+    at its commit time. `parsed` is the parsed `sql`, if the code that made the DDL has parsed it. `origin` is that of
+    the versions that it makes: "marker", or "shards" where shards without markers have it in common.
     """
 
     key: OrderKey
@@ -46,3 +47,4 @@ class LogicalDdl:
     server_id: int | None = None
     rows_query: bool = False
     parsed: ParsedDdl | None = field(default=None, compare=False, repr=False)
+    origin: str = field(default="marker", compare=False)

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from binlog_merge.pipeline.base.progress import Progress
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -57,8 +59,11 @@ class Files:
 class Runner(Protocol):
     """Runs module-level functions on frozen values, locally or on a cluster."""
 
-    def start(self) -> None:
-        """Make ready for tasks. Called when the nodes' files are found: what is wrong with them costs no start."""
+    def start(self, progress: Progress) -> None:
+        """Make ready for tasks, and report their progress from then on.
+
+        Called when the nodes' files are found: what is wrong with them costs no start.
+        """
 
     @property
     def slots(self) -> int:
@@ -86,7 +91,7 @@ class InDriver:
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
 
-    def start(self) -> None:
+    def start(self, progress: Progress) -> None:
         """Do nothing: this process is there."""
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

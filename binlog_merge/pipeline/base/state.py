@@ -3,7 +3,7 @@
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,21 +12,15 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
 from binlog_merge.files.node_file import IgnoredFile
+from binlog_merge.files.output import WORK_FOLDER
 from binlog_merge.pipeline.base.filter_settings import filter_settings
 from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.progress import Progress, Sized
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.runner import InDriver, Runner
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LOG = logging.getLogger(__name__)
-
-Progress = Callable[[str, int, int], None]
-
-WORK_FOLDER = ".work"
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 @dataclass
@@ -58,7 +52,7 @@ class Job:
         if self.config.output.cts != "begin":
             self.warnings.append(
                 f"output.cts: {self.config.output.cts} is for readers of PolarDB-X's global binlog; MySQL 9.7 as a "
-                "replica crashes on the event behind XID (mysqlbinlog takes it): cts: begin is for replicas"
+                "replica crashes on the event after XID (mysqlbinlog takes it): cts: begin is for replicas"
             )
 
     @property
@@ -81,9 +75,11 @@ class Job:
         self.engine.exchange.clear(self.work, kept)
 
     @contextmanager
-    def stage(self, name: str, total: int = 1) -> Iterator[None]:
-        """Time a stage and report its beginning and end."""
+    def stage(self, name: str, total: int = 1, size: int = 0) -> Iterator[None]:
+        """Time a stage and report its beginning and end. `size`: how many bytes it reads, if that says anything."""
         begun = time.perf_counter()
+        if size and isinstance(self.progress, Sized):
+            self.progress.size_is(name, size)
         self.progress(name, 0, total)
         _LOG.debug("stage begins", extra={"stage": name, "tasks": total})
         yield

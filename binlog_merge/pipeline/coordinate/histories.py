@@ -112,7 +112,7 @@ def extend_logical(cursor: HistoryCursor, ddls: Iterable[LogicalDdl], server_ver
         parsed = ddl.parsed
         if parsed is None or (parsed.sql, parsed.session) != (ddl.sql, session):
             parsed = ParsedDdl.of(ddl.sql, session)
-        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
+        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin=ddl.origin)
         if (problem := _with_a_file(ddl, parsed)) is not None:
             return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))
         if ddl.schema and ddl.schema not in cursor.catalog.schemas and not ddl.suppress_use:
@@ -169,7 +169,7 @@ def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
     return UnsupportedInput(
         f"logical DDL {ddl.sql[:300]!r}: rows of {'.'.join(found[0])} go or come with a file, and the binlog has none",
         order_key=ddl.key,
-        remedy="merge up to it (--stop-tso), bring the target's rows to what the nodes have, and begin anew behind it",
+        remedy="merge up to it (--stop-tso), bring the target's rows to what the nodes have, and begin anew after it",
     )
 
 
@@ -273,7 +273,7 @@ def remedy_of(key: OrderKey, node: str | None, subject: Subject) -> str:
     """Return the remedy text for a statement that is not understood."""
     names = [".".join(name) for name in subject.tables] or ["TABLE"]
     where = f" --node {node}" if node else ""
-    options = f"--store OUT{where} --at-tso {key.text()}"
+    options = f"--merged DIR{where} --at-tso {key.text()}"
     policy = "; or set `schemas.not-understood: opaque`, then table maps say the shape" if subject.tables else ""
     return (
         f"say what it does, `binlog-merge schema set {names[0]} --sql FILE {options}` (FILE: the table's CREATE TABLE "

@@ -64,9 +64,9 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         )
         for i, rows in enumerate(cuts)
     ]
-    with job.stage("gather", len(tasks)):
-        runner = job.runner(sum(part.bytes for part in ordered.parts))
-        gathered = runner.run("gather", gather, tasks) if tasks else []
+    size = sum(part.bytes for part in ordered.parts)
+    with job.stage("gather", len(tasks), size):
+        gathered = job.runner(size).run("gather", gather, tasks) if tasks else []
         for task, result in zip(tasks, gathered, strict=True):
             if task.part is not None:
                 take_part(task.part, Path(result.path), result.size - task.begins)
@@ -142,6 +142,7 @@ def gather_task(
         ddl=ddl,
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
+        key_doubts=job.config.key_doubts == "warn",
         store=store if goes_on is None else None,
         part=part_uri(store, job.attempt, name) if store is not None and goes_on is not None else None,
     )

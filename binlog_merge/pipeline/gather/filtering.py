@@ -20,15 +20,15 @@ import numpy as np
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_held
 from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.errors import CellValueError
-from binlog_merge.binlog.rows import PartialJson, Row, RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import whole_row
 from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.gather.whole_json import with_whole_json
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
@@ -138,7 +138,8 @@ class OutputFilter:
         """
         needed = self._filter.expressions.columns(shape.table, op, shape.facts)
         if (places[:, 2] == _PARTIAL).any():
-            source, places = _with_whole_json(shape, source, places, needed[1])
+            wanted = frozenset(shape.facts[name][0] for name in needed[1])
+            source, places = with_whole_json(shape.table_map, source, places, wanted)
         rows = cut_rows(source, places, shape.table_map)
         before = None if op == "insert" else _side(shape, rows, BEFORE, needed[0])
         after = None if op == "delete" else _side(shape, rows, AFTER, needed[1])
@@ -217,29 +218,6 @@ def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any
         return decode_held(rows, side, [facts for _, facts in shape.facts.values()], needed)
     except CellValueError as error:
         raise ConversionFailed(f"{shape.table.schema}.{shape.table.name}: {error}, for the filter") from None
-
-
-def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:
-    """Return the events with partial JSON updates replaced by whole values in the needed columns, by NULL in others."""
-    wanted = {shape.facts[name][0] for name in needed}
-
-    def whole(row: Row) -> Row:
-        before, after = row
-        assert after is not None
-        cells = (None if isinstance(c, PartialJson) and i not in wanted else c for i, c in enumerate(after))
-        return whole_row((before, tuple(cells)), shape.table_map)
-
-    bodies = []
-    for begin, end, kind in places.tolist():
-        body = source[begin:end].tobytes()
-        if kind == _PARTIAL:
-            event = RowsEvent.parse(kind, body)
-            rows = [whole(row) for row in iter_rows(event, shape.table_map)]
-            body = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, shape.table_map).pack()
-        bodies.append(body)
-    ends = np.cumsum([len(body) for body in bodies])
-    kinds = np.where(places[:, 2] == _PARTIAL, int(EventType.UPDATE_ROWS_EVENT), places[:, 2])
-    return np.frombuffer(b"".join(bodies), np.uint8), np.stack([ends - [len(b) for b in bodies], ends, kinds], axis=1)
 
 
 def _put_together(events: Sequence[DdlEvent], kept: Sequence[DdlEvent]) -> str:

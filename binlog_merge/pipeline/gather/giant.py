@@ -6,27 +6,29 @@ event can be overwritten in place.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, EventType, RowsFlag
+from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, RowsFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction, length_width, write_gtid
 from binlog_merge.binlog.kernels.render import render_events
-from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
+from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.gather.arranging import Doubt, no_order
+from binlog_merge.pipeline.gather.giant_order import giant_in_order
+from binlog_merge.pipeline.gather.giant_pieces import PIECE, unpacked_pieces, whole_events
 from binlog_merge.pipeline.gather.giant_rows import GiantRows
 from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Part, branch_parts
 
-PIECE = 8 << 20
 STREAMED_EVENT = (
     32 << 20
 )  # a row event above this size is copied in pieces, not held in memory, if its rows pass unchanged
@@ -34,13 +36,20 @@ STREAMED_EVENT = (
 Buffer = npt.NDArray[np.uint8]
 
 
-def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> None:
-    """Write the transaction of rows[start:stop]. With `hints`, its statements have trace hints."""
+def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool, key_doubts: bool) -> tuple[Doubt, ...]:
+    """Write the transaction of rows[start:stop], and return what is in doubt.
+
+    With `hints`, its statements have trace hints. Raises KeysInDoubt if no order keeps keys unique, but for
+    `key_doubts`.
+    """
     state.flush()
+    parts, server, doubts = _parts(state, rows, start, stop, hints)
+    if any(doubt.certain for doubt in doubts) and not key_doubts:
+        raise no_order(doubts, start).located(**state.reader.place(rows, start))
     position, width = state.out.position, 9
     try:
         while True:
-            total = _write(state, rows, start, stop, width, hints)
+            total = _write(state, rows, start, parts, server, width)
             right = int(length_width(total - width))
             if right == width:
                 break
@@ -57,6 +66,7 @@ def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool)
     state.reg[k.SEQUENCE] += 1
     state.reg[k.LENGTH_WIDTH] = 0
     state.flush()
+    return doubts
 
 
 def _restore(state: Renderer, position: int) -> None:
@@ -73,27 +83,29 @@ def _key(rows: Rows, row: int, server: int) -> npt.NDArray[np.int64]:
     return np.array([*rows.key(row), int(rows.commit_us[row]), server, archive], np.int64)
 
 
-def _parts(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> tuple[list[Part], int]:
-    """Return the parts of a transaction in output order, and its server id: see `traces`."""
+def _parts(
+    state: Renderer, rows: Rows, start: int, stop: int, hints: bool
+) -> tuple[list[Part], int, tuple[Doubt, ...]]:
+    """Return the parts of a transaction in output order, its server id, and what is in doubt."""
     parts, server, hinted = list[Part](), 0, False
-    for row in range(start, stop):
+    for row in range(start, stop) if hints else ():
         first, last = int(rows.start[row]), int(rows.end[row])
-        if not hints or rows.flags[row] & ks.COMPRESSED:
-            parts.append(Part(row, first, last, (0, 0)))
+        if rows.flags[row] & ks.COMPRESSED:
+            parts.append(Part(row, first, last))
             continue
         source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
         found, branch_server, any_hint = branch_parts(source, row, first, last, _crc(state, rows, row))
         parts += found
         server, hinted = server or branch_server, hinted or any_hint
     if hinted and stop - start > 1:
-        return sorted(parts, key=lambda part: part.trace), server
-    return [Part(row, int(rows.start[row]), int(rows.end[row]), (0, 0)) for row in range(start, stop)], server
+        return sorted(parts, key=lambda part: part.trace), server, ()
+    parts, doubts = giant_in_order(state, rows, start, stop)
+    return parts, server, doubts
 
 
-def _write(state: Renderer, rows: Rows, start: int, stop: int, width: int, hints: bool) -> int:
+def _write(state: Renderer, rows: Rows, start: int, parts: Sequence[Part], server: int, width: int) -> int:
     """Write all events of the transaction; returns its length."""
     reg, position = state.reg, state.out.position
-    parts, server = _parts(state, rows, start, stop, hints)
     begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start, server), width)
     # Whole from the beginning, for who reads along; the length is not known yet.
     write_gtid(state.out.buffer, int(reg[k.TXN_OUT]), reg, state.sid, int(rows.commit_us[start]), 0, width, 0)
@@ -149,14 +161,22 @@ def _make_room(state: Renderer) -> None:
 
 
 def _write_part(state: Renderer, rows: Rows, part: Part) -> None:
-    row = part.row
-    compressed = bool(rows.flags[row] & ks.COMPRESSED)
-    pieces = _unpacked_pieces(state, rows, row) if compressed else _pieces(state, rows, part)
-    crc = 0 if compressed else _crc(state, rows, row)
+    row, source, crc = part.row, *_source(state, rows, part)
+    if rows.flags[row] & ks.COMPRESSED and part.unpacked is None:
+        pieces, crc = unpacked_pieces(source, part.start, part.stop, crc), 0
+    else:
+        pieces = _pieces(state, rows, part)
     for buffer, end in pieces:
         state.reg[k.IN] = 0
         state.judged(judge_piece(state.plans, int(state.reg[k.N_MAPS]), rows, row, buffer, end, crc))
         _render(state, rows, row, buffer, end, crc)
+
+
+def _source(state: Renderer, rows: Rows, part: Part) -> tuple[Source, int]:
+    """Return the file that a part is in, and the length of the checksums there."""
+    if part.unpacked is not None:
+        return part.unpacked, 0
+    return state.reader.source(int(rows.node[part.row]), int(rows.file[part.row])), _crc(state, rows, part.row)
 
 
 def _crc(state: Renderer, rows: Rows, row: int) -> int:
@@ -185,13 +205,12 @@ def _pieces(state: Renderer, rows: Rows, part: Part) -> Iterator[tuple[Buffer, i
     """Yield a part's bytes in pieces of whole events. A giant rows event that passes unchanged is written here
     instead.
     """
-    row = part.row
-    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
+    source, _ = _source(state, rows, part)
     offset, stop = part.start, part.stop
     buffer = np.empty(PIECE, np.uint8)
     while offset < stop:
         got = source.read_into(view(buffer)[: min(len(buffer), stop - offset)], offset)
-        whole = _whole_events(buffer, got)
+        whole = whole_events(buffer, got)
         if whole:
             yield buffer, whole
             offset += whole
@@ -199,50 +218,16 @@ def _pieces(state: Renderer, rows: Rows, part: Part) -> Iterator[tuple[Buffer, i
         if got < 19:
             raise ChecksumMismatch("the file became shorter while it was read", position=offset)
         size = EventHeader.parse(buffer[:19].tobytes()).event_size
-        if size > STREAMED_EVENT and _copy_through(state, rows, row, buffer[:4096].copy(), offset, size):
+        if size > STREAMED_EVENT and _copy_through(state, rows, part, buffer[:4096].copy(), offset, size):
             offset += size
         else:
             buffer = np.empty(size, np.uint8)
 
 
-def _unpacked_pieces(state: Renderer, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]:
-    """Yield the events inside a compressed branch in pieces of whole events."""
-    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
-    offset, stop, crc = int(rows.start[row]), int(rows.end[row]), _crc(state, rows, row)
-    while offset < stop:
-        head = np.empty(19, np.uint8)
-        source.read_into(view(head), offset)
-        header = EventHeader.parse(head.tobytes())
-        if header.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
-            body = np.empty(header.event_size - 19 - crc, np.uint8)
-            source.read_into(view(body), offset + 19)
-            left = np.empty(0, np.uint8)
-            for chunk in TransactionPayload.parse(body.tobytes()).chunks():
-                left = np.concatenate([left, np.frombuffer(chunk, np.uint8)])
-                whole = _whole_events(left, len(left))
-                if whole:
-                    yield left, whole
-                    left = left[whole:].copy()
-            if len(left):
-                raise ChecksumMismatch("a transaction payload ends inside an event", position=offset)
-        offset += header.event_size
-
-
-def _whole_events(buffer: Buffer, end: int) -> int:
-    """Return the total length of the whole events at the beginning of a buffer."""
-    at = 0
-    while at + 19 <= end:
-        size = int.from_bytes(buffer[at + 9 : at + 13].tobytes(), "little")
-        if size < 19 or at + size > end:
-            break
-        at += size
-    return at
-
-
-def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: int, size: int) -> bool:
+def _copy_through(state: Renderer, rows: Rows, part: Part, head: Buffer, offset: int, size: int) -> bool:
     """Copy one giant rows event in pieces, computing checksums. Returns False if its rows do not pass unchanged."""
     reg, out = state.reg, state.out
-    kind, crc = int(head[4]), _crc(state, rows, row)
+    kind, (source, crc) = int(head[4]), _source(state, rows, part)
     table_id = int.from_bytes(head[19:25].tobytes(), "little")
     maps = state.plans.arrays.maps[: int(reg[k.N_MAPS])]
     found = np.flatnonzero(maps[:, 0] == table_id)
@@ -252,7 +237,6 @@ def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: i
     ends = bool(head[25] & RowsFlag.STMT_END_F)
     if plan[k.KIND] != k.IDENTITY or plan[k.ASKED] or not ends:
         return False
-    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     if not crc or reg[k.CHECK_ROWS]:
         extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind not in ROWS_V1_TYPES else 0)
         shapes, steps = state.plans.arrays.shapes, int(plan[k.STEPS])
@@ -272,11 +256,11 @@ def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: i
     read_check, write_check = zlib.crc32(head[:27].tobytes()), zlib.crc32(event.tobytes())
     done, end = 27, size - crc
     while done < end:
-        part = view(out.buffer)[: min(PIECE, end - done)]
-        got = source.read_into(part, offset + done)
+        room = view(out.buffer)[: min(PIECE, end - done)]
+        got = source.read_into(room, offset + done)
         if not got:
             raise ChecksumMismatch("the file became shorter while it was read", position=offset + done)
-        read_check, write_check = zlib.crc32(part[:got], read_check), zlib.crc32(part[:got], write_check)
+        read_check, write_check = zlib.crc32(room[:got], read_check), zlib.crc32(room[:got], write_check)
         out.write(got)
         done += got
     if crc:

@@ -10,8 +10,8 @@ verdict. It is judged alone when its transaction is written, and stops the merge
 not depend on how rows are batched.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,24 +20,21 @@ import numpy.typing as npt
 from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
-from binlog_merge.binlog.kernels.asked import find_in_events, find_in_window, reshape_found
 from binlog_merge.binlog.rows import RowsEvent, present_columns
 from binlog_merge.errors import MergeError
+from binlog_merge.pipeline.gather.found_rows import rows_in_piece, rows_in_window
+from binlog_merge.pipeline.gather.logical_bodies import Bodies, LogicalBodies
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Window
 from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
-from binlog_merge.reshape.plan_of import reshape_rows
 from binlog_merge.values.convert.cells import ConversionError
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.gather.filtering import OutputFilter, Shape
 
 Ints = npt.NDArray[np.int64]
-BATCH_BYTES = 2 << 20
-"""Bytes of row images that are decoded at once, unless a single event has more."""
 _PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
 
 
@@ -45,14 +42,7 @@ def judge_window(plans: PlanTable, buffer: Bytes, read: Window, rows: Rows, star
     """Judge the rows events of a window whose bytes are in `buffer`; rows[start] is its first row."""
     if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
-    reg = np.zeros(k.REGISTERS, np.int64)
-    reg[k.IN] = -1
-
-    def learn() -> None:
-        segment = reg[k.SEGMENT]
-        _learn(plans, buffer, reg, int(read.segments[segment, k.S_CRC]), rows, start + int(read.row[segment]))
-
-    found = _find(lambda room: int(find_in_window(reg, plans.arrays, buffer, read.segments, room)), reg, learn)
+    found = rows_in_window(plans, buffer, read.segments, read.row, rows, start, k.ASKED)
     return _Judge(plans, plans.filter, buffer, read.keys[:, k.K_TSO], read.keys[:, k.K_COMMIT_US]).judge(found)
 
 
@@ -60,55 +50,11 @@ def judge_piece(plans: PlanTable, known: int, rows: Rows, row: int, buffer: Byte
     """Judge the rows events of `buffer[:end]`, a piece of a branch with `known` table maps before it."""
     if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
-    reg = np.zeros(k.REGISTERS, np.int64)
-    reg[k.N_MAPS] = known
     maps = plans.arrays.maps[:known].copy()
-    node = int(rows.node[row])
-    found = _find(
-        lambda room: int(find_in_events(reg, plans.arrays, buffer, end, crc, node, room)),
-        reg,
-        lambda: _learn(plans, buffer, reg, crc, rows, row),
-    )
+    found, _ = rows_in_piece(plans, known, rows, row, buffer, end, crc, k.ASKED)
     plans.arrays.maps[:known] = maps  # rendering begins where the search began
     tso, commit_us = (np.array([value[row]], np.int64) for value in (rows.columns["tso"], rows.commit_us))
     return _Judge(plans, plans.filter, buffer, tso, commit_us).judge(found)
-
-
-def _find(search: Callable[[Ints], int], reg: Ints, learn: Callable[[], None]) -> Ints:
-    """Return the rows events to judge, up to the first table map that cannot be planned."""
-    found = np.zeros((1024, k.F_COLUMNS), np.int64)
-    while True:
-        reason = search(found)
-        if reason == k.FULL:
-            found = np.concatenate([found, np.zeros_like(found)])
-        elif reason == k.NEW_PLAN:
-            try:
-                learn()
-            except (MergeError, BinlogFormatError):
-                break
-        else:
-            break
-    return found[: int(reg[k.ROW_EVENTS])]
-
-
-def _learn(plans: PlanTable, buffer: Bytes, reg: Ints, crc: int, rows: Rows, row: int) -> None:
-    at = int(reg[k.IN])
-    size = EventHeader.parse(buffer[at : at + 19].tobytes()).event_size
-    plans.learn_row(buffer[at + 19 : at + size - crc].tobytes(), rows, row)
-
-
-@dataclass(frozen=True)
-class _Bodies:
-    """Bodies of rows events in the logical shape: `places` are (begin, end, type) in `source`, `rows` counts reshaped
-    rows.
-
-    `own`: the bodies must be written as they are here, since the kernel cannot make them.
-    """
-
-    source: Bytes
-    places: Ints
-    rows: Ints
-    own: bool = False
 
 
 class _Judge:
@@ -116,15 +62,13 @@ class _Judge:
         self, plans: PlanTable, output_filter: "OutputFilter", buffer: Bytes, tso: Ints, commit_us: Ints
     ) -> None:
         self.plans, self.filter = plans, output_filter
-        self.buffer = buffer
-        self.tso, self.commit_us = tso, commit_us
+        self.bodies = LogicalBodies(plans, buffer, commit_us)
+        self.tso = tso
         self.verdicts = Verdicts(np.zeros(len(buffer), np.uint8))
 
     def judge(self, found: Ints) -> Verdicts:
         """Return the verdicts on rows events."""
         plans = self.plans.arrays.plans[found[:, k.F_PLAN]]
-        ways = np.where(plans[:, k.KIND] == k.IDENTITY, 0, np.where(plans[:, k.KIND] == k.RESHAPE, 1, 2))
-        ways[found[:, k.F_KIND] == _PARTIAL] = 2
         out = self.filter.leaves_out(self.tso)[found[:, k.F_SEGMENT]]
         self._set(found[out], k.LEFT_OUT)
         for number in np.unique(plans[:, k.ASKED]).tolist():
@@ -137,15 +81,14 @@ class _Judge:
                 if decision.ignored or not self.filter.concerns(shape):
                     self._set(found[chosen], k.LEFT_OUT if decision.ignored else k.KEPT)
                     continue
-                for way, bodies_of in enumerate((self._in_place, self._by_kernel, self._by_python)):
-                    for batch in _batches(found[chosen & (ways == way)]):
-                        self._ask(shape, op, batch, bodies_of)
+                for batch, bodies_of in self.bodies.batches(found[chosen]):
+                    self._ask(shape, op, batch, bodies_of)
         return self.verdicts
 
     def _set(self, events: Ints, verdict: int) -> None:
         self.verdicts.of[events[:, k.F_EVENT]] = verdict
 
-    def _ask(self, shape: "Shape", op: Any, events: Ints, bodies_of: Callable[[Ints], _Bodies]) -> bool:
+    def _ask(self, shape: "Shape", op: Any, events: Ints, bodies_of: Callable[[Ints], Bodies]) -> bool:
         """Judge events by their rows' values. If an event fails, judge those before the first one that does; returns
         False then.
         """
@@ -167,7 +110,7 @@ class _Judge:
             self.verdicts.ready[int(events[n, k.F_EVENT])] = body, int(bodies.rows[n])
         return True
 
-    def _body(self, shape: "Shape", bodies: _Bodies, cut: CutRows, n: int, rows: slice, kept: Any) -> bytes:
+    def _body(self, shape: "Shape", bodies: Bodies, cut: CutRows, n: int, rows: slice, kept: Any) -> bytes:
         begin, end, kind = bodies.places[n].tolist()
         body = bodies.source[begin:end].tobytes()
         if kept.all():
@@ -178,33 +121,6 @@ class _Judge:
         images = np.frombuffer(event.rows, np.uint8)[np.repeat(kept, row_lengths(cut, rows, event))]
         return replace(event, rows=images.tobytes()).pack()
 
-    def _in_place(self, events: Ints) -> _Bodies:
-        return _Bodies(self.buffer, events[:, [k.F_BODY, k.F_END, k.F_KIND]], np.zeros(len(events), np.int64))
-
-    def _by_kernel(self, events: Ints) -> _Bodies:
-        size = int((events[:, k.F_END] - events[:, k.F_BODY]).sum()) + 2 * k.FRAME
-        places, rows = np.zeros((len(events), 3), np.int64), np.zeros(len(events), np.int64)
-        while True:
-            source = np.empty(2 * size, np.uint8)
-            done = int(reshape_found(self.plans.arrays, self.buffer, events, source, places, rows))
-            if done == len(events):
-                return _Bodies(source, places, rows)
-            if rows[done] < 0:
-                raise BinlogFormatError("a rows event contradicts its table map, or no row is left of it")
-            size *= 2
-
-    def _by_python(self, events: Ints) -> _Bodies:
-        own, rows = [], []
-        for _, begin, end, kind, number, segment in events.tolist():
-            plan, body = self.plans.reshape[number], self.buffer[begin:end].tobytes()
-            assert plan is not None
-            made = (body, 0) if plan.identity else reshape_rows(plan, kind, body, int(self.commit_us[segment]))
-            own.append(made[0])
-            rows.append(made[1])
-        ends = np.cumsum([len(body) for body in own])
-        places = np.stack([np.concatenate([[0], ends[:-1]]), ends, events[:, k.F_KIND]], axis=1)
-        return _Bodies(np.frombuffer(b"".join(own), np.uint8), places, np.array(rows, np.int64), own=True)
-
 
 def row_lengths(cut: CutRows, rows: slice, event: RowsEvent) -> Ints:
     """Return the bytes that the images of each row of an event take: null bitmaps and cells."""
@@ -214,10 +130,3 @@ def row_lengths(cut: CutRows, rows: slice, event: RowsEvent) -> Ints:
             columns = present_columns(present, event.column_count)
             lengths += (len(columns) + 7) // 8 + np.maximum(cut.sizes[side][columns, rows], 0).sum(axis=0)
     return lengths
-
-
-def _batches(events: Ints) -> Iterator[Ints]:
-    """Split events into batches of bounded size."""
-    if len(events):
-        batch = np.cumsum(events[:, k.F_END] - events[:, k.F_BODY]) // BATCH_BYTES
-        yield from np.split(events, np.flatnonzero(np.diff(batch)) + 1)

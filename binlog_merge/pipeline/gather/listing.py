@@ -26,7 +26,7 @@ from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.renderer import Renderer
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.task import Gathering, statement_at
-from binlog_merge.pipeline.gather.values import GatherTask
+from binlog_merge.pipeline.gather.values import GatherTask, doubted_orders
 from binlog_merge.pipeline.order.ordered import KEY
 
 _LOG = logging.getLogger(__name__)
@@ -80,6 +80,8 @@ def listed(task: ListTask) -> Iterator[pa.RecordBatch]:
             yield batch
         for text in counting.believed:
             _LOG.warning("the table map is believed, not the schema history: %s", text)
+        for text in counting.doubted:
+            _LOG.warning("%s", text)
 
 
 def _stretches(task: GatherTask) -> Iterator[Rows]:
@@ -120,6 +122,11 @@ class _Counting:
     def believed(self) -> list[str]:
         """Return warnings about table maps that contradict the schema history."""
         return sorted(self._plans.believed) if self._task.counts else []
+
+    @property
+    def doubted(self) -> list[str]:
+        """Return warnings about transactions whose rows may be in no order that keeps keys unique."""
+        return doubted_orders(self._work.written.doubted.values()) if self._task.counts else []
 
     def count(self, rows: Rows) -> Counted:
         """Return what transactions change. Raises MergeError, with the key of the transaction that failed."""

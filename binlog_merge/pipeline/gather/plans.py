@@ -20,6 +20,7 @@ from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.pipeline.coordinate.histories import logical_base
 from binlog_merge.pipeline.coordinate.shards.routes import filled
 from binlog_merge.pipeline.coordinate.shards.values import Shard
+from binlog_merge.pipeline.gather.keyed import KeyedTable, keyed_table
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.schemas import Schemas
 from binlog_merge.pipeline.order.moving import Moving, Renames, renamed
@@ -52,6 +53,8 @@ class PlanTable:
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
         self.filter = schemas.filter
         self.asked_shapes: list[Shape] = []  # whose rows the filter examines; plans refer to them by number, from 1
+        self.keyed: list[KeyedTable] = []  # the keys of tables that come out; plans refer to them likewise
+        self._tables: dict[tuple[str, str], int] = {}
         self._verdicts = np.zeros(1, np.uint8)
         self.believed: set[str] = set()  # warnings about table maps that contradict the history
         self.reshape: list[ReshapePlan | None] = []
@@ -156,7 +159,8 @@ class PlanTable:
         if extract is not None:
             target = filled(target, extract, source_id, table_map.schema, table_map.table)
         plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
-        return self._number(known, plan, target, row_steps(table_map))
+        certain = logical.table is not None and not logical.opaque
+        return self._number(known, plan, target, row_steps(table_map), certain)
 
     def _physical(
         self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
@@ -202,7 +206,12 @@ class PlanTable:
         return table
 
     def _number(
-        self, known: _Known, plan: ReshapePlan | None, target: Table | None = None, steps: Sequence[int] = ()
+        self,
+        known: _Known,
+        plan: ReshapePlan | None,
+        target: Table | None = None,
+        steps: Sequence[int] = (),
+        certain: bool = True,
     ) -> int:
         if known in self._known:
             return self._known[known]
@@ -217,6 +226,8 @@ class PlanTable:
             row[k.KIND] = k.IDENTITY if plan.identity else (k.SLOWLY if plan.needs_slow_path else k.RESHAPE)
             if self.filter is not None and target is not None and self.filter.asks_rows(target.schema, target.name):
                 row[k.ASKED] = self._asked(target, body)
+            if target is not None:
+                row[k.KEYED] = self._keyed(target, body, certain)
             row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
             row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
             row[k.STEPS] = self._numbers(steps)
@@ -234,6 +245,13 @@ class PlanTable:
                 return number
         self.asked_shapes.append(shape)
         return len(self.asked_shapes)
+
+    def _keyed(self, table: Table, body: bytes, certain: bool) -> int:
+        number = self._tables.setdefault((table.schema, table.name), len(self._tables) + 1)
+        keyed = keyed_table(number, table, TableMap.parse(body), certain)
+        if keyed not in self.keyed:
+            self.keyed.append(keyed)
+        return self.keyed.index(keyed) + 1
 
     def _shape(self, row: npt.NDArray[np.int64], plan: ReshapePlan) -> None:
         numbers: list[int] = []

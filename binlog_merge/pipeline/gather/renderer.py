@@ -5,7 +5,7 @@ or raises an error with its location. `pipeline.gather.task` drives it window by
 by piece.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from binlog_merge.pipeline.gather.output_file import Sink
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.render import CTS_PLACES
 from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.values import DoubtedTable
 from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.reshape.plan_of import reshape_rows
 from binlog_merge.values.convert.cells import ConversionError
@@ -36,6 +37,12 @@ class RowsWritten:
     input_bytes: int = 0
     branches: int = 0
     ddl: int = 0
+    doubted: dict[tuple[tuple[str, str], bool], DoubtedTable] = field(default_factory=dict)
+
+    def doubt(self, table: tuple[str, str], certain: bool, key: OrderKey) -> None:
+        """Note a transaction whose rows may be in no order that keeps a table's keys unique."""
+        known = self.doubted.get((table, certain), DoubtedTable(table, certain, 0, key))
+        self.doubted[table, certain] = replace(known, transactions=known.transactions + 1)
 
     def add(self, rows: Rows, start: int, stop: int) -> None:
         """Add the transactions of rows[start:stop], which have been written."""

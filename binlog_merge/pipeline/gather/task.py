@@ -22,6 +22,7 @@ from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
 from binlog_merge.files.parts import send_part, sent
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.gather.arranging import Doubt, no_order, window_in_order
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.judge import judge_window
@@ -46,12 +47,17 @@ def gather(task: GatherTask) -> GatherResult:
         return _gathered(task, durable=True)
     with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
         path = Path(folder) / task.name
-        result = replace(_gathered(replace(task, path=str(path)), durable=False), path=task.path)
+        result = replace(render(task, Path(folder)), path=task.path)
         if task.store is not None:
             return replace(result, sent=sent(task.store, task.name, path))
         assert task.part is not None
         send_part(task.part, path)
         return result
+
+
+def render(task: GatherTask, folder: Path) -> GatherResult:
+    """Write one output file into a folder from which it is read and then gone; see `gather`."""
+    return _gathered(replace(task, path=str(folder / task.name)), durable=False)
 
 
 def _gathered(task: GatherTask, durable: bool) -> GatherResult:
@@ -99,6 +105,7 @@ def _gathered(task: GatherTask, durable: bool) -> GatherResult:
         closed=closed,
         error=error,
         believed=tuple(sorted(plans.believed)),
+        doubted=tuple(written.doubted[known] for known in sorted(written.doubted)),
         failed=_key_at(task.runs, written.branches) if error is not None else None,
     )
 
@@ -174,6 +181,11 @@ class Gathering:
         render = self.render
         reg, out, plans, reader = render.reg, render.out, render.plans, render.reader
         read = window(reader, rows, start, stop, self.task.hints)
+        read, doubts = window_in_order(plans, reader.buffer, read, rows, start)
+        for refused in [doubt.row for doubt in doubts if doubt.certain and not self.task.key_doubts][:1]:
+            if refused > start:
+                self._write_window(rows, start, refused)
+            raise no_order(doubts, refused).located(**reader.place(rows, refused))
         verdicts = judge_window(plans, reader.buffer, read, rows, start)
         render.judged(verdicts)
         segments, keys = read.segments, read.keys
@@ -187,13 +199,13 @@ class Gathering:
                     )
                 )
                 if reason == k.FINISHED:
-                    self.written.add(rows, written, stop)
+                    self._written(rows, written, stop, doubts)
                     return
                 row = start + int(read.begins[reg[k.SEGMENT]])
                 if reason == k.FULL:
                     if reg[k.OUT] == 0:
                         end = rows.transaction_end(row)
-                        self.written.add(rows, written, row)
+                        self._written(rows, written, row, doubts)
                         written = row
                         self._write_giant(rows, row, end)
                         render.judged(verdicts)
@@ -214,8 +226,14 @@ class Gathering:
             open_row = start + int(read.begins[open_segment]) if open_segment < len(segments) else stop
             if reg[k.IN] >= 0:
                 reg[k.OUT] = reg[k.TXN_OUT]
-            self.written.add(rows, written, max(written, open_row))
+            self._written(rows, written, max(written, open_row), doubts)
             raise
+
+    def _written(self, rows: Rows, start: int, stop: int, doubts: Sequence[Doubt]) -> None:
+        self.written.add(rows, start, stop)
+        for doubt in doubts:
+            if start <= doubt.row < stop:
+                self.written.doubt(doubt.table, doubt.certain, rows.key(doubt.row))
 
     def _write_ddl(self, rows: Rows, row: int) -> None:
         """Write the logical DDL at a row's key."""
@@ -242,5 +260,5 @@ class Gathering:
         self.written.ddl += not rows.flags[row] & ks.HEARTBEAT
 
     def _write_giant(self, rows: Rows, start: int, stop: int) -> None:
-        write_giant(self.render, rows, start, stop, self.task.hints)
-        self.written.add(rows, start, stop)
+        doubts = write_giant(self.render, rows, start, stop, self.task.hints, self.task.key_doubts)
+        self._written(rows, start, stop, doubts)

@@ -65,6 +65,7 @@ def traced(buffer: npt.NDArray[np.uint8], whole: Window) -> Window:
         begins = whole.begins[of]
     cut = segments[of]
     cut[:, k.S_POS], cut[:, k.S_END] = pieces[:, t.P_POS], pieces[:, t.P_END]
+    cut[:, k.S_HINTED] = pieces[:, t.P_HINTED]
     first = np.ones(count, np.int64)
     first[1:] = begins[1:] != begins[:-1]
     cut[:, k.S_FIRST] = first
@@ -100,12 +101,17 @@ def _goes_back(piece: Sequence[int] | npt.NDArray[np.int64]) -> UnsupportedInput
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A statement in a branch too big for a window: its row, its byte range in the file, and its trace."""
+    """A statement in a branch too big for a window: its row, its byte range in the file, and its trace.
+
+    `unpacked` is the file in which the range is, if it is not the branch's own: it holds the events of a compressed
+    branch, without checksums.
+    """
 
     row: int
     start: int
     stop: int
-    trace: tuple[int, int]
+    trace: tuple[int, int] = (0, 0)
+    unpacked: Source | None = None
 
 
 _HEAD = 64

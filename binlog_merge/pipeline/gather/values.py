@@ -1,7 +1,8 @@
 """The input and result of a gather task: frozen values, shared by the driver and the executors."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from binlog_merge.files.known import KnownFile
@@ -11,6 +12,31 @@ from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.gather.schemas import Schemas
 from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtedTable:
+    """A table with transactions whose rows may be in no order that keeps its keys unique. `certain`: there is none."""
+
+    table: tuple[str, str]
+    certain: bool
+    transactions: int
+    first: OrderKey
+
+
+def doubted_orders(found: Iterable[DoubtedTable]) -> list[str]:
+    """Return warnings about distributed transactions whose rows may be in no order that keeps unique keys unique."""
+    warnings = []
+    in_order = sorted(found, key=lambda doubted: (doubted.table, doubted.certain, doubted.first))
+    for (table, certain), group in groupby(in_order, key=lambda doubted: (doubted.table, doubted.certain)):
+        parts = list(group)
+        number = sum(doubted.transactions for doubted in parts)
+        why = "no order keeps its keys unique" if certain else "the values of its keys do not tell the right one"
+        warnings.append(
+            f"rows of {'.'.join(table)} came out node by node in {number} distributed "
+            f"transaction{'s' if number > 1 else ''}, the first at order key {parts[0].first.text()}: {why}"
+        )
+    return warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +77,7 @@ class GatherTask:
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
+    key_doubts: bool = False  # a transaction whose rows no order keeps unique is a warning, not an error
     store: str | None = None  # the URI of the output to which a new file is sent, if the driver shares no folder
     part: str | None = None  # and the URI of the object in which the driver gets what an open file grows by
 
@@ -82,5 +109,6 @@ class GatherResult:
     closed: bool
     error: dict[str, Any] | None = None
     believed: tuple[str, ...] = ()  # warnings about table maps that contradict the schema history
+    doubted: tuple[DoubtedTable, ...] = ()  # tables whose rows may be in no order that keeps their keys unique
     failed: OrderKey | None = None  # the key of the transaction that failed
     sent: Sent | None = None  # where the file is, if it is not at `path`

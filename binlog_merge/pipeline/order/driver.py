@@ -1,6 +1,7 @@
-"""Runs the order stage: one task per range of TSOs, or the three steps of `held_rows` if DDL of shards hold rows."""
+"""Runs the order stage: one task per range of TSOs, or the four steps of `held_rows` if DDL of shards hold rows."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,11 +11,14 @@ from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
-from binlog_merge.pipeline.coordinate.shards.values import Shard
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.pipeline.order.held_rows import HoldResult, HoldTask, SettleTask, hold, settle, stand
+from binlog_merge.pipeline.order.components import shares, waiting_components
+from binlog_merge.pipeline.order.held_rows import HoldTask, Range, SplitTask, Stood, hold, split, stand
+from binlog_merge.pipeline.order.settling import Settled, SettleTask, settle
 from binlog_merge.pipeline.order.task import order, ranges
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
+from binlog_merge.pipeline.order.waiting import all_held, first_files
 from binlog_merge.pipeline.order.waits import live
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
@@ -83,38 +87,70 @@ def _with_holds(
     effects = live(holds.effects, floor, limit)
     ddl = tuple(sorted(place for place in holds.ddl if floor <= place.key < limit))
     sets = _sets(blocks, tasks[0].edges)
+    tables = tuple(_coming_out(coordination.topology, *known) for known in sets)
     numbers = {known: number for number, known in enumerate(sets)}
-    stood: list[OrderResult] = runner.run(
-        "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers) for task in tasks]
+    apart = frozenset(number for number, touched in enumerate(tables) if not touched)
+    standing: list[Stood] = runner.run(
+        "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers, apart=apart) for task in tasks]
     )
-    standing = tuple((task.low, task.path, found.rows) for task, found in zip(tasks, stood, strict=True))
-    touched = tuple(_coming_out(coordination.topology, *known) for known in sets)
-    held: HoldResult = runner.run("hold", hold, [HoldTask(standing, touched, effects)])[0]
+    ranges = tuple((task.low, task.path, stood.result.rows) for task, stood in zip(tasks, standing, strict=True))
+    share_of, count = _shares(standing, tables, effects, runner.slots)
+    sources = _judge(runner, ranges, share_of, [HoldTask(share, ranges, tables, effects) for share in range(count)])
     places = list(enumerate(sorted({e.place for e in effects if e.place is not None}), 1))
     anywhere = next(((b.node, b.file_index) for b in blocks), (0, 0))
-    settled: list[list[OrderResult]] = runner.run(
+    settled: list[Settled] = runner.run(
         "settle",
         settle,
         [
             SettleTask(
-                task.number,
-                standing,
-                floor,
+                task.number, ranges, count, tables, floor,
                 tuple(place for place in ddl if task.low <= place.key.commit_tso < task.high),
                 tuple((n, place) for n, place in places if task.low <= place.key.commit_tso < task.high),
-                anywhere,
-                sources,
+                anywhere, sources[task.number],
             )
-            for task, sources in zip(tasks, held.sources, strict=True)
+            for task in tasks
         ],
+    )  # fmt: skip
+    parts: list[OrderResult] = []
+    for stood, found in zip(standing, settled, strict=True):
+        own = stood.result
+        counted = replace(found.parts[0], empty=own.empty, held=own.held, held_bytes=own.held_bytes, late=own.late)
+        parts += [counted, *found.parts[1:]]
+    return Ordered(
+        parts,
+        all_held(held for found in settled for held in found.waiting),
+        first_files(found.files for found in settled),
+        sum(found.branches for found in settled),
     )
-    parts = []
-    for result, outputs in zip(stood, settled, strict=True):
-        counted = replace(
-            outputs[0], empty=result.empty, held=result.held, held_bytes=result.held_bytes, late=result.late
-        )
-        parts += [counted, *outputs[1:]]
-    return Ordered(parts, held.held, held.files, held.branches)
+
+
+def _judge(
+    runner: Runner, ranges: Sequence[Range], share_of: tuple[int, ...], tasks: Sequence[HoldTask]
+) -> list[frozenset[int]]:
+    """Run `split` and `hold`; return, for each range, the indexes of those from which rows are moved into it."""
+    sources = [frozenset[int]() for _ in ranges]
+    if tasks:
+        runner.run("split", split, [SplitTask(path, share_of, len(tasks)) for _, path, _ in ranges])
+        for found in runner.run("hold", hold, tasks):
+            sources = [before | more for before, more in zip(sources, found, strict=True)]
+    return sources
+
+
+def _shares(
+    standing: Sequence[Stood], tables: Sequence[frozenset[Shard]], effects: Sequence[Effect], slots: int
+) -> tuple[tuple[int, ...], int]:
+    """Return the number of the task of `hold` that judges each table set, -1 for none, and how many tasks there are."""
+    together = {pair for stood in standing for pair in stood.together}
+    rows = Counter[int]()
+    for stood in standing:
+        rows.update(dict(stood.rows))
+    components = [c for c in waiting_components(tables, together, effects) if any(rows[number] for number in c)]
+    found = shares([sum(rows[number] for number in component) for component in components], slots)
+    share_of = [-1] * len(tables)
+    for share, indexes in enumerate(found):
+        for number in (number for index in indexes for number in components[index]):
+            share_of[number] = share
+    return tuple(share_of), len(found)
 
 
 def _sets(blocks: Sequence[Block], edges: Sequence[EdgeRow]) -> tuple[tuple[str, TableSet], ...]:

@@ -17,11 +17,10 @@ OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")
 """The columns with a row's own key, if rows are held. A DDL has the key of its place here, and 1 in the column `ddl`.
 """
 
-# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
-# transactions begun before it; commit_us is the transaction's.
+# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one; commit_us is
+# that of the transaction.
 COLUMNS = (
     "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before",
-    "rank",
 )  # fmt: skip
 TOLD = ("before", "first")
 """The columns by which files are cut."""
@@ -41,8 +40,8 @@ def in_order(rows: dict[str, Column]) -> dict[str, Column]:
 
 
 def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Column]:
-    """Group adjacent rows with equal keys: mark where transactions begin, and compute their commit time, bytes before
-    and rank.
+    """Group adjacent rows with equal keys: mark where transactions begin, and compute their commit time and the bytes
+    before each row.
     """
     n = len(rows["tso"])
     first = np.ones(n, np.int64)
@@ -53,10 +52,11 @@ def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Co
         first[1:] = ~same
     size = rows["end"] - rows["start"]
     before = np.cumsum(size) - size
-    rank = np.cumsum(first) - 1
     begins = np.flatnonzero(first)
-    commit_us = np.maximum.reduceat(rows["commit_us"], begins)[rank] if n else rows["commit_us"]
-    return {"first": first, "before": before, "rank": rank, "commit_us": _commit_times(rows["tso"], commit_us)}
+    commit_us = rows["commit_us"]
+    if n:
+        commit_us = np.repeat(np.maximum.reduceat(commit_us, begins), np.diff(begins, append=n))
+    return {"first": first, "before": before, "commit_us": _commit_times(rows["tso"], commit_us)}
 
 
 def _commit_times(tso: Column, commit_us: Column) -> Column:

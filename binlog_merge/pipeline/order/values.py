@@ -36,6 +36,7 @@ class OrderTask:
     heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none
     holds: Holds | None = None
     sets: Mapping[tuple[str, TableSet], int] = field(default_factory=dict)  # with holds: numbers of nodes' table sets
+    apart: frozenset[int] = frozenset()  # with holds: the sets of which no table comes out
 
     @property
     def reads(self) -> tuple[Read, ...]:

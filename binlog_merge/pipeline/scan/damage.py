@@ -39,7 +39,7 @@ def damage(reason: int, kind: int, place: int) -> MergeError:
         return UnsupportedInput(
             f"an event of type {kind} that cannot be merged (INCIDENT, or a logged ROLLBACK)",
             position=place,
-            remedy="what stands before it is merged; begin a new output from a base taken behind it",
+            remedy="what stands before it is merged; begin a new output from a base taken after it",
         )
     if reason == k.XA_FORMAT:
         return UnsupportedInput(

@@ -29,9 +29,13 @@ def numbered(
     """
     refuse_rowid(table)
     ((count,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
-    order = "rowid" if count <= 1 else _order(table, temporal_text)
+    compared = [("rowid", "")] if count <= 1 else _order(table, temporal_text)
+    # A value that may stop the engine is no key of a window: it is computed before.
+    values = ", ".join(f"{sql} AS o{i}" for i, (sql, _) in enumerate(compared))
+    order = ", ".join(f"o{i}{direction}" for i, (_, direction) in enumerate(compared))
     number = f"{_first(session, start)} + {session.step} * (row_number() OVER (ORDER BY {order}) - 1)"
-    return connection.sql(f"SELECT rowid AS k, {number} AS v FROM {name}").to_arrow_table()
+    rows = f"(SELECT rowid AS k, {values} FROM {name})"
+    return connection.sql(f"SELECT k, {number} AS v FROM {rows}").to_arrow_table()
 
 
 def refuse_rowid(table: Table) -> None:
@@ -49,7 +53,8 @@ def _first(session: StatementSession, start: int) -> int:
     return (abs(start - offset) // session.step + 1) * session.step + offset
 
 
-def _order(table: Table, temporal_text: bool) -> str:
+def _order(table: Table, temporal_text: bool) -> list[tuple[str, str]]:
+    """Return SQL of the values in whose order a server counts, each with its direction."""
     index = _clustered(table)
     if index is None:
         raise ReplayStopped(
@@ -61,8 +66,8 @@ def _order(table: Table, temporal_text: bool) -> str:
         place = None if part.column is None else table.index_of(part.column)
         if place is None or part.length is not None:
             raise ReplayStopped(f"the order of key {index.name} is not known here", remedy=_REMEDY)
-        found.append(_compared(table.columns[place]) + (" DESC" if part.descending else ""))
-    return ", ".join(found)
+        found.append((_compared(table.columns[place]), " DESC" if part.descending else ""))
+    return found
 
 
 def _clustered(table: Table) -> Index | None:

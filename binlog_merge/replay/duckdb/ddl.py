@@ -21,7 +21,7 @@ from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.specs import ColumnSpec, Options
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Table
-from snapshot_store.mysql.sql.cursor import TableName
+from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 Name = tuple[str, str]
 
@@ -208,6 +208,8 @@ def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterat
 
 def understood(catalog: Catalog, sql: str, schema: str, session: DdlSession) -> tuple[Any, Catalog]:
     """Return the parsed statement and the catalog after it. Raises ReplayStopped if it is not understood."""
+    if Cursor.of(sql, session).done:  # comments alone, as a cluster's own statements come out
+        return st.Ignored(""), catalog
     ddl = ParsedDdl.of(sql, session)
     try:
         return ddl.statement, apply_parsed(catalog, ddl, schema).catalog

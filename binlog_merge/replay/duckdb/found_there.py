@@ -22,7 +22,7 @@ from binlog_merge.binlog.columnar import BEFORE, decode_column
 from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.replay.changes.changes_bulk import Changes
+from binlog_merge.log.changes import Changes
 from binlog_merge.replay.duckdb.as_text import in_duckdb
 from binlog_merge.replay.duckdb.rows import RowRefused, TableWriter, keys_of
 from binlog_merge.replay.duckdb.target import META_SCHEMA

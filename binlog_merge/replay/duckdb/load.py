@@ -8,7 +8,7 @@ next to the log or the names in the table map decide.
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import duckdb
@@ -28,25 +28,27 @@ from binlog_merge.errors import (
     UnknownTableSchema,
     UnsupportedInput,
 )
+from binlog_merge.filters.filter import Filter, FilterSettings
+from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.log.whole_json import with_whole_json
-from binlog_merge.replay.changes.changes_bulk import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.documents import DuckdbDocuments
 from binlog_merge.replay.duckdb.found_there import FoundThere, TouchingWriter, Unjudgeable
 from binlog_merge.replay.duckdb.rows import OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.duckdb.types import facts_of
 from binlog_merge.replay.duckdb.unlogged import unlogged_changes
 from binlog_merge.replay.server.overwriting import not_whole
 from binlog_merge.replay.server.places import check_place, places_of
 from binlog_merge.replay.server.statements import Step, plan_statement
 from binlog_merge.reshape.witness import check_witness
+from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.from_table_map import table_from_table_map
+from snapshot_store.ddl.effects import effects_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
 
@@ -72,12 +74,17 @@ def load(
     options: ReplayOptions,
     found_there: FoundThere | None = None,
     base: Base | None = None,
+    begins: Catalog | None = None,
 ) -> ReplayResult:
     """Load a range into a DuckDB file, from the file's position on. Errors have what was committed as `result`.
+
+    Of a file that has only some of the tables, only these are kept up. `begins` are the log's tables where a new file
+    begins, if they are known; else the log is read for them, from its beginning.
 
     `found_there` receives the tables that the log does not create: their rows from before the log are inferred from row
     images, except for tables whose rows `base` has.
     """
+    options = _of_its_tables(target, options)
     first = options.first_rank
     if target.rank is not None and first is not None and first != target.rank + 1:
         raise ConfigError(
@@ -93,7 +100,8 @@ def load(
         binlog.check_there(rank + 1)
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
-        target.start_at(rank, catalog_at(binlog, history, rank, options.system_zone), wanted)
+        catalog = catalog_at(binlog, history, rank, options.system_zone) if begins is None else begins
+        target.start_at(rank, catalog, wanted)
         if found_there is not None:
             found_there.given |= set() if base is None else base.fill(target, target.catalog.tables)
             found_there.begin(target.catalog)
@@ -107,6 +115,21 @@ def load(
         error.result = result
         raise
     return result
+
+
+def _of_its_tables(target: DuckdbTarget, options: ReplayOptions) -> ReplayOptions:
+    """Return the options with which a file that has only some of the tables goes on with these."""
+    names = sorted(target.only())
+    if not names:
+        return options
+    if options.filter is not None:
+        raise ConfigError(
+            f"the file has rows of {', '.join('.'.join(name) for name in names)} only",
+            file=str(target.path),
+            remedy="leave --filter out: these tables are kept up, and all others are left out",
+        )
+    rules = [".".join('"' + part.replace('"', '""') + '"' for part in name) for name in names]
+    return replace(options, filter=Filter(FilterSettings(case_sensitive=True, rules=rules, name="table-at")))
 
 
 def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
@@ -335,8 +358,19 @@ class _Loader:
         # What the rows look like follows the whole statement, whatever of it was carried out here.
         parsed, after = understood(before, query.text, query.schema_text, session.ddl)
         self.target.know(after)
+        self._follow_names(parsed, query.schema_text)
         if self.found_there is not None:
             self.found_there.follow(self.target.connection, before, after, parsed, query.schema_text)
+
+    def _follow_names(self, parsed: Any, schema: str) -> None:
+        """Keep up a table of a file that has only some, under its new name, too."""
+        only = self.target.only()
+        moved = (
+            [new for old, new in effects_of(parsed, schema).paths if old in only and new not in only] if only else []
+        )
+        if moved:
+            self.target.has_only(*moved)
+            self.options = _of_its_tables(self.target, replace(self.options, filter=None))
 
     def _done(self, catalog: Catalog, text: str, step: Step, session: StatementSession) -> Catalog:
         """Execute a step. Raises Unjudgeable if that is impossible for a table from before the log."""

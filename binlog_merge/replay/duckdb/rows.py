@@ -16,7 +16,7 @@ import pyarrow as pa
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
 from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
-from binlog_merge.replay.changes.changes_bulk import Changes
+from binlog_merge.log.changes import Changes
 from binlog_merge.replay.duckdb.types import duckdb_type, for_duckdb, listed, place, quoted
 from binlog_merge.replay.duckdb.values import array_of
 from binlog_merge.reshape.pads import constant_pad

@@ -4,6 +4,7 @@
     binlog_merge.replay_catalog     the log's tables at that position, in the format of the schema store
     binlog_merge.replay_skipped     transactions that the user asked to skip
     binlog_merge.replay_filtered    from where a filter has left something out
+    binlog_merge.replay_tables      the only tables of which it has rows, if it was made of some (`table-at --to`)
 
 Everything between two commits is a transaction of DuckDB, including DDL and the position; a killed process leaves what
 was committed. DuckDB admits one process at a time, and so one replay.
@@ -30,6 +31,7 @@ META_SCHEMA: Final = "binlog_merge"
 _VIEW: Final = '"view"'
 _META_PLACE: Final = place(META_SCHEMA)
 _FILTERED: Final = f"CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_filtered (since UBIGINT)"
+_TABLES: Final = f'CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_tables ("schema" VARCHAR, "table" VARCHAR)'
 _META: Final = (
     f"CREATE SCHEMA IF NOT EXISTS {_META_PLACE}",
     f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_position (
@@ -46,7 +48,8 @@ class DuckdbTarget:
 
     `rank` is the number of transactions in it, None for a file without a position; `place` is the position when it was
     opened. `catalog` are the log's tables. Without `temporal_text`, dates and times are kept as in the file already;
-    in a new one as text. `unfinished`: also a file that a bootstrap has not made exact is opened.
+    in a new one as text. `unfinished`: also a file that a bootstrap has not made exact is opened. `read_only`: a file
+    that is there is read, and never written to.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class DuckdbTarget:
         temporal_text: bool | None = False,
         chosen: Callable[[str, str], Any] = lambda schema, table: None,
         unfinished: bool = False,
+        read_only: bool = False,
     ) -> None:
         self.path = path
+        self._mode = " (READ_ONLY)" if read_only else ""
         self._unfinished = unfinished
         self.cluster = cluster
         self._given = temporal_text
@@ -67,12 +72,13 @@ class DuckdbTarget:
         self.place: Place | None = None
         self.catalog = Catalog()
         self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._only: frozenset[tuple[str, str]] = frozenset()
 
     def __enter__(self) -> "DuckdbTarget":
         self.connection = duckdb.connect()
         try:
             path = str(self.path).replace("'", "''")
-            self.connection.execute(f"ATTACH '{path}' AS {quoted(CATALOG)}; USE {quoted(CATALOG)}")
+            self.connection.execute(f"ATTACH '{path}' AS {quoted(CATALOG)}{self._mode}; USE {quoted(CATALOG)}")
         except duckdb.Error as error:
             self.connection.close()
             text = str(error).splitlines()[0]
@@ -116,6 +122,10 @@ class DuckdbTarget:
             self.connection.execute("ROLLBACK")
         self._columns.clear()
         self._load()
+
+    def checkpoint(self) -> None:
+        """Bring everything that is committed into the file itself, so that it is whole without its write-ahead log."""
+        self.connection.execute(f"CHECKPOINT {quoted(CATALOG)}")
 
     def start_at(self, rank: int, catalog: Catalog, wanted: Callable[[str, str], bool]) -> None:
         """Record the first position, and create the `wanted` tables that do not exist."""
@@ -167,11 +177,22 @@ class DuckdbTarget:
         )
 
     def leaves_out(self) -> None:
-        """Record, in a transaction of its own, that what follows leaves something of the log out."""
+        """Record that what follows leaves something of the log out."""
         if self.filtered():
             return
         self.connection.execute(_FILTERED)  # files of before this was recorded do not have it
         self.connection.execute(f"INSERT INTO {_META_PLACE}.replay_filtered VALUES (?)", [self.rank])
+
+    def has_only(self, *names: tuple[str, str]) -> None:
+        """Record that these are the only tables of which the file has rows, beside those that it has so already."""
+        self.connection.execute(_TABLES)
+        self.connection.executemany(f"INSERT INTO {_META_PLACE}.replay_tables VALUES (?, ?)", [list(n) for n in names])
+        self.leaves_out()
+        self._only |= frozenset(names)
+
+    def only(self) -> frozenset[tuple[str, str]]:
+        """Return the only tables of which the file has rows; none: it has those of all."""
+        return self._only
 
     def filtered(self) -> bool:
         """Return whether a filter has left something out."""
@@ -248,6 +269,8 @@ class DuckdbTarget:
             else:
                 schemas[schema] = schema_from_json(text)
         self.catalog = Catalog(schemas, tables, frozenset(views))
+        if self._present(META_SCHEMA, "replay_tables"):
+            self._only = frozenset(self.connection.execute(f"FROM {_META_PLACE}.replay_tables").fetchall())
 
 
 def check_bootstrapped(connection: Any, path: Path) -> None:

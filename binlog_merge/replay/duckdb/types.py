@@ -17,12 +17,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.binlog.arrow import arrow_type
-from binlog_merge.binlog.cells import real_type
-from binlog_merge.binlog.columnar import ColumnFacts
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, NUMERIC, binlog_column
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
-from snapshot_store.model import Column, Table
+from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 
 BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
@@ -81,22 +78,6 @@ def listed(names: Sequence[str], prefix: str = "") -> str:
 def definitions(columns: Sequence[Column], temporal_text: bool = False) -> str:
     """Return column definitions for CREATE TABLE."""
     return ", ".join(f"{quoted(column.name)} {duckdb_type(column.type, temporal_text)}" for column in columns)
-
-
-def facts_of(table: Table, temporal_text: bool = False) -> tuple[ColumnFacts, ...]:
-    """Return the facts that determine the values of a table's columns, from the schema."""
-    return tuple(column_facts_of(column, temporal_text) for column in table.columns)
-
-
-def column_facts_of(column: Column, temporal_text: bool = False) -> ColumnFacts:
-    """Return the facts that determine the values of a column."""
-    code, meta = binlog_column(column)
-    kind, type_ = real_type(code, meta), column.type
-    unsigned = type_.unsigned and type_.name in NUMERIC
-    members = type_.members if type_.name in ("enum", "set") else None
-    charset = type_.charset or "binary"
-    arrow = arrow_type(kind, meta, unsigned, charset, members is not None, temporal_text)
-    return ColumnFacts(column.name, code, meta, kind, unsigned, charset, members, temporal_text, arrow)
 
 
 def for_duckdb(array: Any) -> Any:

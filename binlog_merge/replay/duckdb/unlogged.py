@@ -10,7 +10,7 @@ from typing import Final
 from binlog_merge.binlog.constants import RowsFlag
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.filters.expressions import Op
-from binlog_merge.replay.changes.changes_bulk import Changes
+from binlog_merge.log.changes import Changes
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog
 

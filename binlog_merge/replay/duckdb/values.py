@@ -22,9 +22,10 @@ from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.replay.duckdb.generated import cells_by_engine, columns_of
 from binlog_merge.replay.duckdb.statement_session import StatementSession
-from binlog_merge.replay.duckdb.types import BY_HAND, column_facts_of, duckdb_type, for_duckdb
+from binlog_merge.replay.duckdb.types import BY_HAND, duckdb_type, for_duckdb
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
 from binlog_merge.values.binlog_types import LENGTH_BYTES, binlog_column
+from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import ReshapeOptions, make_converter
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, Value, decode_cell

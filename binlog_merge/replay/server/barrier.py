@@ -67,7 +67,7 @@ class DdlManager:
     def push(self, ddl: PendingDdl) -> None:
         """Add a DDL after all that were pushed before."""
         if ddl.position < self._last:
-            raise ValueError(f"DDL at {tuple(ddl.position)} is pushed behind one at {tuple(self._last)}")
+            raise ValueError(f"DDL at {tuple(ddl.position)} is pushed after one at {tuple(self._last)}")
         if not ddl.tables:
             raise ValueError(f"DDL at {tuple(ddl.position)} is of no table")
         if ddl in self._pending:

@@ -12,16 +12,14 @@ whole table. So there may be too many conflicts, never too few. NULL equals noth
 Sources: MySQL manual 12.10 (collations, PAD SPACE), 15.1.20.5 (FOREIGN KEY), 19.1.6.4 (binlog_row_image).
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from binlog_merge.binlog.cell_length import real_type, string_max_length
-from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage
+from binlog_merge.binlog.rows import ABSENT, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.values.key_values import KeyPart, Unclear, folded
 
 TableName = tuple[str, str]
 """(schema, table) in lower case: servers differ in whether table names are case-sensitive."""
@@ -30,15 +28,6 @@ TableName = tuple[str, str]
 def table_name(schema: str, table: str) -> TableName:
     """Return a table's name in the form used for conflicts."""
     return schema.lower(), table.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """A column of a key, by its index in the table. `prefix`: only so many characters (bytes) of it."""
-
-    column: int
-    collation: str | None = None
-    prefix: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +101,6 @@ class Claims:
             self.whole.add(own)
 
 
-class Unclear(Exception):  # noqa: N818
-    """The bytes of a cell do not decide which values it equals."""
-
-
 class _Nothing(Enum):
     NULL = 0
     ABSENT = 1
@@ -147,53 +132,3 @@ def _value(table: TableMap, key: Key, image: RowImage) -> tuple[bytes, ...] | _N
     if any(cell is None for cell in cells):
         return _Nothing.NULL
     return tuple(folded(table, part, cell) for part, cell in zip(key.parts, cells, strict=True))
-
-
-_TEXT: Final = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING})
-_BLOBS: Final = frozenset({ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.BLOB})
-_NO_KEYS: Final = frozenset({ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
-# In these, text of ASCII equals other text of ASCII only if case is all that differs: no language's own rules.
-_PLAIN: Final = re.compile(
-    r"(utf8mb4|utf8mb3|utf8)_(general_ci|unicode_ci|unicode_520_ci|0900_ai_ci|0900_as_ci|0900_as_cs)"
-    r"|(latin1|ascii)_(general_ci|general_cs)|latin1_swedish_ci"
-)
-_BYTES: Final = re.compile(r"(utf8mb4|utf8mb3|utf8|latin1|ascii|gbk|big5|gb18030|latin2|cp1251)_(0900_)?bin")
-_PRINTABLE: Final = re.compile(rb"[ -~]*")
-
-
-def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
-    """Return bytes that are the same for all values that a server takes for equal. Raises Unclear if not known."""
-    kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
-    if isinstance(cell, PartialJson) or not isinstance(cell, bytes | memoryview) or kind in _NO_KEYS:
-        raise Unclear
-    if kind in _TEXT or kind in _BLOBS:
-        return _text(bytes(cell[_prefix_length(kind, meta) :]), part)
-    data = bytes(cell)
-    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
-        return data if any(data[:-1]) or data[-1] & 0x7F else bytes(len(data))  # -0 equals 0
-    if kind == ColumnType.NEWDECIMAL and data[0] == 0x7F and not any(byte ^ 0xFF for byte in data[1:]):
-        return bytes(byte ^ 0xFF for byte in data)
-    return data
-
-
-def _prefix_length(kind: int, meta: int) -> int:
-    if kind in _BLOBS:
-        return meta
-    longest = string_max_length(meta) if kind == ColumnType.STRING else meta
-    return 2 if longest > 255 else 1
-
-
-def _text(data: bytes, part: KeyPart) -> bytes:
-    """Fold a text for comparison; trailing spaces and zeros never count, as with PAD SPACE and BINARY."""
-    collation = part.collation
-    if collation is None or collation == "binary":
-        return data[: part.prefix].rstrip(b" \0")
-    if _PRINTABLE.fullmatch(data) is None:
-        if _BYTES.fullmatch(collation) and part.prefix is None:
-            return data.rstrip(b" ")
-        raise Unclear
-    if _BYTES.fullmatch(collation):
-        return data[: part.prefix].rstrip(b" ")
-    if _PLAIN.fullmatch(collation):
-        return data[: part.prefix].upper().rstrip(b" ")
-    raise Unclear

@@ -282,6 +282,6 @@ _NEEDED = (
 )
 _LOCKED = (
     "another session of the target keeps its locks: look for it in SHOW PROCESSLIST and sys.innodb_lock_waits, end it, "
-    "and run the replay again; it goes on behind what is applied"
+    "and run the replay again; it goes on after what is applied"
 )
-_LOST = "run the replay again when the target is there; it goes on behind what is applied"
+_LOST = "run the replay again when the target is there; it goes on after what is applied"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from binlog_merge.replay.server.keys import OPAQUE, Key, KeyPart, TableKeys, TableName, table_name
+from binlog_merge.replay.server.keys import OPAQUE, Key, TableKeys, TableName, table_name
+from binlog_merge.values.key_values import KeyPart
 
 Ask = Callable[..., list[tuple[Any, ...]]]
 

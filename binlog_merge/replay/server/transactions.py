@@ -99,7 +99,7 @@ def _rest(items: Iterator[Item], current: Transaction, walk: Walk, selector: Row
         with walk.blamed():
             for part in _parts(item, current, walk, selector):
                 if isinstance(part[1], Plan):
-                    raise ReplayStopped(f"{walk.gtid}: a statement behind {LARGE} bytes of rows")
+                    raise ReplayStopped(f"{walk.gtid}: a statement after {LARGE} bytes of rows")
                 yield part
         if isinstance(item, End):
             return

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from binlog_merge.values.duckdb.collations import sort_key
 from binlog_merge.values.duckdb.piece import (
+    LITERAL,
     MOMENTS,
     NUMBERS,
     ExpressionError,
@@ -48,7 +49,17 @@ def compare(symbol: str, left: Sql, right: Sql, session: DdlSession) -> Sql:
         other = right if left.kind == "null" else left
         return boolean(f"({other.text} IS NULL)")
     ordered = symbol not in ("=", "<>", "<=>")
-    if "json" in (left.kind, right.kind) and left.kind != right.kind and ordered:
+    if left.kind == right.kind == "json":
+        return boolean(_json_equal(symbol, left, right))
+    if any(piece.kind == "json" and piece.constant is not None for piece in (left, right)):
+        raise ExpressionError("a JSON constant and something else; write the value itself")
+    if "json" in (left.kind, right.kind) and ordered:
+        if left.bit or right.bit:
+            raise ExpressionError("a BIT compared with a JSON value")
+        if "bool" in (left.kind, right.kind):
+            raise ExpressionError("the order of a JSON value and a truth value")
+        if any(piece.kind == "string" and piece.constant is None for piece in (left, right)):
+            raise ExpressionError("the order of a JSON value and a string; ->> gives the value as text")
         return boolean(_json_order(symbol, left, right))
     one, two = comparable(left, right, ordered, session)
     if "json" not in (left.kind, right.kind) or ordered:
@@ -70,6 +81,8 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
             raise ExpressionError("a BIT compared with a JSON value")
         return _json_sides(left, right)
     if kinds & set(MOMENTS):
+        if "date" in kinds and any(p.kind == "int" and len(p.constant or "") > 8 for p in (left, right)):
+            raise ExpressionError("a DATE compared with a number that has a time")
         return moment(left, session).text, moment(right, session).text
     if "time" in kinds and kinds - {"time"}:
         return clock(left).text, clock(right).text
@@ -90,12 +103,18 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
 
 def _adapted(piece: Sql, other: Sql) -> Sql:
     """Return a constant as the other side wants it: a bit literal as text for text, 21 as 2021 for a YEAR."""
-    if piece.raw is not None and other.kind == "string":
+    if piece.raw is not None and other.kind == "string" and other.strength < LITERAL:
         try:
             return Sql(quoted(piece.raw.decode()), "string", constant=piece.raw.decode())
         except UnicodeDecodeError:
             return piece
-    if other.year and piece.constant is not None and piece.constant.isdecimal() and 0 < int(piece.constant) < 100:
+    plain = piece.constant is not None and piece.constant.isascii() and piece.constant.isdecimal()
+    fraction = piece.kind in ("decimal", "double") and piece.constant is not None
+    if other.year and (
+        piece.kind in ("json", "bool", "time", *MOMENTS) or fraction or (piece.kind == "string" and not plain)
+    ):
+        raise ExpressionError(f"a YEAR compared with {piece.constant or f'a {piece.kind} value'!r}; write a number")
+    if other.year and piece.constant is not None and plain and 0 < int(piece.constant) < 100:
         value = int(piece.constant)
         return numeric_literal(str(value + (2000 if value < 70 else 1900)))
     return piece
@@ -106,7 +125,7 @@ def _exact(piece: Sql) -> Sql:
     if piece.kind != "string" or piece.constant is None:
         return piece
     text = piece.constant.strip()
-    if not text.lstrip("+-").replace(".", "", 1).isdecimal() or len(text) > 30:
+    if not text.isascii() or not text.lstrip("+-").replace(".", "", 1).isdecimal() or len(text) > 30:
         return piece
     return numeric_literal(str(Decimal(text)))
 
@@ -127,22 +146,44 @@ def _bytes_sides(left: Sql, right: Sql) -> tuple[str, str]:
 
 
 def _json_sides(left: Sql, right: Sql) -> tuple[str, str]:
-    """Compare by the JSON type: numbers with numbers, strings with strings, anything else as documents."""
-    if left.kind == right.kind == "json":
-        return f"json({left.text})::VARCHAR", f"json({right.text})::VARCHAR"
+    """Compare by the JSON type: numbers with numbers, strings with strings."""
     document, other = (left, right) if left.kind == "json" else (right, left)
     kind = f"json_type({document.text})"
     if other.kind == "bool" and other.constant is not None:
         value = f"(CASE WHEN {kind} = 'BOOLEAN' THEN {document.text} = 'true' END)"
         sides = value, other.text
     elif other.kind in NUMBERS:
-        value = f"(CASE WHEN {kind} IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT') THEN ({document.text})::DOUBLE END)"
+        message = "two numbers of more than 53 bits, one of them in JSON, are not compared: "
+        large = (
+            f"{kind} <> 'DOUBLE' AND abs({double(other)}) > {1 << 53} AND abs(({document.text})::HUGEINT) > {1 << 53}"
+        )
+        value = (
+            f"(CASE WHEN {kind} NOT IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT') THEN NULL "
+            f"WHEN {large} THEN error('{message}' || {document.text})::DOUBLE ELSE ({document.text})::DOUBLE END)"
+        )
         sides = value, double(other)
     elif other.kind == "string":
         sides = f"(CASE WHEN {kind} = 'VARCHAR' THEN json_extract_string({document.text}, '$') END)", other.text
     else:
         raise ExpressionError(f"a JSON value compared with a {other.kind}")
     return sides if document is left else (sides[1], sides[0])
+
+
+def _json_equal(symbol: str, left: Sql, right: Sql) -> str:
+    """Compare documents by their texts; where numbers have fractions, of which 1.0 is 1, the engine stops."""
+    if symbol not in ("=", "<>", "<=>"):
+        raise ExpressionError("the order of two JSON values; ->> gives a value as text")
+    one, two = left.text, right.text
+    bare = [f"regexp_replace({text}, '\"(?:[^\"\\\\]|\\\\.)*\"', '', 'g')" for text in (one, two)]
+    message = "whether two JSON values are equal is not known where numbers have fractions; ->> gives a value as text: "
+    open_ = " OR ".join(f"regexp_matches({text}, '[0-9][.eE]')" for text in bare)
+    same = (
+        f"(CASE WHEN {one} = {two} THEN TRUE WHEN {open_} THEN error('{message}' || {one} || ', ' || {two})::BOOLEAN "
+        f"WHEN {one} <> {two} THEN FALSE END)"
+    )
+    if symbol == "<>":
+        return f"(NOT {same})"
+    return same if symbol == "=" else f"coalesce({same}, {one} IS NULL AND {two} IS NULL)"
 
 
 def _json_order(symbol: str, left: Sql, right: Sql) -> str:
@@ -154,4 +195,5 @@ def _json_order(symbol: str, left: Sql, right: Sql) -> str:
     kind = f"json_type({document.text})"
     above = ("TRUE", "FALSE") if (symbol[0] == ">") is document_first else ("FALSE", "TRUE")
     by_type = f"CASE WHEN {kind} IN ({less}) THEN {above[1]} ELSE {above[0]} END"
-    return f"(CASE WHEN {document.text} IS NOT NULL THEN coalesce({one} {symbol} {two}, {by_type}) END)"
+    known = f"{document.text} IS NOT NULL AND {other.text} IS NOT NULL"
+    return f"(CASE WHEN {known} THEN coalesce({one} {symbol} {two}, {by_type}) END)"

@@ -5,13 +5,14 @@ server's own rules of precedence. What is not understood for certain is refused 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, cast
-from binlog_merge.values.duckdb.collations import likeness
+from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
+from binlog_merge.values.duckdb.many import check_between, check_in
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     EXPLICIT,
@@ -104,7 +105,8 @@ class _Compiler:
     def _string(self, node: Node) -> Sql:
         charset = node.args[0].text if node.args else "utf8mb4"
         if charset == "binary":
-            return Sql(f"unhex('{node.text.encode('latin-1', 'replace').hex()}')", "binary")
+            raw = node.text.encode()
+            return Sql(f"unhex('{raw.hex()}')", "binary", raw=raw)
         return Sql(quoted(node.text), "string", constant=node.text)
 
     def _column(self, node: Node) -> Sql:
@@ -117,6 +119,9 @@ class _Compiler:
 
     def _compare(self, node: Node) -> Sql:
         left, right = self._pieces(node)
+        for piece, other, arg in ((left, right, node.args[1]), (right, left, node.args[0])):
+            if piece.year and other.constant is None and other.kind != "null" and not _has_column(arg):
+                raise ExpressionError("a YEAR compared with what is computed from constants; write the number")
         return compare(node.text, left, right, SESSION)
 
     def _and(self, node: Node) -> Sql:
@@ -142,15 +147,15 @@ class _Compiler:
 
     def _between(self, node: Node) -> Sql:
         value, low, high = self._pieces(node)
-        if len({"string" if piece.kind == "string" else "other" for piece in (low, high) if piece.kind != "null"}) > 1:
-            raise ExpressionError("BETWEEN a string and something else")
-        if any(piece.kind == "json" for piece in (value, low, high)):
-            raise ExpressionError("BETWEEN with a JSON value; compare it with each")
+        check_between(value, low, high)
+        _check_many(value, (low, high))
         above, below = compare(">=", value, low, SESSION), compare("<=", value, high, SESSION)
         return boolean(f"({'NOT ' if node.negated else ''}({above.text} AND {below.text}))")
 
     def _in(self, node: Node) -> Sql:
         value, *items = self._pieces(node)
+        check_in(value, items)
+        _check_many(value, items)
         any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
         return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
 
@@ -160,8 +165,7 @@ class _Compiler:
         if escape is None or len(escape) > 1:
             raise ExpressionError("ESCAPE must be one character")
         rules = common_collation(text, pattern).collation
-        sides = f"{likeness(text.text, rules)} LIKE {likeness(pattern.text, rules)}"
-        return boolean(f"({sides} ESCAPE {quoted(escape)})" if escape else f"({sides})")
+        return boolean(like(text.text, pattern.text, escape, rules))
 
     def _collate(self, node: Node) -> Sql:
         piece = string(self.piece(node.args[0]))
@@ -239,6 +243,20 @@ class _Compiler:
 
     def _trim(self, node: Node) -> Sql:
         raise ExpressionError("TRIM of something else than blanks")
+
+
+def _has_column(node: Node) -> bool:
+    return node.kind == "column" or any(map(_has_column, node.args))
+
+
+def _check_many(value: Sql, others: Sequence[Sql]) -> None:
+    """Refuse what IN and BETWEEN compare by the types of all of their values together."""
+    if not value.year and any(piece.year for piece in others):
+        raise ExpressionError("a YEAR among the values of IN or BETWEEN; compare it with each")
+    if value.year and any(not (piece.kind == "int" and len(piece.constant or "") == 4) for piece in others):
+        raise ExpressionError("a YEAR IN or BETWEEN something else than years of four digits; compare it with each")
+    if any(piece.raw is not None for piece in others) and len({piece.kind for piece in (value, *others)}) > 1:
+        raise ExpressionError("a bit literal beside other values of IN or BETWEEN; compare with each")
 
 
 _UNITS = {

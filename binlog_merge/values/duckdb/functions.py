@@ -3,6 +3,7 @@
 A function that is not here, NOW() and RAND() among them, is refused. Source: refman, chapter "Functions and Operators".
 """
 
+import re
 from typing import Final
 
 from binlog_merge.values.duckdb.compare import comparable
@@ -74,6 +75,8 @@ def _coalesce(args: Args, session: DdlSession) -> Sql:
 
 
 def _nullif(args: Args, session: DdlSession) -> Sql:
+    if args[0].numbers is not None:
+        raise ExpressionError("NULLIF() of an ENUM or SET")
     one, two = comparable(args[0], args[1], False, session)
     return as_model(args[0], f"(CASE WHEN {one} = {two} THEN NULL ELSE {args[0].text} END)")
 
@@ -118,14 +121,22 @@ def _json_extract(args: Args, session: DdlSession) -> Sql:
         raise ExpressionError("a JSON path that is no constant, or not of a JSON value")
     if "*" in path or "**" in path or " to " in path or "last" in path or not path.startswith("$"):
         raise ExpressionError(f"the JSON path {path!r}: only members and places are understood")
-    return Sql(f"json_extract({document.text}, {quoted(path)})::VARCHAR", "json")
+    found = document.text
+    for step in re.findall(r'\.(?:"(?:[^"\\]|\\.)*"|[^.\[]+)|\[[^\]]*\]', path[1:]):
+        inner = f"json_extract({found}, {quoted('$' + step)})::VARCHAR"
+        if step == "[0]":  # a value that is no array is an array of itself
+            inner = f"(CASE WHEN json_type({found}) = 'ARRAY' THEN {inner} ELSE {found} END)"
+        found = inner
+    return Sql(found if found != document.text else f"json({found})::VARCHAR", "json")
 
 
 def _json_unquote(args: Args, session: DdlSession) -> Sql:
     piece = args[0]
     if piece.kind != "json":
         return string(piece)
-    return Sql(f"json_extract_string({piece.text}, '$')", "string", "utf8mb4_bin", strength=2)
+    # The engine has SQL's NULL for JSON's.
+    text = f"(CASE WHEN json_type({piece.text}) = 'NULL' THEN 'null' ELSE json_extract_string({piece.text}, '$') END)"
+    return Sql(text, "string", "utf8mb4_bin")
 
 
 def _power(args: Args, session: DdlSession) -> Sql:

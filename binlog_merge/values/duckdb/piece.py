@@ -13,6 +13,7 @@
 Source: refman, "Type Conversion in Expression Evaluation".
 """
 
+import re
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -122,7 +123,11 @@ def string(piece: Sql) -> Sql:
         raise ExpressionError("a binary string as text; write CONVERT(… USING utf8mb4)")
     if piece.kind == "date":
         return Sql(_date_text(piece.text), "string")
-    if piece.kind in ("int", "decimal", "json"):
+    if piece.kind == "json":
+        return Sql(f"({piece.text})::VARCHAR", "string", "utf8mb4_bin", COLUMN)
+    if piece.year:
+        return Sql(f"lpad(({piece.text})::VARCHAR, 4, '0')", "string")
+    if piece.kind in ("int", "decimal"):
         return Sql(f"({piece.text})::VARCHAR", "string")
     raise ExpressionError(f"a {piece.kind} as text")
 
@@ -145,6 +150,8 @@ def constant_moment(text: str, is_number: bool, session: DdlSession) -> Sql:
     """Return a date and time that a literal means. Raises ExpressionError."""
     if is_number and 0 < abs(int(text)) < _LEAST_DATE:
         raise ExpressionError(f"incorrect date: {text}")
+    if not is_number and ":" in text and not re.match(r"\s*\d+\D+\d+\D+\d+\D+\d+", text):
+        raise ExpressionError(f"{text!r} as a date and time: write it with its date")
     try:
         shown = datetime_text(is_number, text, ColumnType("datetime", fsp=6), session)
     except ValueError as error:
@@ -164,7 +171,7 @@ def clock(piece: Sql) -> Sql:
             raise ExpressionError(f"incorrect time: {error}") from None
         return Sql(f"{shown.replace(':', '')}::DECIMAL(13,6)", "time", constant=shown)
     if piece.kind in ("int", "decimal") and not piece.bit:
-        return Sql(f"({piece.text})::DECIMAL(13,6)", "time")
+        return Sql(f"try_cast({piece.text} AS DECIMAL(38,6))", "time")
     raise ExpressionError(f"a {piece.kind} as a time")
 
 

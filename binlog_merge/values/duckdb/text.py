@@ -5,7 +5,7 @@ Source: refman, "String Functions and Operators", "Regular Expressions".
 
 from typing import Final
 
-from binlog_merge.values.duckdb.collations import likeness
+from binlog_merge.values.duckdb.collations import sort_key, sought_and_there
 from binlog_merge.values.duckdb.compare import common_collation, comparable
 from binlog_merge.values.duckdb.piece import NULL, ExpressionError, Sql, boolean, clamped, number, string
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, ruling
@@ -56,7 +56,7 @@ def _length(args: Args, session: DdlSession) -> Sql:
 def _locate(args: Args, session: DdlSession) -> Sql:
     sought, within = string(args[0]), string(args[1])
     rules = common_collation(sought, within).collation
-    needle, hay = likeness(sought.text, rules), likeness(within.text, rules)
+    needle, hay = sought_and_there(sought.text, within.text, rules)
     if len(args) == 2:
         return Sql(f"instr({hay}, {needle})::HUGEINT", "int")
     start = number(args[2]).text
@@ -69,8 +69,8 @@ def _find_in_set(args: Args, session: DdlSession) -> Sql:
     # A constant is sought among the members of a SET column as they are written.
     exact = bool(within.numbers) and sought.constant is not None
     rules = "binary" if exact else common_collation(sought, within).collation
-    members = f"string_split({likeness(within.text, rules)}, ',')"
-    found = f"coalesce(list_position({members}, {likeness(sought.text, rules)}), 0)"
+    members = f"list_transform(string_split({within.text}, ','), lambda m: {sort_key('m', rules, False, padded=False)})"
+    found = f"coalesce(list_position({members}, {sort_key(sought.text, rules, False, padded=False)}), 0)"
     known = f"{sought.text} IS NOT NULL AND {within.text} IS NOT NULL"
     return Sql(f"(CASE WHEN {known} THEN CASE WHEN {within.text} = '' THEN 0 ELSE {found} END END)::HUGEINT", "int")
 
@@ -92,6 +92,8 @@ def _strcmp(args: Args, session: DdlSession) -> Sql:
 
 def _hex(args: Args, session: DdlSession) -> Sql:
     piece = args[0]
+    if piece.kind in ("decimal", "double"):
+        raise ExpressionError("HEX() of a number with a fraction")
     if piece.kind in ("int", "bool"):
         return Sql(f"format('{{:X}}', ({number(piece).text})::BIGINT)", "string")
     return Sql(f"hex({piece.text})" if piece.kind == "binary" else f"hex(encode({string(piece).text}))", "string")

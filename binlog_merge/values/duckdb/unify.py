@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from binlog_merge.values.duckdb.compare import common_collation
-from binlog_merge.values.duckdb.piece import NULL, Sql, number, string
+from binlog_merge.values.duckdb.piece import NULL, ExpressionError, Sql, number, string
 from snapshot_store.mysql.sql.session import DdlSession
 
 Args = Sequence[Sql]
@@ -26,6 +26,8 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
         return [piece.text for piece in pieces], Sql("", "datetime")
     if kinds <= {"int", "bool", "decimal", "double"}:
         return [number(p).text if p.kind != "null" else p.text for p in pieces], _wider(pieces)
+    if "json" in kinds:
+        raise ExpressionError("a JSON value or something else, out of CASE, IF or COALESCE")
     texts = [string(piece) for piece in pieces]
     return [piece.text for piece in texts], ruling(texts)
 
@@ -42,7 +44,8 @@ def ruling(pieces: Args) -> Sql:
 def _wider(pieces: Args) -> Sql:
     kinds = {piece.kind for piece in pieces}
     kind = "double" if "double" in kinds else "decimal" if "decimal" in kinds else "int"
-    return Sql("", kind, scale=max(piece.scale for piece in pieces))
+    # Of a BIT or YEAR the number is known, but not the text that it would be.
+    return Sql("", kind, scale=max(piece.scale for piece in pieces), bit=any(p.bit or p.year for p in pieces))
 
 
 def as_model(model: Sql, text: str) -> Sql:

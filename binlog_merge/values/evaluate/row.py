@@ -225,6 +225,10 @@ def _cast(word: str, value: Value) -> Value:
     if target.name in INTEGER_BYTES:
         value = _even(value)
     source = BIGINT if isinstance(value, int) else TYPES[_kind_of_value(value)]
+    if word == "date":  # a column rounds a time to its day, CAST and DATE() leave the time out
+        moment = coerce(source, TYPES["datetime"], value, lost)
+        source = TYPES["datetime"]
+        value = moment._replace(hour=0, minute=0, second=0, micro=0) if isinstance(moment, Civil) else moment
     found = coerce(source, target, value, lost)
     if lost:
         raise ConversionError(f"cast as {word}: {lost[0]}")

@@ -155,7 +155,7 @@ LATER = """
     """
 
 
-STORIES = int(os.environ.get("RENAME_STORIES", str(effort(2, 4))))
+STORIES = int(os.environ.get("RENAME_STORIES", str(effort(1, 4))))
 FIRST = int(os.environ.get("RENAME_FIRST", "0"))
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.pipeline.gather import giant, input_reader, output_file
+from binlog_merge.pipeline.gather import giant, giant_pieces, input_reader, output_file
 from binlog_merge.pipeline.gather import read as window
 from binlog_merge.pipeline.gather import task as gather
 from binlog_merge.pipeline.scan import task as scan
 from binlog_merge.pipeline.scan import walk as scan_walk
-from tests.merge_e2e.cases import INPUTS, case_named, copy_case, every_input, max_size, whole
+from tests.effort import effort
+from tests.merge_e2e.cases import INPUTS, case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style
@@ -24,7 +25,8 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
     monkeypatch.setattr(input_reader, "GAP", 0)
     monkeypatch.setattr(output_file, "OUT_BUFFER", room)
     monkeypatch.setattr(gather, "FLUSH", room // 4)
-    monkeypatch.setattr(giant, "PIECE", piece)
+    for module in (giant, giant_pieces):
+        monkeypatch.setattr(module, "PIECE", piece)
     monkeypatch.setattr(giant, "STREAMED_EVENT", streamed)
     for module in (scan, scan_walk):
         monkeypatch.setattr(module, "CHUNK", 4096)
@@ -33,7 +35,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
 SIZES = [(64, 40, 2200), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a piece, of an event streamed, of the buffer
 
 
-@every_input
+@pytest.mark.parametrize("case", INPUTS[:: effort(2, 1)], ids=lambda case: str(case.name))
 def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     good = whole(case / "cluster.yaml")
     shrink(monkeypatch, *SIZES[INPUTS.index(case) % len(SIZES)])

@@ -13,10 +13,11 @@ from binlog_merge.binlog.kernels.row_lengths import rows_fit
 from binlog_merge.files.source import open_source
 from binlog_merge.pipeline.gather import giant_rows
 from tests.binlog.test_row_lengths import KINDS, rows_body, some_table
+from tests.effort import effort
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(200, 400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_it_says_what_the_kernel_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
     table, kind = some_table(rng), rng.choice(KINDS)

@@ -23,6 +23,7 @@ from snapshot_store.model import Column, Default, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
+from tests.effort import effort
 from tests.merge_e2e.editing import Log, Piece, pack
 
 KEY = OrderKey(1 << 60, 1, 0, 0)
@@ -167,7 +168,7 @@ def _compare(data: st.DataObject, shape: Shapes) -> None:
 
 
 @given(st.data(), shapes())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=effort(125, 250), deadline=None)
 def test_rows_are_rewritten_as_the_twin_does(data: st.DataObject, shape: Shapes) -> None:
     _compare(data, shape)
 
@@ -179,7 +180,7 @@ def test_tables_of_many_columns(data: st.DataObject, count: int) -> None:
 
 
 @given(st.data(), shapes(), st.binary(max_size=12), st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=effort(100, 200), deadline=None)
 def test_any_bytes_of_rows_are_taken_or_refused(data: st.DataObject, shape: Shapes, noise: bytes, at: int) -> None:
     kind = data.draw(KINDS)
     body = data.draw(rows_body(shape.physical, kind))
@@ -192,7 +193,7 @@ MINE, ELSE = 9, 10
 
 
 @given(st.lists(st.tuples(st.sampled_from([MINE, ELSE, 0xFFFFFF]), st.booleans()), max_size=12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(150, 300), deadline=None)
 def test_the_end_of_a_statement_moves_to_the_last_rows_that_stay(events: list[tuple[int, bool]]) -> None:
     columns = (Column("a", ColumnType("int")),)
     shape = Shapes(Table("p", "t_0", columns), Table("l", "t", columns))

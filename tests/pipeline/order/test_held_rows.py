@@ -14,7 +14,7 @@ from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from binlog_merge.pipeline.order import held_rows
+from binlog_merge.pipeline.order import settling
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.topology import Topology
@@ -57,7 +57,7 @@ def ordered(
         for part in result.parts:
             of = {name: values.tolist() for name, values in read_block(part.path).items()}
             for i in range(part.rows):
-                at, own = (OrderKey(*(of[name][i] for name in names)) for names in (held_rows.KEY, held_rows.OWN))
+                at, own = (OrderKey(*(of[name][i] for name in names)) for names in (settling.KEY, settling.OWN))
                 place = tuple(of[name][i] for name in ("node", "file", "start", "end"))
                 out.append((at, own, None if of["ddl"][i] else place))
         assert sum(part.transactions for part in result.parts) == len({(at, own) for at, own, _ in out})
@@ -103,11 +103,11 @@ def test_rows_come_out_behind_what_they_wait_for(
 ) -> None:
     texts = two_logs(data)
     out, waiting = expected(texts, found)
-    before, held_rows.CHUNK = held_rows.CHUNK, chunk
+    before, settling.CHUNK = settling.CHUNK, chunk
     try:
         result, came = ordered(texts, found, ORIGIN, GREATEST_KEY, partitions)
     finally:
-        held_rows.CHUNK = before
+        settling.CHUNK = before
     assert came == out
     assert result.waiting_branches == len(waiting)
     files = {row.node: min(r.file for r in waiting if r.node == row.node) for row in waiting}
@@ -135,3 +135,15 @@ def test_where_nobody_waits_the_order_is_the_one_without_holds() -> None:
     _, came = ordered(texts, Holds(), ORIGIN, GREATEST_KEY)
     every = sorted(row for node, text in enumerate(texts, 1) for row in rows(text, node))
     assert came == [(row.key, row.key, tuple(row[1:])) for row in every]
+
+
+def test_what_a_transaction_ties_to_a_waiting_table_waits_as_well() -> None:
+    # Transaction 1 is on both nodes; a.t waits until 8, hence b.t from 3 on, but not d.x.
+    texts = ["P1 C1=3 P2 C2=5", "P1 C1=3 P3:x C3=4 P4 C4=7"]
+    waits = Effect(SHARDS[0], OrderKey(2, 0, 0, 0), Place(OrderKey(8, 0, 0, 0)))
+    other = Effect(SHARDS[1], OrderKey(2, 0, 0, 0), Place(OrderKey(9, 0, 0, 0)))
+    for effects in ((waits,), (waits, other)):
+        for partitions in (1, 3):
+            _, came = ordered(texts, Holds(effects), ORIGIN, GREATEST_KEY, partitions)
+            assert came == expected(texts, Holds(effects))[0]
+            assert [own.commit_tso for _, own, _ in came] == [4, 3, 3, 5, 7]

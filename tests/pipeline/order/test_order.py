@@ -134,4 +134,3 @@ def test_a_transaction_has_one_commit_time(found: list[tuple[int, int, int]]) ->
     joined = transactions(of, ("tso",))
     assert joined["commit_us"].tolist() == [max(us for tso, _, us in found if tso == row[0]) for row in found]
     assert joined["before"].tolist() == [sum(size for _, size, _ in found[:i]) for i in range(len(found))]
-    assert joined["rank"].tolist() == [len({row[0] for row in found[: i + 1]}) - 1 for i in range(len(found))]

@@ -1,10 +1,7 @@
 """A change log in Parquet: every row of the merged binlog once, with what it was and what it became."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,6 @@ from binlog_merge.binlog.json_diff import apply_diffs, parse_diffs
 from binlog_merge.binlog.rows import PartialJson, split_rows
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
-from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
@@ -27,6 +23,7 @@ from binlog_merge.replay.changes.changes import ChangeBuffer
 from binlog_merge.replay.changes.parquet import ParquetTarget
 from binlog_merge.replay.changes.walk import capture
 from binlog_merge.replay.server.run import dry_run
+from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 
@@ -115,16 +112,10 @@ def test_shapes_change_with_the_table(binlog: MergedBinlog, tmp_path: Path) -> N
 def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, tmp_path: Path) -> None:
     written(binlog, tmp_path / "whole")
     written(binlog, tmp_path / "killed", last_rank=100)
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "replay", "--from", str(binlog.directory)]
+    command = ["replay", "--from", binlog.directory, "--to", f"parquet://{tmp_path / 'killed'}"]
     for _ in range(2):
-        killed = subprocess.run(
-            [*command, "--to", f"parquet://{tmp_path / 'killed'}"],
-            cwd=ROOT,
-            env={**os.environ, VARIABLE: f"{place}:kill"},
-            capture_output=True,
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        killed = forked_command(command, f"{place}:kill")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
     written(binlog, tmp_path / "killed")
     assert changes(tmp_path / "killed") == changes(tmp_path / "whole")
     assert changes(tmp_path / "killed", "_statements") == changes(tmp_path / "whole", "_statements")

@@ -1,6 +1,5 @@
 """Replay into DuckDB: the same rows as a real server has, typed, once, whatever happens on the way."""
 
-import os
 import random
 import signal
 import struct
@@ -16,7 +15,6 @@ import pytest
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped, TargetBusy
-from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
@@ -28,6 +26,7 @@ from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.server.run import dry_run, replay
 from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from snapshot_store.store.db import Store
+from tests.forked import forked_command
 from tests.mysql_server import ROOT, MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.server.test_replay import merged, prepare, target_of
@@ -212,10 +211,10 @@ def command(binlog: MergedBinlog, path: Path) -> list[str]:
 def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=50)
-    fatal = {**os.environ, VARIABLE: f"{place}:kill"}
+    verb = ["replay", "--from", binlog.directory, "--to", f"duckdb://{path}"]
     for _ in range(2):
-        killed = subprocess.run(command(binlog, path), cwd=ROOT, env=fatal, capture_output=True, check=False)
-        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+        killed = forked_command(verb, f"{place}:kill")
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
     loaded(binlog, path)
     assert tables_of(path) == expected
 

@@ -17,6 +17,7 @@ from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End, MergedBinlog
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server import pace
 from binlog_merge.replay.server.mysql import MysqlTarget
 from binlog_merge.replay.server.pace import Pace
 from binlog_merge.replay.server.run import replay
@@ -126,7 +127,7 @@ def test_it_goes_on_until_it_has_caught_up(
         return time.time() + (100 if rows(server) < 30 else 0)
 
     clock = SimpleNamespace(time=now, monotonic=time.monotonic, sleep=lambda seconds: None)
-    monkeypatch.setattr("binlog_merge.replay.server.pace.time", clock)
+    monkeypatch.setattr(pace, "time", clock)
     result = replay(MergedBinlog(tmp_path), target(server, source), ReplayOptions(until_lag=90))
     assert (result.first_rank, result.last_rank, rows(server)) == (1, 30, 30)
     # Where a range ends, or nothing is behind, nothing is waited for.

@@ -11,8 +11,9 @@ from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.rows import ABSENT, Row
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.replay.server.causality import ClaimTable
-from binlog_merge.replay.server.keys import OPAQUE, Claims, Key, KeyPart, TableKeys, Unclear, folded
+from binlog_merge.replay.server.keys import OPAQUE, Claims, Key, TableKeys
 from binlog_merge.replay.server.target_keys import TargetKeys, families, foreign_keys, keys_of
+from binlog_merge.values.key_values import KeyPart, Unclear, folded
 from tests.mysql_server import MySqlServer
 
 PAIR = TableMap(1, 0, "s", "t", bytes([T.LONG, T.VARCHAR]), (0, 80), b"\0")
@@ -192,3 +193,9 @@ def test_families_grow_together() -> None:
     found = families(foreign_keys(rows))
     assert set(found[("s", "a")]) == {("s", name) for name in "abcd"} and len(set(found.values())) == 1
     assert keys_of(("s", "a"), [("id", None, "NO")], [("PRIMARY", "id", None)], foreign_keys(rows)).family is not None
+
+
+@pytest.mark.parametrize(("kind", "meta"), [(T.FLOAT, 0), (T.DOUBLE, 0), (T.NEWDECIMAL, 0)])
+def test_a_cell_of_a_damaged_table_map_equals_what_is_not_known(kind: T, meta: int) -> None:
+    with pytest.raises(Unclear):
+        folded(TableMap(1, 0, "s", "t", bytes([kind]), (meta,), b"\0"), KeyPart(0), b"")

@@ -12,6 +12,7 @@ import pytest
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.replay.server import flow
 from binlog_merge.replay.server import transactions as transactions_module
 from binlog_merge.replay.server.barrier import DdlManager
 from binlog_merge.replay.server.keys import Claims
@@ -227,7 +228,7 @@ def test_large_transactions_are_not_held_in_memory(
 ) -> None:
     binlog, base, expected = log
     mysql_server.execute(base)
-    monkeypatch.setattr("binlog_merge.replay.server.transactions.LARGE", 500)
+    monkeypatch.setattr(transactions_module, "LARGE", 500)
     streamed: list[int] = []
     rest = transactions_module._rest
 
@@ -254,7 +255,7 @@ def test_a_storm_of_ddl_is_read_no_further_than_it_can_be_held(
     binlog, expected = as_output(mysql_server, tmp_path), data(mysql_server)
     mysql_server.drop_databases()
     mysql_server.execute(base)
-    monkeypatch.setattr("binlog_merge.replay.server.flow.MOST_PENDING", 8)
+    monkeypatch.setattr(flow, "MOST_PENDING", 8)
     pending: list[int] = []
     push = DdlManager.push
     monkeypatch.setattr(DdlManager, "push", lambda self, ddl: (push(self, ddl), pending.append(len(self))))

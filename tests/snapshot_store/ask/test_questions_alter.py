@@ -11,6 +11,7 @@ from snapshot_store.diff import diff_tables, equals, equivalent
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.render_sql import create_sql
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.strategies import tables
 
@@ -79,7 +80,11 @@ def possible(table: Table) -> bool:
         return False
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=effort(75, 150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 @given(tables(), tables(name="u"))
 def test_any_table_becomes_any_other(a: Table, b: Table) -> None:
     a, b = replace(a, checks=()), replace(b, checks=())  # theirs speak of a column that not every table has

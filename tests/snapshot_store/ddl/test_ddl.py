@@ -31,6 +31,7 @@ from snapshot_store.mysql.sql.session import (
     REAL_AS_FLOAT,
 )
 from snapshot_store.render_sql import create_sql
+from tests.effort import effort
 from tests.snapshot_store.ddl.ddl_corpus import FILES, statements
 
 EMPTY = Catalog({"d": Schema("d"), "e": Schema("e", "latin1", "latin1_swedish_ci")})
@@ -381,7 +382,7 @@ CROWDED = after(
 MODES = st.sampled_from([0, ANSI_QUOTES, NO_BACKSLASH_ESCAPES, PIPES_AS_CONCAT | HIGH_NOT_PRECEDENCE, DEFAULT_SQL_MODE])
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(300, 600), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STATEMENTS, st.data())
 def test_any_text_is_applied_or_refused(sql: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
@@ -395,7 +396,7 @@ def test_any_text_is_applied_or_refused(sql: str, data: st.DataObject) -> None:
         parse_table(sql)
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(750, 1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(WORDS, min_size=1, max_size=12), MODES)
 def test_any_words_are_an_expression_or_none(words: list[str], mode: int) -> None:
     with contextlib.suppress(SnapshotStoreError):

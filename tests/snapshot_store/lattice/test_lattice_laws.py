@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from snapshot_store.lattice.tables import Incomparable, compare, join
 from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
+from tests.effort import effort
 from tests.snapshot_store.strategies import UNHURRIED
 from tests.snapshot_store.strategies import tables as any_tables
 
-LAWS = settings(UNHURRIED, max_examples=200)
+LAWS = settings(UNHURRIED, max_examples=effort(100, 200))
 
 PAIRS = (
     ("utf8mb4", "utf8mb4_0900_ai_ci"),

@@ -7,6 +7,7 @@ from snapshot_store import parse_table
 from snapshot_store.lattice.tables import compare, join
 from snapshot_store.model import Table
 from snapshot_store.render_sql import create_sql
+from tests.effort import effort
 from tests.snapshot_store.lattice.test_lattice_laws import invents_a_default, outcome
 from tests.snapshot_store.strategies import UNHURRIED
 
@@ -119,7 +120,7 @@ def neighbours(draw: st.DrawFn, count: int) -> tuple[Table, ...]:
     return tuple(made)
 
 
-@settings(UNHURRIED, max_examples=300)
+@settings(UNHURRIED, max_examples=effort(150, 300))
 @given(neighbours(3))
 def test_tables_from_sql_obey_the_laws(tables: tuple[Table, ...]) -> None:
     a, b, c = tables

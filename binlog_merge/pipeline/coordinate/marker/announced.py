@@ -189,6 +189,6 @@ def _warning(same: Sequence[Change], history: SchemaHistory, limit: OrderKey) ->
     return (
         f"{name}: no marker tells of {first.sql[:200]!r} ({first.where}){more}: "
         f"{consequence(first, history, limit)}. If the nodes write no markers, set shard-mode; if this one was "
-        f"forgotten, say what the table is: `binlog-merge schema set {name} --sql FILE --store OUT --at-tso KEY`, or "
+        f"forgotten, say what the table is: `binlog-merge schema set {name} --sql FILE --merged DIR --at-tso KEY`, or "
         "have the marker written"
     )

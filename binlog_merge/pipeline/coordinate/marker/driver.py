@@ -26,6 +26,7 @@ from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.statements import renamed_tables
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
+from binlog_merge.polardbx import placements
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
@@ -326,3 +327,6 @@ def keep_cluster(messages: Messages, directory: Path, floor: OrderKey, next_floo
     with as_merge_errors(directory / STORE_NAME), Store.open(directory / STORE_NAME) as store:
         entries = [e for e in json.loads(store.note(_NOTE) or "[]") if e[0] <= floor.text()]
         store.set_note(_NOTE, json.dumps([*entries[-1:], [next_floor.text(), value]]))
+        if messages.places is not None:
+            known = placements.from_json(store.note(placements.NOTE))
+            store.set_note(placements.NOTE, placements.to_json(placements.joined(known, messages.places, floor)))

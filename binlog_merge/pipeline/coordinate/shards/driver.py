@@ -344,7 +344,7 @@ def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
     if ran is None or not placed.as_run:
         session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
         variables = replace(variables, sql_mode=session.sql_mode)
-    return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None)
+    return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None, origin="shards")
 
 
 def keep_shards(

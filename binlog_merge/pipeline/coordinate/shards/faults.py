@@ -44,7 +44,7 @@ def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeErro
         for name in _coordinated(node, ddl, modes)[:1]:
             error = DdlNotUnderstoodError(
                 f"DDL {ddl.sql[:200]!r} of a shard: what is not understood cannot be coordinated",
-                remedy=f"say what it does: `binlog-merge schema set {'.'.join(name)} --sql FILE --store OUT "
+                remedy=f"say what it does: `binlog-merge schema set {'.'.join(name)} --sql FILE --merged DIR "
                 f"--node {node} --at-tso {ddl.key.text()}`",
             )
             yield _located(error, node, ddl)
@@ -137,8 +137,8 @@ def _unknown(shard: Shard) -> str:
 
 def _know(shard: Shard, key: OrderKey) -> str:
     return (
-        f"{_KNOW_ALL}; or say what it is, `binlog-merge schema set {shard.schema}.{shard.table} --sql FILE --store OUT "
-        f"--node {shard.node} --at-tso {key.text()}`, and merge again"
+        f"{_KNOW_ALL}; or say what it is, `binlog-merge schema set {shard.schema}.{shard.table} --sql FILE "
+        f"--merged DIR --node {shard.node} --at-tso {key.text()}`, and merge again"
     )
 
 

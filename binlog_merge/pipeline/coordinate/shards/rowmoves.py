@@ -118,7 +118,7 @@ def taken_elsewhere(
 
 def _rows(key: OrderKey, shard: Shard, detail: str, remedy: str, *tables: Name | None) -> Finding:
     named = tuple(name for name in tables if name is not None)
-    return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew behind it, or {remedy}", tables=named)
+    return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew after it, or {remedy}", tables=named)
 
 
 def _finding(event: Renamed, detail: str, remedy: str) -> Finding:

@@ -1,0 +1,81 @@
+"""The rows of a table of a merged log, as an Arrow reader."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from binlog_merge.ask.selection import AllSelection, Place, Selection, patterns_of, select, select_all
+from binlog_merge.errors import ConfigError
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.remote_log import opened_log
+from binlog_merge.log.reader import MergedBinlog
+
+
+def changes(
+    merged: str | Path | LogFolder,
+    table: str | tuple[str, str] | None = None,
+    *,
+    start: Place = None,
+    stop: Place = None,
+    where: str | None = None,
+    op: str | Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    as_of: str | int | None = None,
+    temporal: Literal["typed", "text"] = "typed",
+    time_zone: str = "UTC",
+    fields: Sequence[str] | None = None,
+) -> Any:
+    """Return the changes of a table's rows, in commit order, as a `pyarrow.RecordBatchReader`.
+
+    The reader has the columns of `ask.rows`: op, commit_tso, commit_time, gtid, order_key, file, position, row,
+    before, after, before_absent, after_absent; `fields` chooses some of them. It reads the log while it is read, in
+    batches of a few megabytes, up to what was published when it was made. Iterate over it, or give it to DuckDB
+    (`duckdb.from_arrow(reader)`), Polars (`pl.from_arrow(reader.read_all())`) or pandas (`reader.read_pandas()`).
+
+    `merged` is the output of a merge, in a folder or an object store; `table` a name like shop.orders. Without a table,
+    or with several (`shop.*`, or names with commas), the reader has the columns schema and table as well, and before
+    and after are JSON text (`ask.all_tables`); where, columns, as_of and temporal are of one table.
+
+    `start` and `stop` are places in the log as `log.place` reads them: a GTID (both ends are included), a TSO, an
+    order key, a time, or file:position (from the start on, before the stop). `op` is one or more of insert, update,
+    delete.
+
+    `where` is a condition of MySQL's SQL on the table's columns, with MySQL's meaning; a row is returned if its values
+    before or after satisfy it. TIMESTAMP columns are compared in `time_zone`, in which `start` and `stop` without a
+    zone are read, too. A column that a version of the table does not have is NULL in it.
+
+    `columns` are the table's columns that `before` and `after` have; default: all. Their types are those of the table's
+    versions in the range, merged by name (`ask.shape`); with `as_of`, a TSO or an order key, those of the version
+    at that time. `temporal="text"` shows dates and times as MySQL's text, which has every value: without it a date like
+    0000-00-00 is an error.
+
+    Raises ConfigError, UnknownTable, OutsideLog and ManifestError, and while it is read what a damaged log does.
+    """
+    if temporal not in ("typed", "text"):
+        raise ConfigError(f"temporal is typed or text, not {temporal!r}")
+    stack = ExitStack()
+    with stack:
+        folder = merged if isinstance(merged, LogFolder) else stack.enter_context(opened_log(merged))
+        selection: Selection | AllSelection
+        if (patterns := patterns_of(table)) is not None:
+            for name, value in (("where", where), ("columns", columns), ("as_of", as_of)):
+                if value is not None:
+                    raise ConfigError(f"{name} is for one table", remedy="name it: table='shop.orders'")
+            selection = select_all(
+                MergedBinlog(folder), patterns, start=start, stop=stop, op=op, time_zone=time_zone, fields=fields
+            )
+        else:
+            assert table is not None
+            selection = select(
+                MergedBinlog(folder), table, start=start, stop=stop, where=where, op=op, columns=columns, as_of=as_of,
+                temporal_text=temporal == "text", time_zone=time_zone, fields=fields,
+            )  # fmt: skip
+        return pa.RecordBatchReader.from_batches(selection.asked.schema, _read(stack.pop_all(), selection))
+
+
+def _read(stack: ExitStack, selection: Selection | AllSelection) -> Iterator[Any]:
+    with stack:
+        yield from selection.batches()

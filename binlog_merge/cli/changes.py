@@ -1,0 +1,155 @@
+"""`binlog-merge changes`: the changes of a table's rows, in commit order, in many formats."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from binlog_merge.cli.change_formats import FORMATS, ChangeFormat
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
+from binlog_merge.cli.options import Merged, MergedArgument, merged_of
+from binlog_merge.cli.paths import local_path
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+
+HELP = f"""Print the changes of a table's rows, in commit order: what happened to order 4711.
+
+\b
+  binlog-merge changes merged/ --table shop.orders --where "id = 4711"
+  binlog-merge changes merged/ --table shop.orders --op delete --start 2026-11-24 --stop 2026-11-25
+  binlog-merge changes merged/ --table shop.orders --columns id,price -o csv > prices.csv
+  binlog-merge changes merged/ --table shop.orders -o parquet --to orders.parquet
+
+--where is a condition of MySQL's SQL on the table's columns, with MySQL's meaning; a row is printed if its values
+before or after the change satisfy it. A column that the table did not have then is NULL in it.
+
+--start and --stop take a GTID (both ends are included), or a commit TSO, an order key of 54 digits, a time like
+2026-11-24T10:00:00Z, or a position like binlog.000003:158: from the first transaction there on, up to the last one
+before. With a GTID set a range begins behind it, or ends with it. Only the files and transactions of the range are
+read, and of a condition on the primary key only what may have such rows: the first such question makes an index, which
+is kept beside the log.
+
+Formats (-o): {", ".join(FORMATS)}. In jsonl, json and csv a decimal is a string, bytes are 0x…, dates and times
+are MySQL's text, and before_absent and after_absent name the columns of which the log has no value: the row image does
+not hold them, or the table had no such column then."""
+
+
+def changes(
+    table: Annotated[str, typer.Option("--table", help="The table.", metavar="SCHEMA.TABLE")],
+    directory: MergedArgument = None,
+    merged: Merged = None,
+    where: Annotated[
+        str | None, typer.Option("--where", help="Only rows that satisfy this, before or after.", metavar="SQL")
+    ] = None,
+    op: Annotated[
+        list[str] | None, typer.Option("--op", help="Only these: insert, update, delete.", metavar="OP[,OP]")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help="Where to begin.", metavar="PLACE")] = None,
+    stop: Annotated[str | None, typer.Option("--stop", help="Where to end.", metavar="PLACE")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--columns", help="Only these columns of the table.", metavar="NAME[,NAME]")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="The table's columns as of this TSO.", metavar="TSO")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="End after so many changes.")] = None,
+    time_zone: Annotated[
+        str,
+        typer.Option("--time-zone", help="Of TIMESTAMP columns in --where, and of times without one.", metavar="ZONE"),
+    ] = "UTC",
+    temporal: Annotated[
+        str | None, typer.Option("--temporal", help="Parquet: dates and times `typed`, or as MySQL's `text`.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", help="Write to this file.", metavar="FILE", parser=local_path),
+    ] = None,
+    format_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format-option",
+            help="Of -o debezium and other messages: decimal.handling.mode=string, say.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None,
+    output: Annotated[
+        str, typer.Option("-o", "--output", help=f"The format: {', '.join(FORMATS)}.", metavar="FORMAT")
+    ] = "text",
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Print the changes of a table's rows."""
+    start_log(log_level, log_format)
+    place, form = merged_of(directory, merged), FORMATS.get(output)
+    if form is None:
+        raise ConfigError(f"-o {output}: there is no such format", remedy=f"give one of {', '.join(FORMATS)}")
+    if temporal not in (None, "text", "typed") or (temporal == "typed" and not form.typed):
+        raise ConfigError(f"--temporal {temporal} does not go with -o {output}", remedy="give typed or text to parquet")
+    options = _message_options(form, output, format_option or [])
+    from binlog_merge.ask.selection import select
+    from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.log.reader import MergedBinlog
+
+    with opened_log(place) as folder:
+        selection = select(
+            MergedBinlog(folder),
+            table,
+            start=start,
+            stop=stop,
+            where=where,
+            op=_listed(op),
+            columns=_listed(columns),
+            as_of=as_of,
+            temporal_text=not form.typed or temporal == "text",
+            time_zone=time_zone,
+            limit=limit,
+            options="--",
+        )
+        with _opened(to, form.binary) as write:
+            pieces: Any = form.pieces()
+            for piece in pieces(selection, output, options) if form.messages else pieces(selection):
+                write(piece)
+
+
+def _message_options(form: ChangeFormat, name: str, given: list[str]) -> dict[str, str]:
+    """Return the options of a message format, checked before the log is opened. Raises ConfigError."""
+    if not form.messages:
+        if given:
+            raise ConfigError(f"--format-option is not for -o {name}", remedy="leave it out")
+        return {}
+    from binlog_merge.messages.formats import format_of, given_options
+
+    options = given_options(given)
+    format_of(name, options)
+    return options
+
+
+def _listed(given: list[str] | None) -> list[str] | None:
+    """Return the names of an option that may be repeated, and may have several of them with commas."""
+    return None if given is None else [name.strip() for text in given for name in text.split(",")]
+
+
+def _print(piece: bytes) -> None:
+    sys.stdout.write(piece.decode("utf-8", "surrogateescape"))
+
+
+@contextmanager
+def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]:
+    """Yield what writes pieces. A file appears when all is in it. Raises ConfigError and IoError."""
+    if path is None:
+        if binary and sys.stdout.isatty():
+            raise ConfigError("a terminal shows no binary format", remedy="give --to FILE, or redirect the output")
+        yield sys.stdout.buffer.write if binary else _print
+        sys.stdout.flush()
+        return
+    part: Any = path.with_name(f".{path.name}.part")
+    try:
+        with part.open("wb") as file:
+            yield file.write
+        part.replace(path)
+    except OSError as error:
+        raise IoError(error.strerror or str(error), file=str(path), remedy=CHECK_PATH) from error
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,192 @@
+"""`binlog-merge stats`: what a merged log holds, by table and time."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
+from binlog_merge.cli.options import Merged, MergedArgument, Output, merged_of
+from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.sizes import size_text
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+from binlog_merge.json_values import utc_text
+
+if TYPE_CHECKING:
+    from binlog_merge.ask.stats import Count, Stats
+
+HELP = """Count rows, bytes and transactions by table and minute, and name the biggest transactions.
+
+\b
+  binlog-merge stats merged/
+  binlog-merge stats merged/ --per hour --table 'shop.*' -o json
+  binlog-merge stats merged/ --start 2026-11-24 --plot rows --to rows.svg
+
+The bytes of a table are those of its rows events. A merged log has the time of a transaction's commit, not of its
+beginning: how long one took is not in it."""
+
+_STEPS = {"minute": 60, "hour": 3600, "day": 86400}
+
+
+class Per(StrEnum):
+    """The choices of --per."""
+
+    minute = "minute"
+    hour = "hour"
+    day = "day"
+
+
+class Plotted(StrEnum):
+    """The choices of --plot."""
+
+    rows = "rows"
+    bytes = "bytes"
+    transactions = "transactions"
+
+
+def stats(
+    directory: MergedArgument = None,
+    merged: Merged = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="Only these tables; * and ? are patterns.", metavar="PATTERN")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help="Where to begin; as in `changes`.")] = None,
+    stop: Annotated[str | None, typer.Option("--stop", help="Where to end; as in `changes`.")] = None,
+    per: Annotated[Per, typer.Option("--per", help="The step of time.")] = Per.minute,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many of the biggest transactions.")] = 5,
+    plot: Annotated[
+        Plotted | None, typer.Option("--plot", help="Write a plot of this by time, an SVG, to the file of --to.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Where to write the plot.", parser=local_path)] = None,
+    time_zone: Annotated[
+        str, typer.Option("--time-zone", help="Of times of --start and --stop without one.", metavar="ZONE")
+    ] = "UTC",
+    output: Output = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Count rows, bytes and transactions by table and time."""
+    start_log(log_level, log_format)
+    if (plot is None) != (to is None):
+        raise ConfigError("--plot and --to go together", remedy="give both: --plot rows --to rows.svg")
+    from binlog_merge.ask.stats import count
+    from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.log.place import parse_place
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.spans import ranks_between
+
+    with opened_log(merged_of(directory, merged), schema=False) as folder:
+        binlog = MergedBinlog(folder)
+        begin = None if start is None else parse_place("--start", start, time_zone)
+        end = None if stop is None else parse_place("--stop", stop, time_zone)
+        first, last = ranks_between(binlog, begin, end)
+        found = count(binlog, first, last, every_us=_STEPS[per] * 1_000_000, top=top, named=_named(table))
+        uuid = binlog.cluster_uuid if binlog.with_gtids else None
+    if plot is not None and to is not None:
+        _write_plot(found, plot, per, to)
+    if output is OutputFormat.text:
+        print("\n".join(printable(line) for line in _lines(found, per, uuid)))
+        return
+    biggest, most = _transactions(found.biggest, uuid), _transactions(found.most_rows, uuid)
+    document = {**_totals(found), "per": per.value, "by_time": list(_cells(found)), "biggest": biggest}
+    print_document({**document, "most_rows": most}, output, "by_time")
+
+
+def _named(patterns: list[str] | None) -> Any:
+    from snapshot_store.names import NamePattern
+
+    try:
+        parsed = [NamePattern.parse(text) for text in patterns or ()]
+    except ValueError as error:
+        raise ConfigError(f"--table: {error}") from None
+    return lambda schema, table: not parsed or any(pattern.matches(schema, table) for pattern in parsed)
+
+
+def _write_plot(found: "Stats", plot: Plotted, per: Per, to: Path) -> None:
+    from binlog_merge.ask.plot import svg
+
+    text = svg(found, lambda count: int(getattr(count, plot.value)), f"{plot.value} per {per.value} (UTC)")
+    try:
+        to.write_text(text, "utf-8")
+    except OSError as error:
+        raise IoError(error.strerror or str(error), file=str(to), remedy=CHECK_PATH) from error
+
+
+def _time(micros: int | None, spec: str = "microseconds") -> str | None:
+    if micros is None:
+        return None
+    moment = datetime.fromtimestamp(micros // 1_000_000, UTC).replace(microsecond=micros % 1_000_000)
+    return utc_text(moment, spec)
+
+
+def _totals(found: "Stats") -> dict[str, Any]:
+    return {
+        "transactions": found.transactions,
+        "statements": found.statements,
+        "bytes": found.bytes,
+        "first": _time(found.first_us),
+        "last": _time(found.last_us),
+        "tables": {".".join(name): _count(count) for name, count in found.tables().items()},
+    }
+
+
+def _count(count: "Count") -> dict[str, int]:
+    return {
+        "inserts": count.inserts,
+        "updates": count.updates,
+        "deletes": count.deletes,
+        "rows": count.rows,
+        "bytes": count.bytes,
+        "transactions": count.transactions,
+    }
+
+
+def _cells(found: "Stats") -> Iterator[dict[str, Any]]:
+    for (time, (schema, table)), count in sorted(found.cells.items()):
+        yield {"time": _time(time, "milliseconds"), "schema": schema, "table": table, **_count(count)}
+
+
+def _transactions(found: list[Any], uuid: str | None) -> list[dict[str, Any]]:
+    return [
+        {"gtid": None if uuid is None else f"{uuid}:{one.rank}", "rank": one.rank, "bytes": one.bytes,
+         "rows": one.rows, "commit_time": _time(one.commit_us), "file": one.file, "position": one.position}
+        for one in found
+    ]  # fmt: skip
+
+
+def _lines(found: "Stats", per: Per, uuid: str | None) -> Iterator[str]:
+    yield (
+        f"{found.transactions:,} transactions ({found.statements:,} DDL), {size_text(found.bytes)}, "
+        f"{_time(found.first_us) or 'none'} to {_time(found.last_us) or 'none'}"
+    )
+    yield ""
+    head = f"{'inserts':>10} {'updates':>10} {'deletes':>10} {'bytes':>10} {'transactions':>12}"
+    wide = max((len(".".join(name)) for name in found.tables()), default=5)
+    yield f"{'table':<{wide}}  {head}"
+    for name, count in found.tables().items():
+        yield f"{'.'.join(name):<{wide}}  {_numbers(count)}"
+    yield ""
+    yield f"{per.value:<20}  {'table':<{wide}}  {head}"
+    for (time, name), count in sorted(found.cells.items()):
+        yield f"{_time(time, 'seconds'):<20}  {'.'.join(name):<{wide}}  {_numbers(count)}"
+    for title, ones in (("biggest transactions", found.biggest), ("transactions of most rows", found.most_rows)):
+        if ones:
+            yield ""
+            yield title
+        for one in ones:
+            gtid = f"{uuid}:{one.rank}" if uuid is not None else f"transaction {one.rank}"
+            yield (
+                f"  {size_text(one.bytes):>10}  {one.rows:>10,} rows  {gtid}  {one.file}:{one.position}  "
+                f"{_time(one.commit_us)}"
+            )
+
+
+def _numbers(count: "Count") -> str:
+    return (
+        f"{count.inserts:>10,} {count.updates:>10,} {count.deletes:>10,} {size_text(count.bytes):>10} "
+        f"{count.transactions:>12,}"
+    )

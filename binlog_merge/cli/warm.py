@@ -1,0 +1,101 @@
+"""`binlog-merge warm`: prepares a machine or an image, so that the first merge there begins at once."""
+
+import tempfile
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.demo import cluster
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
+from binlog_merge.cli.merge import Session, check_engine
+from binlog_merge.cli.options import Output
+from binlog_merge.cli.output import OutputFormat, print_document
+from binlog_merge.cli.progress import progress
+
+if TYPE_CHECKING:
+    from binlog_merge.config.merge_config import MergeConfig
+
+HELP = """Compile the kernels for this machine, and archive the classes that Spark's Java loads, so that later commands
+start at once. The first merge does it too, while it runs: this is for images of containers, and for executors' hosts.
+
+\b
+  binlog-merge warm
+  RUN binlog-merge warm                                     in a Containerfile, as the user that runs it
+  NUMBA_CACHE_DIR=/var/cache/binlog-merge binlog-merge warm
+
+It merges the demo's binlogs in a temporary folder, verifies and replays them. What is kept lies in NUMBA_CACHE_DIR,
+else in ~/.cache/binlog-merge/kernels: 10 MB of kernels and 150 MB of Java's classes. It is read where it cannot be
+written. Kernels are for the kind of processor on which they were compiled, Java's classes for the same Java and Spark:
+elsewhere, they are made anew."""
+
+JavaOnly = Annotated[bool, typer.Option("--java-only", hidden=True, help="As a merge starts it in the background.")]
+
+
+def warm(
+    output: Output = OutputFormat.text,
+    java_only: JavaOnly = False,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Prepare this machine, so that later commands start at once."""
+    start_log(log_level, log_format)
+    from binlog_merge.config.merge_config import MergeConfig
+
+    begun = time.monotonic()
+    config = MergeConfig.load(cluster())
+    check_engine(config, _MASTER, None)
+    with tempfile.TemporaryDirectory(prefix="binlog-merge-warm-") as folder:
+        classes = _merge(config, Path(folder) / "merged", anew=not java_only)
+        if not java_only:
+            _read(Path(folder))
+    from binlog_merge.binlog.kernels import cache
+
+    seconds = round(time.monotonic() - begun, 1)
+    if output is not OutputFormat.text:
+        found = {"kernels": str(cache.folder()), "classes": None if classes is None else str(classes)}
+        print_document({**found, "seconds": seconds}, output)
+        return
+    print(f"kernels: {cache.folder()}")
+    print(f"Java's classes: {classes or 'not archived: Java starts as before'}")
+
+
+_MASTER = "local[1]"
+
+
+def _merge(config: "MergeConfig", out: Path, anew: bool) -> Path | None:
+    """Merge the demo, and archive Java's classes if they are missing or wanted `anew`; return the archive, if any."""
+    from binlog_merge.spark import class_archive
+    from binlog_merge.spark.job import merge
+
+    missing = anew or class_archive.archive() is None
+    with (
+        class_archive.making() if missing else nullcontext() as part,
+        progress() as report,
+        Session(config, _MASTER, None, report, part) as session,
+    ):
+        merge(session, config, out, end_of_input=True, progress=report)
+        if part is not None:
+            say("Java: its classes are archived as it ends")
+            if not session.ends_well():
+                part.unlink(missing_ok=True)
+    return class_archive.archive()
+
+
+def _read(folder: Path) -> None:
+    """Run what reads a merged log, which loads the kernels of those commands."""
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.walk import ReplayOptions, history_of
+    from binlog_merge.replay.duckdb.load import load
+    from binlog_merge.replay.duckdb.target import DuckdbTarget
+    from binlog_merge.serve.stream import warm as load_packets
+    from binlog_merge.verify.whole import verify
+
+    load_packets()
+    binlog = MergedBinlog(folder / "merged")
+    history = history_of(binlog.directory)
+    verify(binlog, history)
+    with DuckdbTarget(folder / "demo.db", binlog.cluster_uuid, False, lambda schema, table: None) as target:
+        load(binlog, target, history, ReplayOptions())

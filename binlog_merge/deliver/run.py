@@ -1,0 +1,229 @@
+"""Delivers a range of a log to a target, from the target's position on: each message once, whatever was killed."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from binlog_merge.deliver.batches import Outgoing, outgoing
+from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.filters.filter import Filter
+from binlog_merge.log.changes import OPS
+from binlog_merge.log.chunks import transactions_between
+from binlog_merge.log.index import key_of
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.messages.message import Format, Message
+from binlog_merge.messages.placing import placing_of
+from binlog_merge.messages.read import Ddl, Part, Reading
+from snapshot_store.model import Table
+
+COMMIT_BYTES = 4 << 20
+
+
+class Target(Protocol):
+    """Takes messages, and makes them visible together with a position."""
+
+    rank: int
+    key: str | None
+    empty: bool
+
+    def send(self, message: Outgoing) -> None:
+        """Take a message of a row."""
+
+    def send_ddl(self, message: Outgoing, everywhere: bool = False) -> None:
+        """Take the message of a statement or of a definition."""
+
+    def define(self, schema: str, name: str, table: Table | None, version: int, statement: str) -> None:
+        """Take a version of a table: before its first rows, and (None: dropped) with the statement that makes it."""
+
+    def commit(self, rank: int, key: str | None) -> None:
+        """Make what was sent visible, with the position that it reaches."""
+
+
+@dataclass
+class Delivered:
+    """The result of a delivery."""
+
+    first_rank: int
+    last_rank: int
+    transactions: int = 0
+    messages: int = 0
+    rows: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    statements: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `-o json` prints them."""
+        tables: dict[str, dict[str, int]] = {}
+        for (schema, table, op), number in sorted(self.rows.items()):
+            tables.setdefault(f"{schema}.{table}", {})[op] = number
+        return {
+            "first_rank": self.first_rank,
+            "last_rank": self.last_rank,
+            "transactions": self.transactions,
+            "messages": self.messages,
+            "rows": tables,
+            "rows_left_out": {},
+            "statements": self.statements,
+            "statements_left_out": [],
+            "skipped": [],
+        }
+
+
+def deliver(
+    binlog: MergedBinlog, target: Target, maker: Format, first: int | None, last: int | None, chosen: Filter | None
+) -> Delivered:
+    """Deliver transactions `first` to `last`. An error has what was committed before as `result`.
+
+    Raises ConfigError and ReplayStopped where the target's position does not fit the range or the log.
+    """
+    begin = _begin(binlog, target, first)
+    result = Delivered(begin, begin - 1)
+    end = binlog.last_rank if last is None else min(last, binlog.last_rank)
+    try:
+        _Delivery(binlog, target, maker, result).run(begin, end, chosen)
+    except MergeError as error:
+        error.result = result
+        raise
+    return result
+
+
+def _begin(binlog: MergedBinlog, target: Target, first: int | None) -> int:
+    if target.empty:
+        return first or binlog.state.first_rank
+    if first is not None and first != target.rank + 1:
+        raise ConfigError(
+            f"the target has transactions up to {target.rank}; a replay goes on at {target.rank + 1}, not at {first}",
+            remedy="leave the start out",
+        )
+    if target.rank > binlog.last_rank:
+        raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
+    here = _key(binlog, target.rank)
+    if here is not None and target.key is not None and here != target.key:
+        raise ReplayStopped(
+            f"the target's transaction {target.rank} has the order key {target.key}, this log's {here}",
+            remedy="the target has another log's messages: take another name, or another target",
+        )
+    return target.rank + 1
+
+
+def _key(binlog: MergedBinlog, rank: int) -> str | None:
+    """Return a transaction's order key, None where the log does not say it."""
+    for file in binlog.state.files:
+        if file.first_rank <= rank <= file.last_rank:
+            for rows in transactions_between(binlog, file, rank, rank):
+                key = key_of(rows[0])
+                return None if key is None else key.text()
+    return None
+
+
+@dataclass
+class _Sent:
+    """What was sent and is not committed: of rows the ranks of their transactions."""
+
+    messages: int = 0
+    rows: list[tuple[tuple[str, str, str], Any]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+
+    def counted(self, rank: int, result: Delivered) -> "_Sent":
+        """Count what is committed up to a rank; return what is left."""
+        result.messages += self.messages
+        result.statements += self.statements
+        left = []
+        for name, ranks in self.rows:
+            if count := int((ranks <= rank).sum()):
+                result.rows[name] += count
+            if count < len(ranks):
+                left.append((name, ranks[ranks > rank]))
+        return _Sent(rows=left)
+
+
+@dataclass
+class _Delivery:
+    binlog: MergedBinlog
+    target: Target
+    maker: Format
+    result: Delivered
+    _open: bool = False
+    _done: int = 0
+    _rank: int = -1
+    _bytes: int = 0
+    _sent: _Sent = field(default_factory=_Sent)
+
+    def run(self, first: int, last: int, chosen: Filter | None) -> None:
+        self._done = first - 1
+        wanted: Callable[[str, str], bool] = lambda schema, table: True  # noqa: E731
+        if chosen is not None:
+            wanted = lambda schema, table: not chosen.table(schema, table).ignored  # noqa: E731
+        for piece in Reading(self.binlog, first, last, wanted, filter=chosen, placing=placing_of(self.maker)).pieces():
+            if isinstance(piece, Ddl):
+                self._ddl(piece)
+            else:
+                self._part(piece)
+        self._commit(max(self._done, last))
+
+    def _ddl(self, ddl: Ddl) -> None:
+        # What comes before a statement is visible before it.
+        self._commit(ddl.begin.rank - 1)
+        for message in self.maker.ddl(ddl, time.time_ns()):
+            gtid = ddl.begin.gtid if ":" in ddl.begin.gtid else None
+            self._send_ddl(message, ddl.begin.rank, gtid, None)
+        for version in ddl.versions:
+            self.target.define(version.schema, version.name, version.table, version.version_id, ddl.text)
+            self._open = True
+        self._sent.statements.append(ddl.text)
+        self._done = ddl.begin.rank
+        self._commit(ddl.begin.rank)
+
+    def _part(self, part: Part) -> None:
+        for rows in part.tables:
+            for message in self.maker.before(rows):
+                self._send_ddl(message, int(rows.ranks[0]), None, rows.order_keys[0].as_py())
+            schema, table = rows.table.schema, rows.table.name
+            self.target.define(schema, table, rows.table, rows.changes.table.table_id, "")
+            self._sent.rows += [((schema, table, op), rows.ranks[rows.ops == code]) for code, op in enumerate(OPS)]
+        if part.tables:
+            for out in outgoing(self.maker, part.tables, time.time_ns()):
+                # All that was sent is of whole transactions when the first message of another one comes.
+                if self._bytes > COMMIT_BYTES and out.rank != self._rank:
+                    self._commit(out.rank - 1)
+                self._send(out)
+        elif part.done >= self._rank:
+            self._done = max(self._done, part.done)
+            if self._open:
+                self._commit(part.done)
+
+    def _send(self, out: Outgoing) -> None:
+        self.target.send(self._wired(out))
+        self._open, self._rank = True, out.rank
+        self._bytes += len(out.value or b"")
+        self._sent.messages += 1
+
+    def _send_ddl(self, message: Message, rank: int, gtid: str | None, key: str | None) -> None:
+        out = Outgoing(
+            message.schema, message.table, message.key, message.value, rank, gtid, key, schemas=message.schemas
+        )
+        self.target.send_ddl(self._wired(out), message.kind != "ddl" or self.maker.keyed)
+        self._open = True
+        self._sent.messages += 1
+
+    def _wired(self, out: Outgoing) -> Outgoing:
+        wire = getattr(self.maker, "wire", None)
+        if wire is None:
+            return out
+        key, value = wire(out.key, out.value)
+        return out._replace(key=key, value=value)
+
+    def _commit(self, rank: int) -> None:
+        """Commit what was sent, which is of whole transactions up to a rank."""
+        if rank <= self.result.last_rank and not self._open:
+            return
+        failpoint("deliver.before-commit")
+        self.target.commit(rank, _key(self.binlog, rank))
+        failpoint("deliver.after-commit")
+        self._open, self._bytes = False, 0
+        self._done = max(self._done, rank)
+        self._sent = self._sent.counted(rank, self.result)
+        self.result.transactions += rank - self.result.last_rank
+        self.result.last_rank = rank

@@ -1,0 +1,1 @@
+"""What stands in binlog files, shown to people and to programs."""

@@ -1,0 +1,105 @@
+"""A place in a merged log as users write it, for all verbs and options that take one.
+
+    7507804165234491392                          a commit TSO
+    00…42 (54 digits)                            an order key
+    2026-09-21T12:30:00Z  2026-09-21             a time; in the time zone that is given, UTC, or its own
+    3f0e5a2c-…-9d1e:4711                         a GTID
+    3f0e5a2c-…-9d1e:1-4711                       a GTID set: what a server has executed
+    binlog.000001:108241                         a file and an offset in it
+
+A number that reads as a date (20260921, 20260921123000) is refused: as a TSO it would be before all others.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from typing import Final, Literal
+from uuid import UUID
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import ConfigError
+from snapshot_store.mysql.values.time_zones import zone_of
+from snapshot_store.names import Moment, check_no_date
+from snapshot_store.tso import OrderKey
+
+Kind = Literal["tso", "key", "time", "gtid", "gtids", "position"]
+FORMS: Final = (
+    "a commit TSO, an order key (54 digits), a time (2026-09-21T12:30:00Z), a GTID (UUID:N), a GTID set, or a position "
+    "(binlog.000001:158)"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UUID: Final = r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
+_GTID: Final = re.compile(rf"({_UUID}):([1-9]\d{{0,17}})", re.ASCII)
+_GTID_SET: Final = re.compile(rf"\s*{_UUID}\s*:.*", re.ASCII | re.DOTALL)
+_POSITION: Final = re.compile(r"(.+\.\d+):(\d{1,18})", re.ASCII | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place as a user said it: `option` and `text` are for messages.
+
+    `moment` is that of a TSO, an order key or a time; of the latter `micros` are µs since 1970. `uuid` and `number` are
+    a GTID's, `gtids` a set's, `file` and `number` a position's.
+    """
+
+    option: str
+    text: str
+    kind: Kind
+    moment: Moment | None = None
+    micros: int = 0
+    uuid: str = ""
+    number: int = 0
+    gtids: GtidSet | None = None
+    file: str = ""
+
+    @classmethod
+    def at_key(cls, option: str, key: OrderKey) -> "Place":
+        """Return the place of an order key."""
+        return cls(option, key.text(), "key", Moment.at_key(key))
+
+    def __str__(self) -> str:
+        return f"{self.option} {self.text}"
+
+
+def parse_place(option: str, given: str | int | datetime, time_zone: str = "UTC") -> Place:
+    """Return the place that a text, a TSO or a time says; a time without zone is in `time_zone`. Raises ConfigError."""
+    text = (given.isoformat() if isinstance(given, datetime) else str(given)).strip()
+    if text.isascii() and text.isdigit():
+        return _digits(option, text)
+    if match := _GTID.fullmatch(text):
+        return Place(option, text, "gtid", uuid=str(UUID(match[1])), number=int(match[2]))
+    if _GTID_SET.fullmatch(text):
+        try:
+            return Place(option, text, "gtids", gtids=GtidSet.parse_text(text))
+        except BinlogFormatError as error:
+            raise ConfigError(f"{option}: {text!r} is no GTID set: {error.reason}", remedy=f"give {FORMS}") from None
+    if match := _POSITION.fullmatch(text):
+        return Place(option, text, "position", file=PurePath(match[1]).name, number=int(match[2]))
+    return _time(option, text, time_zone)
+
+
+def _digits(option: str, text: str) -> Place:
+    try:
+        check_no_date(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+    try:
+        return Place(option, text, "key" if len(text) == 54 else "tso", Moment.parse(text))
+    except ValueError:
+        raise ConfigError(f"{option}: {text!r} is no place in a log", remedy=f"give {FORMS}") from None
+
+
+def _time(option: str, text: str, time_zone: str) -> Place:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option}: {text!r} is no place in a log", remedy=f"give {FORMS}") from None
+    if found.tzinfo is None:
+        try:
+            found = found.replace(tzinfo=zone_of(time_zone))
+        except ValueError as error:
+            raise ConfigError(f"the time zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
+    micros = (found - _EPOCH) // timedelta(microseconds=1)
+    return Place(option, text, "time", Moment.at_time(found), micros)

@@ -1,0 +1,23 @@
+"""The statements of a merged log, without what stands between them: an index of each file says where they are."""
+
+from collections.abc import Iterator
+
+from binlog_merge.binlog.kernels import log_index as x
+from binlog_merge.log.index import transactions_of
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.segments import StatementAt, file_segments
+
+_WINDOW = 1 << 16
+
+
+def statements(binlog: MergedBinlog, first: int = 1, last: int | None = None) -> Iterator[StatementAt]:
+    """Yield the statements among transactions `first` to `last`, in order. Raises what reading the log does."""
+    until = binlog.last_rank if last is None else last
+    for file in binlog.state.files:
+        if file.last_rank < first or file.first_rank > until:
+            continue
+        for rows in transactions_of(binlog, file):
+            found = rows[(rows[:, x.X_ROWS] != 1) & (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= until)]
+            for rank, position in found[:, [x.X_RANK, x.X_AT]].tolist():
+                pieces = file_segments(binlog, file, rank, rank, _WINDOW, position)
+                yield from (piece for piece in pieces if isinstance(piece, StatementAt))

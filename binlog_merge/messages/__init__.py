@@ -1,0 +1,1 @@
+"""Changes as messages of other makers' formats: Debezium, canal-json, Maxwell, TiCDC's open and simple protocols."""

@@ -1,0 +1,48 @@
+"""A column's values for a format: dates and times in Arrow's types where those have them."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.messages.rows import TableRows
+
+TEMPORAL: Final = frozenset(("date", "time", "datetime", "timestamp"))
+
+
+def typed(rows: TableRows, side: int, place: int) -> tuple[Any, Any]:
+    """Return a column in Arrow's types, and a mask of values that those do not have (0000-00-00), or None.
+
+    Such a value is null in the array. Raises ConversionFailed for cells that are damaged.
+    """
+    try:
+        return rows.column(side, place), None
+    except CellValueError:
+        if rows.table.columns[place].type.name not in TEMPORAL:
+            raise
+    texts = rows.column(side, place, temporal_text=True).to_pylist()
+    kind = rows.facts(place).type
+    wrong = np.array([text is not None and _beyond(text) for text in texts], bool)
+    values = [None if text is None or beyond else text for text, beyond in zip(texts, wrong, strict=True)]
+    moments = np.array(
+        [np.datetime64("NaT") if v is None else np.datetime64(v.replace(" ", "T")) for v in values], "datetime64[us]"
+    )
+    array = pa.array(moments, pa.timestamp("us"))
+    if pa.types.is_date(kind):
+        return array.cast(pa.date32()), wrong
+    return array, wrong
+
+
+def _beyond(text: str) -> bool:
+    """Return whether a date has a month or a day of zero."""
+    return text[5:7] == "00" or text[8:10] == "00"
+
+
+def guarded(rows: TableRows, make: Callable[[], Any]) -> Any:
+    """Return what `make` returns; errors of values say where the rows are. Raises ConversionFailed."""
+    try:
+        return make()
+    except (CellValueError, BinlogFormatError) as error:
+        raise rows.failed(error) from None

@@ -1,0 +1,177 @@
+"""Rows as Debezium's change events: an envelope for each, a key, and tombstones; BEGIN and END if they are asked for.
+
+An update that changes the primary key becomes three messages: a delete of the old key, its tombstone, and a create
+with the new key. Source: RelationalChangeRecordEmitter of Debezium 3.6.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_merge.binlog.columnar import AFTER, BEFORE
+from binlog_merge.messages import json_text as j
+from binlog_merge.messages.columns import guarded, typed
+from binlog_merge.messages.debezium import transactions
+from binlog_merge.messages.debezium.ddl import schema_change
+from binlog_merge.messages.debezium.names import field_names
+from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
+from binlog_merge.messages.debezium.ordering import BEGIN, CHANGE, CREATED, END, TOMBSTONE, Ordering
+from binlog_merge.messages.debezium.schema import envelope_schema, key_schema
+from binlog_merge.messages.debezium.types import kind_of
+from binlog_merge.messages.message import Encoded, Message, Schemas
+from binlog_merge.messages.placing import Weights
+from binlog_merge.messages.read import Ddl
+from binlog_merge.messages.rows import DELETE, UPDATE, TableRows
+from snapshot_store.model import Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Of a definition: the fields of its columns, the schemas, and the texts of these that messages begin with."""
+
+    fields: tuple[str, ...]
+    key_fields: tuple[str, ...]
+    schemas: Schemas
+    key_head: str
+    value_head: str
+
+    @classmethod
+    def of(cls, rows: TableRows, options: DebeziumOptions) -> "_Known":
+        table, columns = rows.table, rows.columns
+        keys = [table.columns[place] for place in rows.key_places]
+        schemas = Schemas(key_schema(table, keys, options) if keys else None, envelope_schema(table, columns, options))
+        heads = ("", "")
+        if options.schemas:
+            key, value = (f'{{"schema":{j.literal(schema)},"payload":' for schema in (schemas.key, schemas.value))
+            heads = (key, value)
+        fields, key_fields = (tuple(field_names(table, each, options)) for each in (columns, keys))
+        return cls(fields, key_fields, schemas, *heads)
+
+
+class Debezium:
+    """Makes Debezium's messages; it remembers the schemas of the definitions that it has seen."""
+
+    name: ClassVar[str] = "debezium"
+    keyed: ClassVar[bool] = False
+
+    def __init__(self, options: DebeziumOptions) -> None:
+        self.options = options
+        self.weights: Weights | None = self._weights if options.transactions else None
+        self._definitions: dict[tuple[Table, tuple[int, ...]], _Known] = {}
+
+    def before(self, rows: TableRows) -> list[Message]:
+        """Return nothing: each message says what it needs."""
+        return []
+
+    def ddl(self, ddl: Ddl, now_ns: int) -> list[Message]:
+        """Return the schema change event of a statement, for the topic of the prefix alone."""
+        return schema_change(ddl, now_ns, self.options) if self.options.schema_changes else []
+
+    def rows(self, rows: TableRows, now_ns: int) -> Encoded:
+        """Return change events. Raises UnsupportedInput and ConversionFailed."""
+        rows.check_whole(self.name)
+        found: Encoded = guarded(rows, lambda: self._rows(rows, now_ns))
+        return found
+
+    def _rows(self, rows: TableRows, now_ns: int) -> Encoded:
+        known = self._known(rows)
+        before, after = (self._image(rows, side, known.fields) for side in (BEFORE, AFTER))
+        keys = [self._keys(rows, side, known) for side in (BEFORE, AFTER)]
+        source, times = self._source(rows), self._times(now_ns)
+        ids = transactions.ids_of(rows) if self.options.transactions else None
+
+        def events(was: Any, became: Any, op: Any, later: int = 0) -> Any:
+            block = "null" if ids is None else transactions.blocks(rows, ids, later)
+            return j.joined(
+                [known.value_head, '{"before":', was, ',"after":', became, ',"source":', source, ',"transaction":',
+                 block, ',"op":"', op, '",', times, "}", "}" if known.value_head else ""]
+            )  # fmt: skip
+
+        letters = pa.array(["c", "u", "d"]).take(pa.array(rows.ops.astype(np.int64)))
+        values = events(before, after, letters)
+        key = pc.if_else(pa.array(rows.there(AFTER)), keys[AFTER], keys[BEFORE])
+        moved, found = self._moved(rows), Ordering()
+        if moved.any():
+            count, at = len(rows), np.flatnonzero(moved)
+            nothing = pa.nulls(count, values.type)
+            found.take(CHANGE, np.flatnonzero(~moved), values, key)
+            found.take(CHANGE, at, events(before, nothing, pa.repeat("d", count)), keys[BEFORE])
+            found.take(CREATED, at, events(nothing, after, pa.repeat("c", count), 1), keys[AFTER])
+        else:
+            found.add(CHANGE, np.arange(len(rows)), values, key)
+        gone = np.flatnonzero((rows.ops == DELETE) | moved)
+        if self.options.tombstones and len(gone) and rows.key_places:
+            found.take(TOMBSTONE, gone, pa.nulls(len(rows), values.type), keys[BEFORE])
+        if ids is not None:
+            for place, at, made in (
+                (BEGIN, transactions.begin_rows(rows), transactions.begins),
+                (END, transactions.end_rows(rows), transactions.ends),
+            ):
+                found.add(place, at, *(self._headed(part, i) for i, part in enumerate(made(rows, ids, at))))
+        return found.made(known.schemas, transactions.SCHEMAS if ids is not None else None)
+
+    def _headed(self, payloads: Any, part: int) -> Any:
+        """Return values (0) or keys (1) of transactions, with their schema if it is asked for."""
+        if not self.options.schemas:
+            return payloads
+        schema = transactions.SCHEMAS.key if part else transactions.SCHEMAS.value
+        return j.joined([f'{{"schema":{j.literal(schema)},"payload":', payloads, "}"])
+
+    def _weights(self, rows: TableRows) -> Any:
+        """Return as how many changes each row counts: a row whose key changes is deleted and created."""
+        return self._moved(rows).astype(np.int64) + 1
+
+    def _known(self, rows: TableRows) -> "_Known":
+        """Return what is the same for all rows of a definition."""
+        known = rows.table, rows.places
+        if known not in self._definitions:
+            self._definitions[known] = _Known.of(rows, self.options)
+        return self._definitions[known]
+
+    def _image(self, rows: TableRows, side: int, fields: Sequence[str]) -> Any:
+        arrays = [self._column(rows, side, place) for place in rows.places]
+        return j.objects(fields, arrays, rows.there(side))
+
+    def _column(self, rows: TableRows, side: int, place: int) -> Any:
+        column = rows.table.columns[place]
+        kind = kind_of(column, self.options)
+        array, wrong = typed(rows, side, place)
+        texts = kind.values(array)
+        if wrong is not None and not column.nullable and kind.epoch is not None:
+            return pc.if_else(pa.array(wrong), pa.scalar(kind.epoch, texts.type), texts)
+        return texts
+
+    def _keys(self, rows: TableRows, side: int, known: "_Known") -> Any:
+        if not rows.key_places:
+            return pa.nulls(len(rows), pa.large_string())
+        found = j.objects(known.key_fields, [self._column(rows, side, place) for place in rows.key_places])
+        return j.joined([known.key_head, found, "}"]) if known.key_head else found
+
+    def _moved(self, rows: TableRows) -> Any:
+        """Return a mask of the updates that change the key."""
+        moved = np.zeros(len(rows), bool)
+        for place in rows.key_places:
+            moved |= rows.changed(place)
+        return moved & (rows.ops == UPDATE)
+
+    def _source(self, rows: TableRows) -> Any:
+        micros = rows.commit_us
+        head = {"version": VERSION, "connector": "mysql", "name": self.options.topic_prefix}
+        return j.joined(
+            [
+                j.literal(head)[:-1], ',"ts_ms":', j.numbers(pa.array(micros // 1000)),
+                f',"snapshot":"false","db":{j.literal(rows.table.schema)},"sequence":null,"ts_us":',
+                j.numbers(pa.array(micros)), ',"ts_ns":', j.numbers(pa.array(micros * 1000)),
+                f',"table":{j.literal(rows.table.name)},"server_id":', j.numbers(pa.array(rows.server_ids)),
+                ',"gtid":', j.quoted(rows.gtids), f',"file":{j.literal(rows.file)},"pos":',
+                j.numbers(pa.array(rows.positions)), ',"row":', j.numbers(pa.array(rows.row_numbers)),
+                ',"thread":', j.numbers(rows.thread_ids), ',"query":null}',
+            ]
+        )  # fmt: skip
+
+    def _times(self, now_ns: int) -> str:
+        return f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'

@@ -1,0 +1,210 @@
+"""How Debezium's MySQL connector shows each type: a schema of Kafka Connect, and values as JSON.
+
+Source: the manual's "Data type mappings" and BinlogValueConverters of Debezium 3.6, held by a recording of it
+(tests/messages/recorded). A date of which month or day is zero has no value there: it is null, or the epoch in a
+column that is NOT NULL; so is, with `connect` and `isostring`, a TIME outside of a day.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_merge.messages import json_text as j
+from binlog_merge.messages.debezium.options import DebeziumOptions
+from binlog_merge.messages.debezium.times import dates, datetimes, times, timestamps
+from snapshot_store.model import Column
+
+Values = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A column's schema without its name, whether and what it defaults to, and its values as JSON.
+
+    `values` turns the column's Arrow array into JSON texts; `epoch` is the text of a zero date where NULL is not
+    allowed.
+    """
+
+    schema: dict[str, Any]
+    values: Values
+    epoch: str | None = None
+
+
+_INTEGERS: Final = {"tinyint": "int16", "smallint": "int16", "mediumint": "int32", "int": "int32", "bigint": "int64"}
+_UNSIGNED: Final = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "bigint": "int64"}
+_BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
+_SHAPES: Final = frozenset(
+    ("geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
+     "geomcollection")
+)  # fmt: skip
+
+
+def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    """Return a schema of a logical type."""
+    return {"type": kind, "name": name, "version": 1, **more}
+
+
+def kind_of(column: Column, options: DebeziumOptions) -> Kind:
+    """Return how a column is shown."""
+    type_ = column.type
+    name = type_.name
+    if name in _INTEGERS:
+        if name == "bigint" and type_.unsigned:
+            return _unsigned_bigint(options)
+        return Kind({"type": (_UNSIGNED if type_.unsigned else _INTEGERS)[name]}, j.numbers)
+    if name in ("float", "double"):
+        return Kind({"type": name}, j.floats)
+    if name == "decimal":
+        return _decimal(type_.length or 10, type_.decimals or 0, options)
+    if name == "bit":
+        return _bit(type_.length or 1)
+    if name == "year":
+        return Kind(named("int32", "io.debezium.time.Year"), _years)
+    if name in ("date", "time", "datetime", "timestamp"):
+        return _TEMPORAL[name](type_.fsp, options)
+    if name in ("enum", "set"):
+        # A comma in a member is escaped, as EnumeratedValues does it.
+        allowed = ",".join(member.replace(",", "\\,") for member in type_.members)
+        logical = "io.debezium.data.Enum" if name == "enum" else "io.debezium.data.EnumSet"
+        schema = named("string", logical, parameters={"allowed": allowed})
+        # So is the comma in an ENUM's value; a SET's members have none.
+        commas = name == "enum" and "\\," in allowed
+        return Kind(schema, (lambda array: j.quoted(pc.replace_substring(array, ",", "\\,"))) if commas else j.quoted)
+    if name == "json":
+        return Kind(named("string", "io.debezium.data.Json"), j.quoted)
+    if name == "vector":
+        items = {"type": "float", "optional": False}
+        return Kind({"type": "array", "items": items, "name": "io.debezium.data.FloatVector", "version": 1}, _vectors)
+    if name == "point":
+        return Kind(_SHAPE_SCHEMAS["point"], _points)
+    if name in _SHAPES:
+        return Kind(_SHAPE_SCHEMAS["geometry"], _shapes)
+    if name in _BYTES:
+        return _bytes(type_.length if name == "binary" else None, options)
+    return Kind({"type": "string"}, j.quoted)
+
+
+def _unsigned_bigint(options: DebeziumOptions) -> Kind:
+    if options.bigint_unsigned == "long":
+        # Java has no unsigned long: what exceeds 2^63 - 1 comes out negative.
+        return Kind({"type": "int64"}, lambda array: j.numbers(array.view(pa.int64())))
+    schema = named(
+        "bytes", "org.apache.kafka.connect.data.Decimal", parameters={"scale": "0", "connect.decimal.precision": "20"}
+    )
+    return Kind(schema, lambda array: j.base64(j.unscaled(pc.cast(array, pa.decimal128(20, 0)))))
+
+
+def _decimal(precision: int, scale: int, options: DebeziumOptions) -> Kind:
+    if options.decimal == "string":
+        return Kind({"type": "string"}, lambda array: j.quoted(j.plain_decimals(array)))
+    if options.decimal == "double":
+        return Kind({"type": "double"}, _doubles)
+    parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
+    schema = named("bytes", "org.apache.kafka.connect.data.Decimal", parameters=parameters)
+    return Kind(schema, lambda array: j.base64(j.unscaled(array)))
+
+
+def _doubles(array: Any) -> Any:
+    return j.floats(pa.array([None if v is None else float(v) for v in array.to_pylist()], pa.float64()))
+
+
+def _bit(length: int) -> Kind:
+    if length == 1:
+        return Kind({"type": "boolean"}, lambda array: pc.cast(pc.not_equal(array, 0), pa.string()))
+    size = (length + 7) // 8
+
+    def values(array: Any) -> Any:
+        numbers = np.frombuffer(array.buffers()[1], "<u8")[array.offset : array.offset + len(array)]
+        cells = np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, 8)[:, :size])
+        found = pa.Array.from_buffers(pa.binary(size), len(array), [None, pa.py_buffer(cells)])
+        found = pc.if_else(array.is_valid(), found, pa.scalar(None, found.type))
+        return j.base64(pc.cast(found, pa.binary()))
+
+    return Kind(named("bytes", "io.debezium.data.Bits", parameters={"length": str(length)}), values)
+
+
+def _years(array: Any) -> Any:
+    """Return years; the client adds 1900 to what the log has of them, and so makes 1900 of 0000."""
+    return j.numbers(pc.if_else(pc.equal(array, 0), pa.scalar(1900, array.type), array))
+
+
+def _bytes(length: int | None, options: DebeziumOptions) -> Kind:
+    schema = {"type": "bytes" if options.binary == "bytes" else "string"}
+    show: Values = {
+        "bytes": j.base64,
+        "base64": j.base64,
+        "base64-url-safe": lambda array: j.base64(array, j.BASE64_URL),
+        "hex": j.hexed,
+    }[options.binary]
+    if length is None:
+        return Kind(schema, show)
+    return Kind(schema, lambda array: show(_padded(array, length)))
+
+
+def _padded(array: Any, length: int) -> Any:
+    """Return BINARY values with the zero bytes that the log leaves out at their ends."""
+    if pc.min(pc.binary_length(array)).as_py() in (None, length):
+        return array
+    return pa.array([None if v is None else v.ljust(length, b"\0") for v in array.to_pylist()], pa.binary())
+
+
+def _vectors(array: Any) -> Any:
+    texts = j.floats(array.flatten())
+    lists = pa.ListArray.from_arrays(_offsets(array), pc.cast(texts, pa.string()))
+    whole = j.joined(["[", pc.binary_join(lists, ","), "]"])
+    return pc.if_else(array.is_valid(), whole, pa.scalar(None, whole.type))
+
+
+def _offsets(array: Any) -> Any:
+    return pc.subtract(array.offsets, array.offsets[0]) if array.offset else array.offsets
+
+
+def _shape_schema(name: str, doc: str, *first: dict[str, Any]) -> dict[str, Any]:
+    fields = [*first, {"type": "bytes", "optional": bool(first), "field": "wkb"}]
+    fields.append({"type": "int32", "optional": True, "field": "srid"})
+    return {"type": "struct", "fields": fields, "name": name, "version": 1, "doc": doc}
+
+
+_SHAPE_SCHEMAS: Final = {
+    "geometry": _shape_schema("io.debezium.data.geometry.Geometry", "Geometry"),
+    "point": _shape_schema(
+        "io.debezium.data.geometry.Point",
+        "Geometry (POINT)",
+        {"type": "double", "optional": False, "field": "x"},
+        {"type": "double", "optional": False, "field": "y"},
+    ),
+}
+
+
+def _shapes(array: Any) -> Any:
+    return _parts_of_shapes(array, [])
+
+
+def _points(array: Any) -> Any:
+    found: list[tuple[float, float] | None] = []
+    for value in array.to_pylist():
+        found.append(None if value is None else tuple(np.frombuffer(value[9:25], "<f8").tolist()))
+    x, y = (pa.array([None if v is None else v[i] for v in found], pa.float64()) for i in (0, 1))
+    return _parts_of_shapes(array, ['"x":', j.floats(x), ',"y":', j.floats(y), ","])
+
+
+def _parts_of_shapes(array: Any, first: list[Any]) -> Any:
+    cells = array.to_pylist()
+    srids = pa.array(
+        [None if v is None or not any(v[:4]) else int.from_bytes(v[:4], "little") for v in cells], pa.int64()
+    )
+    wkb = pa.array([None if v is None else v[4:] for v in cells], pa.large_binary())
+    whole = j.joined(["{", *first, '"wkb":', j.base64(wkb), ',"srid":', j.numbers(srids), "}"])
+    return pc.if_else(array.is_valid(), whole, pa.scalar(None, whole.type))
+
+
+_TEMPORAL: Final[dict[str, Callable[[int, DebeziumOptions], Kind]]] = {
+    "date": lambda fsp, options: Kind(*dates(options.time)),
+    "time": lambda fsp, options: Kind(*times(fsp, options.time)),
+    "datetime": lambda fsp, options: Kind(*datetimes(fsp, options.time)),
+    "timestamp": lambda fsp, options: Kind(*timestamps(fsp)),
+}

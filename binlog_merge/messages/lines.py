@@ -1,0 +1,71 @@
+"""Messages as lines of JSON, for `changes -o`: the values of a table's messages, statements included.
+
+A tombstone has no value, and is no line; of formats whose key says what the value is of, a line has both.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from binlog_merge.ask.selection import Selection
+from binlog_merge.messages import json_text as j
+from binlog_merge.messages.formats import format_of
+from binlog_merge.messages.message import Format, Message
+from binlog_merge.messages.placing import placing_of
+from binlog_merge.messages.read import Ddl, Reading
+from binlog_merge.messages.rows import TableRows
+
+
+def pieces(selection: Selection, form: str, options: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the lines of what is asked. Raises what reading the log does, ConfigError, UnsupportedInput."""
+    maker = format_of(form, options)
+    left = selection.limit
+    reading = replace(reading_of(selection), placing=placing_of(maker))
+    for piece in reading.pieces():
+        if isinstance(piece, Ddl):
+            yield b"".join(_line(message, maker.keyed) for message in maker.ddl(piece, time.time_ns()))
+            continue
+        for rows in piece.tables:
+            if left is not None and left < len(rows):
+                rows = rows.first(left)
+            yield b"".join(_line(message, maker.keyed) for message in maker.before(rows))
+            yield _lines(maker, rows)
+            if left is not None:
+                left -= len(rows)
+                if left <= 0:
+                    return
+
+
+def reading_of(selection: Selection) -> Reading:
+    """Return what a selection asks, for messages."""
+    asked = selection.asked
+    name = (asked.versions.schema, asked.versions.name)
+    return Reading(
+        selection.binlog,
+        selection.first,
+        selection.last,
+        lambda schema, table: (schema, table) == name,
+        asked.ops,
+        asked.where,
+        None if asked.whole else asked.shape.names,
+        known={name: asked.versions},
+    )
+
+
+def _lines(maker: Format, rows: TableRows) -> bytes:
+    encoded = maker.rows(rows, time.time_ns())
+    values = encoded.values
+    if maker.keyed:
+        values = j.joined(['{"key":', encoded.keys, ',"value":', values, "}"])
+    whole = j.joined([values.drop_null(), "\n"])
+    offsets = np.frombuffer(whole.buffers()[1], np.int64)[whole.offset :]
+    data = whole.buffers()[2]
+    return b"" if data is None else data[int(offsets[0]) : int(offsets[len(whole)])].to_pybytes()
+
+
+def _line(message: Message, keyed: bool) -> bytes:
+    if message.value is None:
+        return b""
+    return b'{"key":%s,"value":%s}\n' % (message.key, message.value) if keyed else message.value + b"\n"

@@ -1,0 +1,74 @@
+"""A statement as Maxwell's messages, one for each table that it changes.
+
+    {"type":"table-alter","database":"shop","table":"orders","old":{…},"def":{…},"ts":…,"sql":"ALTER TABLE …"}
+
+Source: zendesk/maxwell, schema/ddl (ResolvedTableAlter and its kin) and schema/columndef/ColumnDefSerializer.
+"""
+
+from typing import Any, Final
+
+from binlog_merge.messages import json_text as j
+from binlog_merge.messages.ddl_kinds import kind_of_ddl
+from binlog_merge.messages.message import Message
+from binlog_merge.messages.read import Ddl
+from snapshot_store.model import Column, Table
+
+_INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
+_TEXTS: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
+
+
+def schema_change(ddl: Ddl) -> list[Message]:
+    """Return the messages; a statement that the schema store does not have is one message without definitions."""
+    kind, head = kind_of_ddl(ddl.text), dict[str, Any]()
+    if not ddl.versions:
+        schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
+        word = {"create-schema": "database-create", "drop-schema": "database-drop"}.get(kind, "table-alter")
+        found = {"type": word, "database": schema}
+        return [_message(ddl, schema, table, found | ({"table": table} if table else {}))]
+    if kind == "rename" and len(ddl.versions) == 2:
+        gone, come = sorted(zip(ddl.versions, ddl.before, strict=True), key=lambda each: each[0].table is not None)
+        if gone[0].table is None and gone[1] is not None and come[0].table is not None and come[1] is None:
+            head = {"type": "table-alter", "database": gone[0].schema, "table": gone[0].name}
+            head |= {"old": _definition(gone[1]), "def": _definition(come[0].table)}
+            return [_message(ddl, gone[0].schema, gone[0].name, head)]
+    messages = []
+    for version, before in zip(ddl.versions, ddl.before, strict=True):
+        head = {"type": "table-alter", "database": version.schema, "table": version.name}
+        if version.table is None:
+            head["type"] = "table-drop"
+        elif before is None:
+            head |= {"type": "table-create", "def": _definition(version.table)}
+        else:
+            head |= {"old": _definition(before), "def": _definition(version.table)}
+        messages.append(_message(ddl, version.schema, version.name, head))
+    return messages
+
+
+def _message(ddl: Ddl, schema: str, table: str, head: dict[str, Any]) -> Message:
+    value = head | {"ts": ddl.begin.commit_us // 1000, "sql": ddl.text}
+    return Message("ddl", schema, table, None, j.literal(value).encode())
+
+
+def _definition(table: Table) -> dict[str, Any]:
+    index = table.primary_key
+    return {
+        "database": table.schema,
+        "charset": table.charset,
+        "table": table.name,
+        "primary-key": [] if index is None else [part.column for part in index.parts],
+        "columns": [_column(column) for column in table.columns],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    type_ = column.type
+    found: dict[str, Any] = {"type": type_.name, "name": column.name}
+    if type_.name in _INTEGERS:
+        found["signed"] = not type_.unsigned
+    if type_.name in _TEXTS:
+        found["charset"] = type_.charset
+    if type_.name in ("enum", "set"):
+        found["enum-values"] = list(type_.members)
+    if type_.name in ("datetime", "timestamp", "time"):
+        found["column-length"] = type_.fsp
+    return found

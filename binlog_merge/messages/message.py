@@ -1,0 +1,97 @@
+"""What a format makes of rows and statements, and the options that it takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.messages.read import Ddl
+from binlog_merge.messages.rows import TableRows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schemas:
+    """The schemas of Kafka Connect of keys and values, in JsonConverter's form; the same object for the same messages.
+
+    `key` is None where messages have no key.
+    """
+
+    key: Mapping[str, Any] | None
+    value: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Messages of rows: `rows` are the rows' numbers, ascending; a null value is a tombstone, a null key no key.
+
+    `schemas` are those of a format that has any. `aside` is a mask of messages that stand beside those of rows, of the
+    beginnings and ends of transactions, whose schemas are `aside_schemas`.
+    """
+
+    keys: Any
+    values: Any
+    rows: Any
+    schemas: Schemas | None = None
+    aside: Any = None
+    aside_schemas: Schemas | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that stands alone: of a statement, or of a table's definition.
+
+    `kind` is ddl or schema; `schema` and `table` choose the topic.
+    """
+
+    kind: str
+    schema: str
+    table: str
+    key: bytes | None
+    value: bytes | None
+    schemas: Schemas | None = None
+
+
+class Format(Protocol):
+    """Makes messages. It may hold what readers must have been told before (`simple`: a table's definition).
+
+    `keyed`: a value does not say whose it is without its key.
+    """
+
+    name: ClassVar[str]
+    keyed: ClassVar[bool]
+
+    def before(self, rows: TableRows) -> Sequence[Message]:
+        """Return the messages that must come before rows of a definition."""
+
+    def rows(self, rows: TableRows, now_ns: int) -> Encoded:
+        """Return the messages of rows. Raises UnsupportedInput for rows that the format cannot carry."""
+
+    def ddl(self, ddl: Ddl, now_ns: int) -> Sequence[Message]:
+        """Return the messages of a statement."""
+
+
+Options = TypeVar("Options")
+
+
+def options_of(kind: type[Options], form: str, given: Mapping[str, str]) -> Options:
+    """Return a format's options; their names have dashes or dots where the fields have underscores.
+
+    A field's metadata has its `name` and its `choices`; a bool is true or false. Raises ConfigError.
+    """
+    known = {field.metadata.get("name", field.name): field for field in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in known:
+            raise ConfigError(
+                f"-o {form} has no option {name}",
+                remedy="it has " + ", ".join(known) if known else "give none",
+            )
+        field = known[name]
+        choices = field.metadata.get("choices", ("true", "false") if field.type in (bool, "bool") else None)
+        if choices is not None and text not in choices:
+            raise ConfigError(f"option {name}={text} of -o {form}", remedy=f"give one of {', '.join(choices)}")
+        values[field.name] = text == "true" if field.type in (bool, "bool") else text
+    return kind(**values)

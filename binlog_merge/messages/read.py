@@ -1,0 +1,287 @@
+"""Reads a merged log for messages: rows by table, in parts of a few megabytes, and statements between them."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from binlog_merge.ask.rows import transactions_of
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.errors import ConfigError
+from binlog_merge.filters.expressions import Op
+from binlog_merge.filters.filter import Filter
+from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, parts_of, rows_that_pass
+from binlog_merge.log.file_events import events_of
+from binlog_merge.log.reader import Begin, MergedBinlog, Statement
+from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.versions import TableVersions, versions_between
+from binlog_merge.log.where import Undecided, Where
+from binlog_merge.log.whole_json import with_whole_json
+from binlog_merge.messages.placing import Placing
+from binlog_merge.messages.rows import UNKNOWN, Begins, InTransaction, TableRows, select_places, u32_at
+from binlog_merge.polardbx.ddl.comments import split_comment
+from binlog_merge.values.column_facts import facts_of
+from snapshot_store.ddl import DdlSession, ParsedDdl
+from snapshot_store.ddl.apply.statement import tables_of
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.history import TableVersion
+from snapshot_store.model import Table
+from snapshot_store.tso import ORIGIN, OrderKey
+
+PART_BYTES: Final = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of some transactions, table by table; `done` is the rank of the last one that is complete."""
+
+    tables: tuple[TableRows, ...]
+    done: int
+
+    @property
+    def first_rank(self) -> int:
+        """Return the rank of the first transaction that has rows here."""
+        return min(int(rows.ranks[0]) for rows in self.tables)
+
+    @property
+    def last_rank(self) -> int:
+        """Return the rank of the last transaction that has rows here."""
+        return max(int(rows.ranks[-1]) for rows in self.tables)
+
+    def open_last(self) -> None:
+        """Note that the last row is not the last one of its transaction."""
+        rows = max(self.tables, key=lambda rows: int(rows.order[-1]))
+        rows.place.last[-1] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A statement, the tables that it names, and the versions that it makes; `before` are the definitions before it.
+
+    `versions` is empty where the log's schema store does not have the statement.
+    """
+
+    begin: Begin
+    statement: Statement
+    file: str
+    position: int
+    server_id: int
+    names: tuple[tuple[str, str], ...]
+    versions: tuple[TableVersion, ...]
+    before: tuple[Table | None, ...]
+    key: OrderKey
+
+    @property
+    def text(self) -> str:
+        """Return the statement's text."""
+        return self.statement.query.text
+
+    @property
+    def schema(self) -> str:
+        """Return the default database of the statement, else that of the first table that it names."""
+        return self.statement.query.schema_text or (self.names[0][0] if self.names else "")
+
+
+@dataclass
+class Reading:
+    """What is read of a log; `columns` and `where` are of one table's rows.
+
+    `wanted` chooses tables, `filter` rows and statements as `replay --filter` does.
+    """
+
+    binlog: MergedBinlog
+    first: int
+    last: int
+    wanted: Callable[[str, str], bool] = lambda schema, table: True
+    ops: Collection[Op] = OPS
+    where: Where | None = None
+    columns: Sequence[str] | None = None
+    filter: Filter | None = None
+    known: dict[tuple[str, str], TableVersions] = field(default_factory=dict)
+    part_bytes: int = PART_BYTES
+    placing: Placing = field(default_factory=Placing)
+    _begin: Any = UNKNOWN
+    _statements: "_Statements | None" = None
+    _key: OrderKey = ORIGIN
+
+    def pieces(self) -> Iterator[Part | Ddl]:
+        """Yield rows and statements in the order of the log. Raises what reading the log does, and ConversionFailed.
+
+        Rows are held back until it is known whether more of their last transaction come.
+        """
+        held: Part | None = None
+        for piece in self._unsettled():
+            if isinstance(piece, Part) and piece.tables:
+                if held is not None:
+                    if held.last_rank == piece.first_rank:
+                        held.open_last()
+                    yield held
+                held = piece
+                continue
+            if held is not None and (isinstance(piece, Ddl) or piece.done >= held.last_rank):
+                yield held
+                held = None
+            if held is None:
+                yield piece
+        if held is not None:
+            yield held
+
+    def _unsettled(self) -> Iterator[Part | Ddl]:
+        if self.first > self.last:
+            return
+        for piece in segments(self.binlog, self.first, self.last):
+            if isinstance(piece, StatementAt):
+                ddl = self._ddl(piece)
+                if ddl is not None:
+                    yield ddl
+            else:
+                yield from self._parts(piece)
+
+    def _parts(self, segment: Segment) -> Iterator[Part]:
+        facts, begins = transactions_of(segment), self._begins(segment)
+        last = segment.last_rank if segment.ended else segment.last_rank - 1
+        prefix = self._prefix(segment)
+        self._key = segment.key(len(segment.transactions) - 1) or self._key
+        for part in parts_of(with_whole_json(narrowed(segment, self._named, self.ops), lenient=True), self.part_bytes):
+            ends = int(part.transactions[part.events[-1, k.E_TRANSACTION], k.T_RANK]) - 1
+            found = []
+            for changes in changes_of(part):
+                rows = self._rows(changes, facts, begins, prefix)
+                if rows is not None:
+                    found.append(rows)
+            if found:
+                yield Part(self.placing.placed(found), ends)
+        yield Part((), last)
+
+    def _named(self, schema: str, table: str) -> bool:
+        return self.wanted(schema, table)
+
+    def _rows(self, changes: Changes, facts: Any, begins: Begins, prefix: bytes | None) -> TableRows | None:
+        name = (changes.table.schema, changes.table.table)
+        if name not in self.known:
+            self.known[name] = versions_between(self.binlog, *name, self.first, self.last)
+        table = self.known[name].of_rows(changes.table, changes.segment.key(changes.transaction_of(0)))
+        chosen = np.arange(len(changes.cut))
+        if self.where is not None:
+            try:
+                chosen = chosen[self.where.matches(table, changes.cut, facts_of(table, True, changes.table), chosen)]
+            except Undecided as undecided:
+                raise ConfigError(
+                    f"whether a row of {'.'.join(name)} matches is not known: its images do not hold "
+                    f"{', '.join(undecided.columns)} (binlog_row_image is not FULL)",
+                    file=changes.segment.file,
+                    position=changes.segment.position(changes.event_of(undecided.row)),
+                    remedy="ask by the columns of the key, which every image holds",
+                ) from None
+        if self.filter is not None:
+            chosen = chosen[rows_that_pass(changes, self.filter, table, facts_of(table, True, changes.table))[chosen]]
+        if not len(chosen):
+            return None
+        nowhere = InTransaction(chosen, chosen)
+        return TableRows(changes, chosen, table, select_places(table, self.columns), facts, begins, prefix, nowhere)
+
+    def _prefix(self, segment: Segment) -> bytes | None:
+        at = int(segment.transactions[-1, k.T_GTID])
+        anonymous = segment.begin(0).gtid == "ANONYMOUS" if at < 0 else segment.buffer[at + 4] != t.GTID_LOG_EVENT
+        return None if anonymous else f"{self.binlog.cluster_uuid}:".encode()
+
+    def _begins(self, segment: Segment) -> Begins:
+        """Return the session and the position of each BEGIN."""
+        at = segment.transactions[:, k.T_GTID]
+        found = np.full((2, len(at)), UNKNOWN, np.int64)
+        begun = np.flatnonzero(at >= 0)
+        begins = at[begun] + u32_at(segment.buffer, at[begun] + 9)
+        queries = segment.buffer[begins + 4] == t.QUERY_EVENT
+        found[0, begun[queries]] = u32_at(segment.buffer, begins[queries] + 19)
+        found[1, begun[queries]] = begins[queries] + segment.base
+        if len(at) and at[0] < 0:
+            found[:, 0] = self._begin
+        self._begin = found[:, -1].copy() if len(at) else self._begin
+        return Begins(*found)
+
+    def _ddl(self, piece: StatementAt) -> Ddl | None:
+        text, default = piece.statement.query.text, piece.statement.query.schema_text
+        names = names_in(text, default)
+        if self.filter is not None and names and all(not self._passes(name) for name in names):
+            return None
+        if names is not None and names and not any(self.wanted(*name) for name in names):
+            return None
+        if self._statements is None:
+            self._statements = _Statements.of(self.binlog)
+        versions = self._statements.of_text(text, self._key)
+        if versions:
+            self._key = max(self._key, versions[0].key)
+        if names is None and not any(self.wanted(v.schema, v.name) for v in versions):
+            return None
+        if not names and names is not None and not self.wanted(default, ""):
+            return None
+        at, server = self._place(piece)
+        key = versions[0].key if versions else self._key
+        names = names or tuple((version.schema, version.name) for version in versions)
+        file = piece.begin.file.rpartition("/")[2]
+        before = tuple(self._statements.before(version) for version in versions)
+        return Ddl(piece.begin, piece.statement, file, at, server, names, versions, before, key)
+
+    def _passes(self, name: tuple[str, str]) -> bool:
+        return self.filter is None or not self.filter.table(*name).ignored
+
+    def _place(self, piece: StatementAt) -> tuple[int, int]:
+        """Return where a statement's event begins, and the server that it names."""
+        file = next(file for file in self.binlog.state.files if file.name == piece.begin.file.rpartition("/")[2])
+        for event in events_of(self.binlog.folder, file, piece.begin.position):
+            if event.type_code == EventType.QUERY_EVENT:
+                return event.offset, event.header.server_id
+        raise AssertionError("a statement has no event")
+
+
+def names_in(text: str, default: str) -> tuple[tuple[str, str], ...] | None:
+    """Return the tables that a statement names; None if it is not understood."""
+    try:
+        found = tables_of(ParsedDdl.of(text, DdlSession()).statement)
+    except SnapshotStoreError:
+        return None
+    return tuple((schema or default, name) for schema, name in found)
+
+
+@dataclass
+class _Statements:
+    """The logical versions of a log's schema store, by the text of the statement that made them, in order."""
+
+    by_text: dict[str, list[TableVersion]]
+    by_name: dict[tuple[str, str], list[TableVersion]]
+
+    @classmethod
+    def of(cls, binlog: MergedBinlog) -> "_Statements":
+        from binlog_merge.store_errors import as_merge_errors
+        from snapshot_store.store.db import Store
+
+        texts: dict[str, list[TableVersion]] = {}
+        names: dict[tuple[str, str], list[TableVersion]] = {}
+        with binlog.folder.schema_store() as (path, _):
+            if path.exists():
+                with as_merge_errors(path), Store.open(path, True) as store:
+                    for version in store.load_history().versions:
+                        if version.node is None:
+                            names.setdefault((version.schema, version.name), []).append(version)
+                            texts.setdefault(version.ddl, []).append(version)
+        return cls(texts, names)
+
+    def before(self, version: TableVersion) -> Table | None:
+        """Return the definition before a version."""
+        earlier = [v for v in self.by_name[version.schema, version.name] if v.key < version.key]
+        return earlier[-1].table if earlier else None
+
+    def of_text(self, text: str, after: OrderKey) -> tuple[TableVersion, ...]:
+        """Return the versions that the next such statement behind a key made; PolarDB-X's own says its key."""
+        try:
+            comment, text = split_comment(text)
+        except ValueError:
+            comment = None
+        if comment is not None:
+            made = (version for versions in self.by_text.values() for version in versions)
+            return tuple(version for version in made if version.key == comment.key)
+        versions = [version for version in self.by_text.get(text, ()) if version.key > after]
+        return tuple(version for version in versions if version.key == versions[0].key)

@@ -1,0 +1,55 @@
+"""Reads the changes of a cluster that is not merged for Spark: `spark.read.format("binlog").load("cluster.yaml")`.
+
+The process that plans a read scans the nodes' files and puts their transactions in order, without a Spark job: a data
+source has no session. Each task gets where the transactions of a file stand that a merge would write, renders that file
+into its folder for temporary files, and reads it as it reads one of a merged log: the rows are the same by that.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from binlog_merge.spark.source_options import Options
+from binlog_merge.spark.source_reader import NOTHING, read_file
+from binlog_merge.spark.transactions import say
+from binlog_merge.unmerged.files import rendered
+from binlog_merge.unmerged.plan import Unmerged, UnmergedFile
+
+
+@dataclass(frozen=True)
+class NodesPart(InputPartition):
+    """A file that a merge would write."""
+
+    file: UnmergedFile
+
+
+class NodesReader(DataSourceReader):
+    """Reads what the nodes' files had when the frame was made: `unmerged`."""
+
+    def __init__(self, options: Options, unmerged: Unmerged, schema: Any) -> None:
+        self.schema = schema
+        chosen = options.chosen_of(unmerged).fitted_to(schema)
+        self.asked, self.first, self.last = chosen.asked, chosen.first, chosen.last
+        self.common, self.header = unmerged.common, unmerged.header
+        self._files = unmerged.files
+        say(unmerged.result)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what each task needs: of the files it has its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_files"}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the files that have transactions of the range."""
+        parts = [
+            NodesPart(file) for file in self._files if file.last_rank >= self.first and file.first_rank <= self.last
+        ]
+        return parts or [NOTHING]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Yield a file's record batches; called on an executor."""
+        if not isinstance(partition, NodesPart) or self.common is None:
+            return
+        with rendered(partition.file, self.common, self.header) as (binlog, output):
+            yield from read_file(binlog, self.asked, output, self.first, self.last, self.schema)

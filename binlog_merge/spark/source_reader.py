@@ -1,0 +1,221 @@
+"""Reads a merged log for Spark: the planning process says which transactions each task reads, and tasks read them.
+
+Spark hands a Python data source no list of the columns that a query needs; a schema given by `.schema(…)`, and the
+options `fields` and `columns`, are what prunes. Filters come only with spark.sql.python.filterPushdown.enabled.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from binlog_merge.ask.all_tables import AskedAll, Question, all_file_batches
+from binlog_merge.ask.read import file_batches
+from binlog_merge.binlog.kernels import log_index as x
+from binlog_merge.errors import ConfigError, OutsideLog
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.remote_log import opened_log
+from binlog_merge.log.chunks import transactions_between
+from binlog_merge.log.index import key_of
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.spark.arrow_types import arrow_schema
+from binlog_merge.spark.source_filters import pushed
+from binlog_merge.spark.source_options import Options, with_versions
+from binlog_merge.spark.source_start import check_goes_on
+
+_PARTITION_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True)
+class Part(InputPartition):
+    """Transactions of a file: the first of them begins at `position`."""
+
+    file: OutputFile
+    first: int
+    last: int
+    position: int | None = None
+    asked: Question | None = None
+
+
+def parts_of(binlog: MergedBinlog, first: int, last: int, size: int, asked: Question | None = None) -> Iterator[Part]:
+    """Yield transactions `first` to `last` in parts of about `size` bytes; each is of one file."""
+    for file in binlog.state.files:
+        if file.last_rank < first or file.first_rank > last:
+            continue
+        low, high = max(first, file.first_rank), min(last, file.last_rank)
+        if file.size <= size + size // 2:
+            yield Part(file, low, high, None, asked)
+            continue
+        begin: tuple[int, int] | None = None
+        for rows in transactions_between(binlog, file, low, high):
+            for rank, at in rows[:, [x.X_RANK, x.X_AT]].tolist():
+                if begin is None:
+                    begin = rank, at
+                elif at - begin[1] >= size:
+                    yield Part(file, begin[0], rank - 1, begin[1], asked)
+                    begin = rank, at
+        if begin is not None:
+            yield Part(file, begin[0], high, begin[1], asked)
+
+
+def read_part(place: str, asked: Question, part: Part, schema: Any) -> Iterator[Any]:
+    """Yield the record batches of a part, exactly as Spark's schema says."""
+    with opened_log(place, schema=False) as folder:
+        yield from read_file(MergedBinlog(folder), asked, part.file, part.first, part.last, schema, part.position)
+
+
+def read_file(
+    binlog: MergedBinlog, asked: Question, file: OutputFile, first: int, last: int, schema: Any,
+    position: int | None = None,
+) -> Iterator[Any]:  # fmt: skip
+    """Yield the record batches of some transactions of a file, exactly as Spark's schema says."""
+    wanted = arrow_schema(schema)
+    if isinstance(asked, AskedAll):
+        batches = all_file_batches(binlog, asked, file, first, last, position)
+    else:
+        batches = file_batches(binlog, asked, file, first, last, position)
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays(
+            [_cast(batch.column(field.name), field.type) for field in wanted], schema=wanted
+        )
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if array.type.equals(kind):
+        return array
+    if pa.types.is_struct(kind):
+        children = [_cast(array.field(child.name), child.type) for child in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
+    return array.cast(kind)
+
+
+class BinlogReader(DataSourceReader):
+    """Reads what was published when the read was planned."""
+
+    def __init__(self, options: Options, schema: Any) -> None:
+        self.options = options
+        self.schema = schema
+        with opened_log(options.place) as folder:
+            chosen = options.chosen(MergedBinlog(folder)).fitted_to(schema)
+            self.asked, self.first, self.last = chosen.asked, chosen.first, chosen.last
+
+    def partitions(self) -> Sequence[Part]:
+        """Return the parts of the range."""
+        with opened_log(self.options.place, schema=False) as folder:
+            size = self.options.number("partitionbytes", _PARTITION_BYTES)
+            parts = list(parts_of(MergedBinlog(folder), self.first, self.last, size))
+        return parts or [NOTHING]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Yield a part's record batches; called on an executor."""
+        if partition is NOTHING or partition.first > partition.last:
+            return iter(())
+        return read_part(self.options.place, self.asked, partition, self.schema)
+
+
+_EMPTY: Final = OutputFile("", 0, True, "", "", 1, 0, 0, 0, 0)
+NOTHING: Final = Part(_EMPTY, 1, 0)
+"""A part without transactions: Spark has no read of no parts."""
+
+
+class PushingReader(BinlogReader):
+    """A reader to which Spark hands a query's filters."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 (Spark's name)
+        """Take what narrows the range, the operations or the rows down; Spark asks all of it again of the rows."""
+        with opened_log(self.options.place) as folder:
+            binlog = MergedBinlog(folder)
+            self.asked, self.first, self.last = pushed(binlog, filters, self.asked, self.first, self.last)
+        yield from filters
+
+
+def _key_at(binlog: MergedBinlog, rank: int) -> str | None:
+    """Return the order key of a transaction; None if it was removed, or is a DDL within a file."""
+    for file in binlog.state.files:
+        if file.last_rank == rank:
+            return file.last_key
+        if file.first_rank <= rank < file.last_rank:
+            key = next((key_of(rows[0]) for rows in transactions_between(binlog, file, rank, rank)), None)
+            return None if key is None else key.text()
+    return None
+
+
+class BinlogStream(DataSourceStreamReader):
+    """Reads a log on and on: an offset is the last transaction that was read, by order key and rank.
+
+    The schema is that of the table when the query begins; rows with other columns stop it, with what to do.
+    """
+
+    def __init__(self, options: Options, schema: Any) -> None:
+        self.options = options
+        self.schema = schema
+        self.checked = False
+        self.most = options.number("maxfilespertrigger", 1 << 60)
+        if "maxfilespertrigger" in options.values and find_spec("pyspark.sql.streaming.datasource") is None:
+            raise ConfigError(
+                "option maxFilesPerTrigger: pyspark 4.1 does not ask a data source for a part of what there is",
+                remedy="leave it out, or take pyspark 4.2",
+            )
+        if options.of_nodes:
+            raise ConfigError(
+                "a stream reads a merged log, not the nodes' files",
+                remedy="`binlog-merge run` merges as the nodes write",
+            )
+        if "stop" in options.values:
+            raise ConfigError("option stop: a stream has no end", remedy="read a batch: spark.read")
+        with opened_log(options.place) as folder:
+            binlog = MergedBinlog(folder)
+            left, self.no_begin = options.of_stream(binlog)
+            chosen = left.chosen(binlog).fitted_to(schema)
+            self.asked, self.begin = chosen.asked, chosen.first
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Return the place before the first transaction. Raises OutsideLog if it was removed."""
+        if self.no_begin is not None:
+            raise self.no_begin
+        return {"rank": self.begin - 1, "order_key": ""}
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802 (Spark's name)
+        """Return the last transaction that is published, of at most so many files as the option says."""
+        with opened_log(self.options.place, schema=False) as folder:
+            state = MergedBinlog(folder).state
+        done = self.begin - 1 if start is None else int(start["rank"])
+        files = [file for file in state.files if file.last_rank > done]
+        if not files:
+            return start if start is not None else self.initialOffset()
+        last = files[: self.most][-1] if start is not None else files[-1]
+        return {"rank": last.last_rank, "order_key": last.last_key}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Part]:
+        """Return the parts of the transactions behind `start`, up to `end`. Raises OutsideLog."""
+        first, last = int(start["rank"]) + 1, int(end["rank"])
+        if first > last:
+            return []
+        with opened_log(self.options.place) as folder:
+            binlog = MergedBinlog(folder)
+            self._check(binlog, first, start)
+            if last > binlog.last_rank:
+                raise OutsideLog(f"the log ends with transaction {binlog.last_rank}, and {last} was read of it before")
+            asked = with_versions(self.asked, self.options.of_stream(binlog)[0].chosen(binlog).asked)
+            size = self.options.number("partitionbytes", _PARTITION_BYTES)
+            return list(parts_of(binlog, first, last, size, asked))
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Yield a part's record batches; called on an executor."""
+        asked = partition.asked if partition.asked is not None else self.asked
+        return read_part(self.options.place, asked, partition, self.schema)
+
+    def _check(self, binlog: MergedBinlog, first: int, start: dict[str, Any]) -> None:
+        """Raise OutsideLog if the log does not go on where the stream has stopped."""
+        check_goes_on(binlog, first)
+        key = str(start["order_key"])
+        known = _key_at(binlog, first - 1) if key and not self.checked else None
+        self.checked = True
+        if known is not None and known != key:
+            raise OutsideLog(
+                f"transaction {first - 1} has the order key {known}, and had {key} when it was read: it is another log",
+                remedy="begin with another checkpoint directory",
+            )

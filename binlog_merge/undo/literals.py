@@ -1,0 +1,181 @@
+"""Cells as literals of MySQL's SQL, column by column, and conditions that a column has exactly a value.
+
+Texts are quoted for a session with `SET NAMES utf8mb4` and backslash escapes; what is no UTF-8 in its column is written
+in hexadecimal with its character set. FLOAT and DOUBLE have all digits of the stored value, TIMESTAMP is in UTC.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_merge.binlog.columnar import ColumnFacts, CutRows, decode_column
+from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.errors import CellValueError
+from binlog_merge.binlog.kernels.row_cells import ABSENT
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
+
+_TEXTS: Final = frozenset((T.VARCHAR, T.VAR_STRING, T.STRING, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB))
+_TIMES: Final = frozenset((T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
+_DURATIONS: Final = frozenset((T.TIME, T.TIME2))
+_NUMBERS: Final = frozenset((T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG, T.YEAR, T.BIT))
+_ESCAPES: Final = (
+    ("\\", "\\\\"),
+    ("'", "\\'"),
+    ("\n", "\\n"),
+    ("\r", "\\r"),
+    ("\0", "\\0"),
+    ("\x1a", "\\Z"),
+)
+_SPECIAL: Final = "[\\\\'\n\r\\x00\x1a]"
+
+Literals = list[str | None]
+"""A literal for each row; None for a column that the row's image does not hold."""
+
+
+def literals(cut: CutRows, side: int, column: int, facts: ColumnFacts, rows: Any) -> Literals:
+    """Return the literals of a column of the rows with these numbers. Raises CellValueError."""
+    starts, sizes = cut.starts[side, column, rows], cut.sizes[side, column, rows]
+    texts: Literals = list(_literals(facts, cut, starts, sizes))
+    for row in np.flatnonzero(sizes == ABSENT).tolist():
+        texts[row] = None
+    return texts
+
+
+def _literals(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list[str]:
+    kind = facts.kind
+    if kind in _TEXTS and facts.charset != "binary":
+        # VARCHAR's code, since the bytes of a BINARY are padded, and those of a CHAR are not.
+        return _texts(facts, _decoded(replace(_raw(facts, kind), code=T.VARCHAR), cut, starts, sizes))
+    if kind in _TEXTS or kind in (T.GEOMETRY, T.VECTOR):
+        return _hexadecimal(_decoded(_raw(facts, T.BLOB if kind == T.VECTOR else kind), cut, starts, sizes))
+    if kind in _TIMES or kind in (T.DATE, T.NEWDATE):
+        return _moments(facts, cut, starts, sizes)
+    if kind in _DURATIONS:
+        return _quoted(_decoded(_as_text(facts), cut, starts, sizes))
+    array = _decoded(facts, cut, starts, sizes)
+    if kind in (T.FLOAT, T.DOUBLE):
+        return ["NULL" if value is None else _float(value) for value in array.to_pylist()]
+    if kind == T.NEWDECIMAL:
+        return _decimals(array)
+    if kind in _NUMBERS or not pa.types.is_string(array.type):  # ENUM and SET whose members are not known
+        return _plain(array.cast(pa.string()))
+    return _quoted(array)  # ENUM, SET, JSON
+
+
+def _decoded(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> Any:
+    return decode_column(facts, cut.buffer, starts, sizes)
+
+
+def _raw(facts: ColumnFacts, kind: int) -> ColumnFacts:
+    """Return facts by which a cell's bytes are its value."""
+    code = T.BLOB if kind == T.BLOB else facts.code
+    return replace(facts, code=code, kind=kind, charset="binary", type=pa.binary())
+
+
+def _as_text(facts: ColumnFacts) -> ColumnFacts:
+    return replace(facts, temporal_text=True, type=pa.string())
+
+
+def _plain(array: Any) -> list[str]:
+    found: list[str] = pc.fill_null(array, "NULL").to_pylist()
+    return found
+
+
+def _float(value: float) -> str:
+    text = repr(float(value))
+    return text if "e" in text else f"{text}e0"
+
+
+def _decimals(array: Any) -> list[str]:
+    texts = _plain(array.cast(pa.string()))
+    return [format(Decimal(text), "f") if "E" in text else text for text in texts]
+
+
+def _moments(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list[str]:
+    try:
+        array = _decoded(facts, cut, starts, sizes)
+    except CellValueError:  # a date that is none, like 0000-00-00
+        return _quoted(_decoded(_as_text(facts), cut, starts, sizes))
+    if facts.kind in _TIMES:
+        array = array.cast(pa.timestamp("us")) if array.type.tz is None else pc.local_timestamp(array)
+        digits = facts.meta if facts.kind in (T.DATETIME2, T.TIMESTAMP2) else 0
+        array = pc.utf8_slice_codeunits(array.cast(pa.string()), 0, 20 + digits if digits else 19)
+    return _quoted(array.cast(pa.string()))
+
+
+def _quoted(array: Any) -> list[str]:
+    """Return texts in quotes, escaped where need be."""
+    if pc.any(pc.match_substring_regex(array, _SPECIAL)).as_py():
+        for special, escaped in _ESCAPES:
+            array = pc.replace_substring(array, special, escaped)
+    return _plain(pc.binary_join_element_wise("'", array, "'", ""))
+
+
+def _hexadecimal(array: Any) -> list[str]:
+    return ["NULL" if value is None else f"x'{value.hex()}'" for value in array.to_pylist()]
+
+
+def _texts(facts: ColumnFacts, array: Any) -> list[str]:
+    """Return the literals of texts that are given as bytes."""
+    if is_utf8(facts.charset) or is_ascii_compatible(facts.charset):
+        try:
+            text = array.cast(pa.string())
+            if is_utf8(facts.charset) or pc.all(pc.string_is_ascii(text)).as_py() is not False:
+                return _quoted(text)
+        except pa.ArrowInvalid:
+            pass
+    name = "utf8mb4" if facts.charset == "utf8" else facts.charset
+    return ["NULL" if value is None else f"_{name} x'{value.hex()}'" for value in array.to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Makes conditions that a column has exactly a value, whatever its collation takes for equal."""
+
+    facts: ColumnFacts
+
+    def condition(self, name: str, literal: str) -> str:
+        """Return the condition that the column with this name has this literal's value."""
+        quoted = quote_name(name)
+        if literal == "NULL":
+            return f"{quoted} IS NULL"
+        return _CONDITION.get(self._form(), _equal)(quoted, literal, self.facts.charset)
+
+    def _form(self) -> str:
+        if self.facts.kind in _TEXTS and self.facts.charset != "binary":
+            return "text"
+        if self.facts.kind == T.JSON:
+            return "json"
+        return "hex" if self.facts.kind in (T.GEOMETRY, T.VECTOR) else "value"
+
+
+def _equal(name: str, literal: str, charset: str) -> str:
+    return f"{name} = {literal}"
+
+
+def _same_text(name: str, literal: str, charset: str) -> str:
+    return f"CAST({name} AS BINARY) = CAST(CONVERT({literal} USING {charset}) AS BINARY)"
+
+
+def _same_json(name: str, literal: str, charset: str) -> str:
+    # By bytes, since a CHAR has the connection's collation; both sides read anew from their texts, since a DECIMAL or a
+    # DATE inside a document becomes what the literal has in its place.
+    there, sought = (f"CAST(CAST({value} AS JSON) AS CHAR)" for value in (f"CAST({name} AS CHAR)", literal))
+    return f"CAST({there} AS BINARY) = CAST({sought} AS BINARY)"
+
+
+def _same_bytes(name: str, literal: str, charset: str) -> str:
+    return f"HEX({name}) = HEX({literal})"
+
+
+_CONDITION: Final[dict[str, Callable[[str, str, str], str]]] = {
+    "text": _same_text,
+    "json": _same_json,
+    "hex": _same_bytes,
+}

@@ -1,0 +1,195 @@
+"""The rows to undo: those of some tables in a range of a merged log that satisfy a condition, segment by segment.
+
+Rows come in the order of the log. A DDL on one of the tables stops the reader, unless it leaves every row and every
+column that the rows name as they are (`across`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.columnar import CutRows
+from binlog_merge.binlog.header import RawEvent
+from binlog_merge.binlog.query_session import session_of
+from binlog_merge.errors import ConfigError, MergeError, UndoRefused
+from binlog_merge.filters.ddl import ddl_events
+from binlog_merge.filters.expressions import Op
+from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.versions import TableVersions
+from binlog_merge.log.walk import text_of
+from binlog_merge.log.where import Undecided, Where
+from binlog_merge.log.whole_json import with_whole_json
+from binlog_merge.reshape.witness import check_witness
+from binlog_merge.undo.across import leaves_rows
+from binlog_merge.values.column_facts import facts_of
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.tso import OrderKey
+
+Name = tuple[str, str]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What is to be undone: rows of transactions `first` to `last` of these tables, with a condition for each of them.
+
+    With `across_ddl` a DDL that leaves the rows as they are is passed over; `columns_may_move`: columns that it adds
+    may stand anywhere, for rows are written by the names of their columns.
+    """
+
+    tables: tuple[TableVersions, ...]
+    first: int
+    last: int
+    where: Where | None = None
+    ops: tuple[Op, ...] = OPS
+    across_ddl: bool = False
+    columns_may_move: bool = True
+
+    def versions(self, schema: str, table: str) -> TableVersions | None:
+        """Return the versions of a table, None if it is not one of those."""
+        return next((t for t in self.tables if (t.schema, t.name) == (schema, table)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows of one table in a segment, by number; `table` is their definition. `order` sorts rows of several tables.
+
+    `only` are the lower-case names of the columns that statements set; all if None.
+    """
+
+    changes: Changes
+    table: Table
+    rows: Numbers
+    only: frozenset[str] | None = None
+
+    @property
+    def cut(self) -> CutRows:
+        """Return the rows' cells."""
+        return self.changes.cut
+
+    def order(self) -> Numbers:
+        """Return the number of each row's event in its segment, which grows."""
+        return self.changes.events[self.changes.cut.events[self.rows]]
+
+
+@dataclass
+class Reader:
+    """Reads what is selected. `passed` are the DDL that were passed over."""
+
+    binlog: MergedBinlog
+    selected: Selected
+    passed: list[str] = field(default_factory=list)
+
+    def format_description(self) -> RawEvent | None:
+        """Return the format description of a binlog of these rows."""
+        return self.binlog.format_description()
+
+    def pieces(self) -> Iterator[tuple[Segment, list[Chosen]]]:
+        """Yield the chosen rows of each segment that has some.
+
+        Raises UndoRefused for a DDL, ConfigError for rows of which it is not known whether they match, and what reading
+        the log does.
+        """
+        selected = self.selected
+        if selected.first > selected.last:
+            return
+        for piece in segments(self.binlog, selected.first, selected.last):
+            if isinstance(piece, StatementAt):
+                self.pass_over(piece)
+                continue
+            yield from self.chosen_in(piece)
+
+    def chosen_in(self, segment: Segment) -> Iterator[tuple[Segment, list[Chosen]]]:
+        """Yield a segment with its chosen rows, if it has some. Raises as `pieces` does."""
+        selected = self.selected
+        kept = narrowed(segment, lambda *name: selected.versions(*name) is not None, selected.ops)
+        if not len(kept.events):
+            return
+        whole = with_whole_json(kept)
+        found = [chosen for changes in changes_of(whole) if len((chosen := self._chosen(changes)).rows)]
+        if found:
+            yield whole, found
+
+    def _chosen(self, changes: Changes) -> Chosen:
+        versions = self.selected.versions(changes.table.schema, changes.table.table)
+        assert versions is not None
+        rows = np.arange(len(changes.cut))
+        try:
+            table = definition(versions, changes, changes.segment.key(changes.transaction_of(0)))
+            if self.selected.where is not None:
+                facts = facts_of(table, True, changes.table)
+                rows = rows[self.selected.where.matches(table, changes.cut, facts, rows)]
+        except Undecided as undecided:
+            name = f"{changes.table.schema}.{changes.table.table}"
+            error = ConfigError(
+                f"whether an {changes.op_of(undecided.row)} of {name} matches the condition is not known, for its "
+                f"images do not hold {', '.join(undecided.columns)} (binlog_row_image is not FULL)",
+                remedy="ask by the columns of the key, which every image holds",
+            )
+            raise located(error, changes, undecided.row) from None
+        except MergeError as error:
+            raise located(error, changes, 0) from None
+        return Chosen(changes, table, rows)
+
+    def pass_over(self, piece: StatementAt) -> None:
+        """Pass over a statement that is not about the tables, or does nothing to their rows. Raises UndoRefused."""
+        touched = touched_by(piece, self.selected.tables)
+        if not touched:
+            return
+        query = piece.statement.query
+        text = " ".join(text_of(query.query).split())
+        unique = {i.name.lower() for each in touched for table in each.tables() for i in table.indexes if i.unique}
+        exact = leaves_rows(query.text, session_of(query), self.selected.columns_may_move, unique)
+        if self.selected.across_ddl and exact:
+            self.passed.append(f"{piece.begin.gtid}: {text}")
+            return
+        begin, name = piece.begin, f"{touched[0].schema}.{touched[0].name}"
+        across = "--across-ddl passes over this one" if exact else "--across-ddl does not help: rows before it differ"
+        before = f", or end before it with --stop {self._gtid(begin.rank - 1)}" if begin.rank > 1 else ""
+        raise UndoRefused(
+            f"a DDL on {name} is in the range: {text[:300]}",
+            remedy=f"begin after it with --start {self._gtid(begin.rank + 1)}{before}; {across}",
+        ).located(file=begin.file, position=begin.position, order_key=piece.key)
+
+    def _gtid(self, rank: int) -> str:
+        return f"{self.binlog.cluster_uuid}:{rank}"
+
+
+def definition(versions: TableVersions, changes: Changes, key: OrderKey | None) -> Table:
+    """Return the definition of rows: where the log has no order keys, the latest one that fits their table map.
+
+    A table map alone does not say which columns are generated. Raises UnknownTableSchema.
+    """
+    if key is None:
+        fitting = [v.table for v in versions.versions if v.table and check_witness(v.table, changes.table) is None]
+        if fitting:
+            return fitting[-1]
+    return versions.of_rows(changes.table, key)
+
+
+def touched_by(piece: StatementAt, tables: Sequence[TableVersions]) -> list[TableVersions]:
+    """Return those of the tables that a statement may change; of one that is not understood, those that it may mean."""
+    query = piece.statement.query
+    session = session_of(query)
+    if Cursor.of(query.text, session).done:
+        return []  # comments alone: a cluster's own statement, which changes no logical row
+    try:
+        events = ddl_events(query.text, query.schema_text, session)
+    except DdlNotUnderstood:
+        text = query.text.lower()
+        return [t for t in tables if query.schema_text in ("", t.schema) or t.name.lower() in text]
+    names = {(s.lower(), t.lower()) for event in events for s, t in (*event.tables, *event.effects.tables)}
+    return [t for t in tables if not names.isdisjoint(((t.schema.lower(), t.name.lower()), (t.schema.lower(), "")))]
+
+
+def located(error: MergeError, changes: Changes, row: int) -> MergeError:
+    """Return the error with the place of a row's event."""
+    event, segment = changes.event_of(row), changes.segment
+    key = segment.key(changes.transaction_of(row))
+    return error.located(file=segment.file, position=segment.position(event), order_key=key)

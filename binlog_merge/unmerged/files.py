@@ -1,0 +1,35 @@
+"""Renders a file that a merge would write into a folder for the moment, to be read as a file of a merged log."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from binlog_merge.errors import MergeError
+from binlog_merge.files.manifest import Header, ManifestState, OutputFile
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.pipeline.base.blocks import Held, holding
+from binlog_merge.pipeline.gather.task import render
+from binlog_merge.pipeline.gather.values import GatherTask
+from binlog_merge.unmerged.plan import LogAsFound, UnmergedFile
+
+
+@contextmanager
+def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator[tuple[MergedBinlog, OutputFile]]:
+    """Yield a log that has this file alone. It takes its size in the folder for temporary files (TMPDIR).
+
+    Raises what a merge does at rows that are wrong.
+    """
+    task = replace(common, name=file.name, next_name=file.next_name, rank=file.first_rank, runs=file.runs)
+    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
+        with holding(Held(file.blocks)):
+            made = render(task, Path(folder))
+        if made.error is not None:
+            raise MergeError.from_dict(made.error)
+        first, last = ("" if key is None else key.text() for key in (made.first_key, made.last_key))
+        output = OutputFile(
+            file.name, made.size, True, first, last, file.first_rank, file.last_rank, made.input_bytes,
+            made.transactions, made.sequence,
+        )  # fmt: skip
+        yield MergedBinlog(LogAsFound(Path(folder), ManifestState(header, None, (output,)))), output

@@ -1,0 +1,55 @@
+"""Which values IN and BETWEEN compare as comparing each alone would; others are refused.
+
+A server finds one type for all of them: a number BETWEEN a string and a number is compared otherwise than with each.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from binlog_merge.values.duckdb.compare import common_collation
+from binlog_merge.values.duckdb.piece import ExpressionError, Sql
+
+_FAMILIES: Final = {
+    **dict.fromkeys(("int", "bool", "decimal", "double"), "number"),
+    **dict.fromkeys(("date", "datetime"), "moment"),
+}
+
+
+def _family(piece: Sql) -> str:
+    return _FAMILIES.get(piece.kind, piece.kind)
+
+
+def check_between(value: Sql, low: Sql, high: Sql) -> None:
+    """Raise ExpressionError unless BETWEEN compares as >= and <= do."""
+    bounds = [piece for piece in (low, high) if piece.kind != "null"]
+    own, others = _family(value), {_family(piece) for piece in bounds}
+    if "json" in (own, *others):
+        raise ExpressionError("BETWEEN with a JSON value; compare it with each")
+    constants = all(piece.constant is not None for piece in bounds)
+    as_constants = constants and own in ("moment", "time", "number") and value.constant is None and len(others) == 1
+    if own != "null" and others - {own} and not as_constants:
+        names = ", ".join(sorted({own, *others}))
+        raise ExpressionError(f"BETWEEN of different types ({names}); compare with each")
+    if own == "string":
+        _check_collations(value, bounds)
+
+
+def check_in(value: Sql, items: Sequence[Sql]) -> None:
+    """Raise ExpressionError unless IN compares as = with each does."""
+    known = [item for item in items if item.kind != "null"]
+    families = {_family(item) for item in known}
+    if "json" in families and _family(value) != "json":
+        raise ExpressionError("a JSON value among those of IN; compare with each")
+    if _family(value) == "json" and len(families) > 1:
+        raise ExpressionError("a JSON value IN values of different types; compare with each")
+    others = [item for item in known if _family(item) != _family(value)]
+    if (others and value.constant is not None) or any(item.constant is None for item in others):
+        raise ExpressionError("IN values of other types that are no constants; compare with each")
+    if value.kind == "string" and families == {"string"}:
+        _check_collations(value, known)
+
+
+def _check_collations(value: Sql, others: Sequence[Sql]) -> None:
+    rules = {common_collation(value, other).collation for other in others}
+    if len(rules) > 1:
+        raise ExpressionError(f"texts of different collations ({', '.join(sorted(rules))}) at once; compare with each")
