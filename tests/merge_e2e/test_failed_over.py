@@ -107,7 +107,7 @@ def test_what_is_missing_between_servers_is_named(tmp_path: Path) -> None:
 
     data = last.read_bytes()
     last.unlink()
-    with pytest.raises(MissingFile, match=f"{last.name} is missing: the node failed over to another server behind"):
+    with pytest.raises(MissingFile, match=f"{last.name} is missing: the node failed over to another server after"):
         merge(config, tmp_path / "out")
     last.write_bytes(data[: line["ended"]["position"] - 1])
     with pytest.raises(MissingFile, match=f"{last.name} has {line['ended']['position'] - 1} bytes only"):

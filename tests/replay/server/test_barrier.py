@@ -210,7 +210,7 @@ def test_what_is_global_in_a_merged_binlog(sql: str, everything_waits: bool) -> 
 def test_another_order_is_refused() -> None:
     manager = TicdcManager()
     manager.push(ddl("t1", 10))
-    with pytest.raises(ValueError, match="pushed behind"):
+    with pytest.raises(ValueError, match="pushed after"):
         manager.push(ddl("t1", 9))
     with pytest.raises(ValueError, match="pushed twice"):
         manager.push(ddl("t1", 10))
