@@ -222,11 +222,11 @@ def pack_event(
     if size > MAX_EVENT_SIZE:
         raise BinlogFormatError(f"event of {size} bytes is larger than {MAX_EVENT_SIZE}", offset=position)
     log_pos = (position + size) & 0xFFFFFFFF
-    head = EventHeader(timestamp, type_code, server_id, size, log_pos, flags).pack()
+    head = covered = _HEADER.pack(timestamp, type_code, server_id, size, log_pos, flags)
     if not checksum:
         return head + bytes(body)
-    covered_flags = flags
     if type_code == EventType.FORMAT_DESCRIPTION_EVENT:
-        covered_flags &= ~EventFlag.LOG_EVENT_BINLOG_IN_USE_F
-    crc = zlib.crc32(body, zlib.crc32(head[:_FLAGS_OFFSET] + covered_flags.to_bytes(2, "little")))
+        flags &= ~EventFlag.LOG_EVENT_BINLOG_IN_USE_F
+        covered = head[:_FLAGS_OFFSET] + flags.to_bytes(2, "little")
+    crc = zlib.crc32(body, zlib.crc32(covered))
     return b"".join((head, body, crc.to_bytes(CHECKSUM_LEN, "little")))

@@ -6,23 +6,34 @@ With GTID events it is for servers with gtid_mode=ON, without them for others. E
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
+from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag, EventType
 from binlog_merge.binlog.control import Xid
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import RawEvent, pack_event
-from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.wire import pack_packed
 from binlog_merge.log.segments import Segment
-from binlog_merge.undo.blocks import Entry, Part, parts
-from binlog_merge.undo.inverse_events import MappedRows, forward_events, inverse_events
+from binlog_merge.undo.blocks import blocks, by_transaction
+from binlog_merge.undo.inverse_events import forward_events, inverse_events
 from binlog_merge.undo.selection import Chosen, Reader
 
+_TABLE_MAP: Final = int(EventType.TABLE_MAP_EVENT)
 _BEGIN: Final = Query(0, 0, 0, b"", b"BEGIN").pack()
+_GTID_SIZE: Final = len(Gtid(0, bytes(16), 0, 0, 0, 0, 0, 0, 0, 0).pack()) - 1
+"""The length of a GTID event's body without that of the transaction in it."""
+
+Body = tuple[int, bytes]
+"""An event's type and body."""
+Transaction = tuple[int, int, list[Body]]
+"""A transaction's rank, its time in µs since 1970, and the events of its rows."""
 
 
 @dataclass
@@ -45,27 +56,26 @@ class Binlog:
             data += self._event(EventType.PREVIOUS_GTIDS_LOG_EVENT, nothing, header.timestamp, flag)
         return data
 
-    def transaction(self, rows: list[MappedRows], micros: int) -> bytes:
+    def transaction(self, rows: Sequence[Body], micros: int) -> bytes:
         """Return the events of a transaction that committed at a time, in µs since 1970."""
         self.transactions += 1
-        self.rows += sum(each.count for each in rows)
         seconds = micros // 1_000_000
-        bodies = [(EventType.QUERY_EVENT, _BEGIN, EventFlag.LOG_EVENT_SUPPRESS_USE_F)]
-        for each in rows:
-            bodies += [(EventType.TABLE_MAP_EVENT, each.table, 0), (each.kind, each.rows, 0)]  # type: ignore[list-item]
-        bodies.append((EventType.XID_EVENT, Xid(self.transactions).pack(), 0))  # type: ignore[arg-type]
-        data = b"" if self.sid is None else self._gtid(self.sid, sum(23 + len(body) for _, body, _ in bodies), micros)
-        return data + b"".join(self._event(kind, body, seconds, flags) for kind, body, flags in bodies)
+        xid = Xid(self.transactions).pack()
+        data = []
+        if self.sid is not None:
+            bodies = len(_BEGIN) + len(xid) + sum(len(body) for _, body in rows)
+            data.append(self._gtid(self.sid, bodies + 23 * (2 + len(rows)), micros))
+        data.append(self._event(EventType.QUERY_EVENT, _BEGIN, seconds, EventFlag.LOG_EVENT_SUPPRESS_USE_F))
+        data += [self._event(kind, body, seconds, 0) for kind, body in rows]
+        data.append(self._event(EventType.XID_EVENT, xid, seconds, 0))
+        return b"".join(data)
 
     def _gtid(self, sid: bytes, rest: int, micros: int) -> bytes:
-        number = self.transactions
-        gtid = Gtid(0, sid, number, number - 1, number, micros, micros, rest, 80_000, 80_000)
-        length = 0
-        while gtid.transaction_length != length:  # the length of a transaction counts its own digits
-            length = rest + 23 + len(gtid.pack())
-            gtid = replace(gtid, transaction_length=length)
-            length = rest + 23 + len(gtid.pack())
-        return self._event(EventType.GTID_LOG_EVENT, gtid.pack(), micros // 1_000_000, 0)
+        number, width, length = self.transactions, 0, rest
+        while (needed := len(pack_packed(length))) > width:  # the length of a transaction counts its own digits
+            width, length = needed, rest + 23 + _GTID_SIZE + needed
+        body = Gtid(0, sid, number, number - 1, number, micros, micros, length, 80_000, 80_000).pack()
+        return self._event(EventType.GTID_LOG_EVENT, body, micros // 1_000_000, 0)
 
     def _event(self, kind: int, body: bytes, timestamp: int, flags: int) -> bytes:
         server_id = self.description.header.server_id
@@ -82,23 +92,31 @@ class RowsWriter:
 
     do_again: bool
 
-    def rows(self, segment: Segment, chosen: Chosen) -> list[Entry[MappedRows]]:
-        """Return an event for each event that has chosen rows."""
-        made = forward_events(chosen) if self.do_again else inverse_events(chosen)
-        return [(int(segment.events[event, k.E_TRANSACTION]), event, row, rows) for event, row, rows in made]
-
-    def joined(self, rows: Sequence[MappedRows]) -> list[MappedRows]:
-        """Return the events."""
-        return list(rows)
+    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> tuple[list[Transaction], int]:
+        """Return the transactions of a segment, and how many rows they have."""
+        make = forward_events if self.do_again else inverse_events
+        entries = [make(each) for each in chosen]
+        facts = transactions_of(segment)[:, [x.X_RANK, x.X_COMMIT_US]].tolist()
+        made: list[Transaction] = []
+        for number, of in by_transaction(segment, entries, backwards):
+            bodies = [body for each in of for body in ((_TABLE_MAP, each.table), (each.kind, each.rows))]
+            rank, micros = facts[number]
+            made.append((rank, micros, bodies))
+        return made, sum(each.count for _, _, of in entries for each in of)
 
 
 def binlog(reader: Reader, out: Binlog, do_again: bool = False) -> Iterator[bytes]:
     """Yield the bytes of the file. Raises what reading the rows does, before the first byte unless `do_again`."""
-    found = parts(reader, RowsWriter(do_again), backwards=not do_again)
+
+    def found() -> Iterator[Transaction]:
+        for transactions, rows in blocks(reader, RowsWriter(do_again), backwards=not do_again):
+            out.rows += rows
+            yield from transactions
+
     begun = False
-    for _, group in groupby(found, key=lambda part: part.begin.rank):
-        of = list[Part[list[MappedRows]]](group)
+    for _, group in groupby(found(), key=itemgetter(0)):
+        of = list(group)
         if not begun:
             yield out.head()
             begun = True
-        yield out.transaction([rows for part in of for rows in part.made], of[0].begin.commit_us)
+        yield out.transaction([body for _, _, bodies in of for body in bodies], of[0][1])

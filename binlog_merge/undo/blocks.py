@@ -1,74 +1,61 @@
-"""Transactions of a range, forwards or backwards, as a writer gets them: pieces that may go on in the next block.
+"""Transactions of a range, forwards or backwards, in blocks: what a writer makes of a segment of the log.
 
-A segment of the log becomes a block. Backwards the blocks wait in a temporary file, in the writer's own form.
+A transaction may go on in the next block. Backwards the blocks wait in a temporary file, in the writer's own form.
 """
 
 import pickle
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
-from binlog_merge.log.reader import Begin
+import numpy as np
+
+from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.log.segments import Segment
 from binlog_merge.undo.selection import Chosen, Reader
-from snapshot_store.tso import OrderKey
 
-Row = TypeVar("Row")
 Made = TypeVar("Made")
 Block = TypeVar("Block")
-MadeOut = TypeVar("MadeOut", covariant=True)
-Entry = tuple[int, int, int, Row]
-"""(transaction, event, row, what the writer makes of it): numbers in the segment."""
+BlockOut = TypeVar("BlockOut", covariant=True)
+Entries = tuple[Any, Any, Sequence[Made]]
+"""The events of some rows, the rows' numbers, and what a writer makes of each: numbers in the segment."""
 
 
-class Writer(Protocol[Row, MadeOut]):
-    """What a writer makes of rows, and of those of a transaction in the order in which they come out."""
+class Writer(Protocol[BlockOut]):
+    """Makes blocks."""
 
-    def rows(self, segment: Segment, chosen: Chosen) -> list[Entry[Row]]:
-        """Return what comes out of chosen rows, in any order."""
-
-    def joined(self, rows: Sequence[Row]) -> MadeOut:
-        """Return what waits for its turn; it pickles."""
+    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> BlockOut:
+        """Return what comes out of the chosen rows of a segment, the last one first if `backwards`; it pickles."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part(Generic[Made]):
-    """What a segment has of a transaction."""
-
-    begin: Begin
-    key: OrderKey | None
-    made: Made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # As a dataclass pickles itself, hundreds of thousands take seconds.
-        return Part, (self.begin, self.key, self.made)
-
-
-def parts(reader: Reader, writer: Writer[Row, Made], backwards: bool) -> Iterator[Part[Made]]:
-    """Yield the parts of transactions, the last one first if `backwards`; neighbours may be of one transaction."""
-    blocks = (_parts_of(segment, chosen, writer, backwards) for segment, chosen in reader.pieces())
+def blocks(reader: Reader, writer: Writer[Block], backwards: bool) -> Iterator[Block]:
+    """Yield the blocks of all segments, the last one first if `backwards`."""
+    made = (writer.block(segment, chosen, backwards) for segment, chosen in reader.pieces())
     if not backwards:
-        for block in blocks:
-            yield from block
+        yield from made
         return
-    with Waiting[list[Part[Made]]]() as waiting:
-        for block in blocks:
+    with Waiting[Block]() as waiting:
+        for block in made:
             waiting.add(block)
-        for block in waiting.backwards():
-            yield from block
+        yield from waiting.backwards()
 
 
-def _parts_of(segment: Segment, chosen: list[Chosen], writer: Writer[Row, Made], backwards: bool) -> list[Part[Made]]:
-    entries = [entry for each in chosen for entry in writer.rows(segment, each)]
-    # Of one table they are in order but for the operations, so that this is near to nothing.
-    entries.sort(key=itemgetter(0, 1, 2), reverse=backwards)
-    return [
-        Part(segment.begin(number), segment.key(number), writer.joined([entry[3] for entry in of]))
-        for number, of in groupby(entries, key=itemgetter(0))
-    ]
+def by_transaction(
+    segment: Segment, entries: Sequence[Entries[Made]], backwards: bool
+) -> Iterator[tuple[int, list[Made]]]:
+    """Yield each transaction's number, and what was made of its rows, in the order of the log or `backwards`."""
+    events = np.concatenate([each for each, _, _ in entries])
+    made = [one for _, _, of in entries for one in of]
+    if len(entries) > 1:  # those of one table are in order
+        order = np.lexsort((np.concatenate([rows for _, rows, _ in entries]), events))
+        events, made = events[order], [made[i] for i in order.tolist()]
+    if backwards:
+        events = events[::-1]
+        made.reverse()
+    of = segment.events[events, k.E_TRANSACTION]
+    starts = np.flatnonzero(np.diff(of, prepend=-1))
+    for number, begin, end in zip(of[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(of)], strict=True):
+        yield number, made[begin:end]
 
 
 class Waiting(Generic[Block]):

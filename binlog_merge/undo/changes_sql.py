@@ -5,22 +5,18 @@ A DDL on the table does not stop it: a comment says where it was.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import Final
 
 from binlog_merge.ask.selection import Selection
+from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.places_in_log import time_text
 from binlog_merge.log.reader import Begin
-from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.walk import text_of
-from binlog_merge.undo.blocks import Entry
+from binlog_merge.undo.blocks import Entries, by_transaction
 from binlog_merge.undo.selection import Chosen, Reader, Selected, touched_by
-from binlog_merge.undo.sql_script import SETTINGS, SqlWriter
-from binlog_merge.undo.statements import RowStatement, key_of
-
-_WRITER: Final = SqlWriter(do_again=True)
+from binlog_merge.undo.sql_script import SETTINGS, lines, names
+from binlog_merge.undo.statements import RowStatement, forward, key_of
 
 
 def pieces(selection: Selection) -> Iterator[bytes]:
@@ -47,16 +43,17 @@ def _texts(selection: Selection) -> Iterator[str]:
                 yield f"-- {_name(piece.begin)}: not carried out here: {text}\n"
             continue
         for segment, chosen in reader.chosen_in(piece):
-            entries = _entries(segment, chosen, only)[:left]
-            for number, of in groupby(entries, key=itemgetter(0)):
-                begin = segment.begin(number)
-                if begin.rank != rank:
+            found = list(by_transaction(segment, _entries(chosen, only), backwards=False))
+            called = names(segment, [number for number, _ in found], with_tso=False)
+            for (number, statements), name in zip(found, called, strict=True):
+                if left == 0:
+                    break
+                if (now := int(segment.transactions[number, k.T_RANK])) != rank:
                     yield from _ended(rank)
-                    yield f"-- {_name(begin)}\nBEGIN;\n"
-                    rank = begin.rank
-                yield _WRITER.joined([entry[3] for entry in of])[0]
-            if left is not None:
-                left -= len(entries)
+                    yield f"-- {name}\nBEGIN;\n"
+                    rank = now
+                yield lines(statements[:left])
+                left = None if left is None else max(0, left - len(statements))
         if left == 0:
             break
     yield from _ended(rank)
@@ -67,16 +64,15 @@ def _ended(rank: int) -> Iterator[str]:
         yield "COMMIT;\n"
 
 
-def _entries(segment: Segment, chosen: list[Chosen], only: frozenset[str] | None) -> list[Entry[RowStatement]]:
-    """Return the statements of a segment's rows in the order of the log."""
+def _entries(chosen: list[Chosen], only: frozenset[str] | None) -> list[Entries[RowStatement]]:
+    """Return the statements of a segment's rows, table by table."""
     for each in chosen:
         lacking = [each.table.columns[i].name for i in key_of(each.table) or ()]
         if only is not None and not only.issuperset(name.lower() for name in lacking):
             raise ConfigError(
                 f"--columns: -o sql needs the columns of the key ({', '.join(lacking)})", remedy="leave --columns out"
             )
-    entries = [entry for each in chosen for entry in _WRITER.rows(segment, replace(each, only=only))]
-    return sorted(entries, key=itemgetter(0, 1, 2))
+    return [(each.order(), each.rows, forward(replace(each, only=only))) for each in chosen]
 
 
 def _name(begin: Begin) -> str:

@@ -7,18 +7,17 @@ Rows are cut at their ends, which the cut cells show, so that a row costs no mor
 lacks columns (binlog_row_image MINIMAL, NOBLOB), rows are taken apart and completed.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from binlog_merge.binlog.columnar import AFTER, BEFORE
-from binlog_merge.binlog.constants import EventType, RowsFlag
+from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows
+from binlog_merge.binlog.constants import ROWS_V1_TYPES, UPDATE_TYPES, EventType, RowsFlag
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.rows import ABSENT as NOT_HELD
-from binlog_merge.binlog.rows import Row, RowImage, RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.rows import Row, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.undo.selection import Chosen
 from binlog_merge.undo.statements import check_undoable
@@ -31,8 +30,7 @@ _INVERSE: Final[dict[int, int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MappedRows:
+class MappedRows(NamedTuple):
     """A rows event of `count` rows and its table map, as event bodies."""
 
     table: bytes
@@ -41,80 +39,135 @@ class MappedRows:
     count: int
 
 
-def inverse_events(chosen: Chosen) -> Iterator[tuple[int, int, MappedRows]]:
-    """Yield (event, its last row, inverse) for each event with chosen rows. Raises UndoRefused."""
+Events = tuple[Any, Any, list[MappedRows]]
+"""The numbers of events with chosen rows, of the last such row of each, and what comes of them."""
+
+
+class _Head(NamedTuple):
+    """What comes of the head of a rows event, and the bytes of the bitmaps of its row images.
+
+    `lacking`: it is an update, and an image lacks columns.
+    """
+
+    kind: int
+    body: bytes
+    before: int
+    after: int
+    lacking: bool
+
+
+def inverse_events(chosen: Chosen) -> Events:
+    """Return the inverse of each event with chosen rows. Raises UndoRefused."""
     check_undoable(chosen)
-    return _events(chosen, True)
+    return _Making(chosen, True).events()
 
 
-def forward_events(chosen: Chosen) -> Iterator[tuple[int, int, MappedRows]]:
-    """Yield (event, its last row, the event with the chosen rows alone)."""
-    return _events(chosen, False)
+def forward_events(chosen: Chosen) -> Events:
+    """Return each event with chosen rows, with these alone."""
+    return _Making(chosen, False).events()
 
 
-def _events(chosen: Chosen, undo: bool) -> Iterator[tuple[int, int, MappedRows]]:
-    numbers = chosen.order()
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    all_events = chosen.changes.events[chosen.cut.events]
-    for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=True):
-        event, rows = int(numbers[begin]), chosen.rows[begin:end]
-        first, last = (int(np.searchsorted(all_events, event, side)) for side in ("left", "right"))
-        made = _event(chosen, event, range(first, last), rows, undo)
-        table = replace(chosen.changes.table, flags=chosen.changes.table.flags | 1)
-        yield event, int(rows[-1]), MappedRows(table.pack(), made.type_code, made.pack(), end - begin)
+class _Making:
+    """Makes events of chosen rows; the heads of events are few, and made once."""
+
+    def __init__(self, chosen: Chosen, undo: bool) -> None:
+        self.undo, self.chosen = undo, chosen
+        self.table = chosen.changes.table
+        self.data = memoryview(chosen.changes.segment.buffer.data)
+        self.ends = tuple(_image_ends(chosen.cut, side) for side in (BEFORE, AFTER))
+        self.heads: dict[tuple[int, bytes], _Head] = {}
+
+    def events(self) -> Events:
+        """Return what comes of the events."""
+        chosen, changes = self.chosen, self.chosen.changes
+        of_rows = chosen.order()
+        begins = np.flatnonzero(np.diff(of_rows, prepend=-1))
+        ends = np.append(begins[1:], len(of_rows))
+        numbers = of_rows[begins]
+        of_all = changes.events[chosen.cut.events]
+        firsts, lasts = (np.searchsorted(of_all, numbers, side).tolist() for side in ("left", "right"))
+        places = changes.segment.events[numbers][:, [k.E_BODY, k.E_END, k.E_KIND]].tolist()
+        table = replace(self.table, flags=self.table.flags | 1).pack()
+        rows = chosen.rows.tolist()
+        made = []
+        for place, first, last, begin, end in zip(places, firsts, lasts, begins.tolist(), ends.tolist(), strict=True):
+            kind, body = self._event(*place, first, last, rows[begin:end])
+            made.append(MappedRows(table, kind, body, end - begin))
+        return numbers, chosen.rows[ends - 1], made
+
+    def _event(self, body: int, end: int, kind: int, first: int, last: int, rows: list[int]) -> tuple[int, bytes]:
+        """Return what comes of `rows` of an event that has those from `first` to `last`."""
+        data = self.data
+        begin = self._rows_begin(body, kind)
+        if (known := (kind, bytes(data[body:begin]))) not in self.heads:
+            self.heads[known] = self._head(RowsEvent.parse(*known))
+        head = self.heads[known]
+        if self.undo and head.lacking:
+            made = _completed(RowsEvent.parse(kind, data[body:end]), self.table, [row - first for row in rows])
+            return int(made.type_code), made.pack()
+        extents = self._extents(head, first, last, begin, end)
+        pieces: list[Any] = [head.body]
+        if self.undo:
+            for row in reversed(rows):
+                start, middle, stop = extents[row - first]
+                pieces += data[middle:stop], data[start:middle]
+        else:
+            for row in rows:
+                start, _, stop = extents[row - first]
+                pieces.append(data[start:stop])
+        return head.kind, b"".join(pieces)
+
+    def _rows_begin(self, body: int, kind: int) -> int:
+        """Return where an event's rows begin; that its head is whole has been seen when the rows were cut."""
+        at, columns = body + 8, len(self.table.types)
+        if kind not in ROWS_V1_TYPES:
+            at += int.from_bytes(self.data[at : at + 2], "little")
+        return at + (1 if columns < 251 else 3) + (columns + 7) // 8 * (2 if kind in UPDATE_TYPES else 1)
+
+    def _head(self, event: RowsEvent) -> _Head:
+        made = _with(event, self.table, self.undo)
+        images = [
+            None if bitmap is None else len(present_columns(bitmap, event.column_count))
+            for bitmap in (event.present_before, event.present_after)
+        ]
+        before, after = (0 if held is None else (held + 7) // 8 for held in images)
+        lacking = None not in images and min(images) < event.column_count  # type: ignore[type-var]
+        return _Head(int(made.type_code), made.pack(), before, after, lacking)
+
+    def _extents(self, head: _Head, first: int, last: int, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """Return (begin, end of the first image, end) of each row of an event.
+
+        An image ends with its last cell that has bytes, and with its bitmap if none has.
+        """
+        befores, afters = self.ends
+        found, at = [], begin
+        for row in range(first, last):
+            middle = max(at + head.before, befores[row])
+            stop = max(middle + head.after, afters[row])
+            found.append((at, middle, stop))
+            at = stop
+        assert at == end
+        return found
 
 
-def _event(chosen: Chosen, event: int, every: range, rows: Any, undo: bool) -> RowsEvent:
-    """Return the inverse of an event's chosen rows, or the event with those rows alone; `every` are all its rows."""
-    segment, table = chosen.changes.segment, chosen.changes.table
-    body, end, kind = (int(segment.events[event, column]) for column in (k.E_BODY, k.E_END, k.E_KIND))
-    parsed = RowsEvent.parse(kind, memoryview(segment.buffer.data)[body:end])
-    wanted = (rows - every.start).tolist()
-    is_update = parsed.present_before is not None and parsed.present_after is not None
-    if undo and is_update and (chosen.cut.sizes[:, :, every.start : every.stop] == ABSENT).any():
-        return _completed(parsed, table, wanted)
-    extents = _extents(chosen, every, len(parsed.rows), end - len(parsed.rows))
-    data = memoryview(segment.buffer.data)
-    pieces = []
-    for number in reversed(wanted) if undo else wanted:
-        first, middle, stop = extents[number]
-        pieces += [data[middle:stop], data[first:middle]] if undo else [data[first:stop]]
-    return _with(parsed, b"".join(pieces), undo)
+def _image_ends(cut: CutRows, side: int) -> list[int]:
+    """Return where the last cell of each row's image ends, 0 for an image without cells."""
+    sizes = cut.sizes[side]
+    ends: list[int] = np.where(sizes >= 0, cut.starts[side] + sizes, 0).max(axis=0, initial=0).tolist()
+    return ends
 
 
-def _with(event: RowsEvent, rows: bytes, undo: bool) -> RowsEvent:
-    flags = event.flags | RowsFlag.STMT_END_F
+def _with(event: RowsEvent, table: TableMap, undo: bool) -> RowsEvent:
+    """Return an event that names its own table map, and ends its statement."""
+    same = replace(event, table_id=table.table_id, flags=event.flags | RowsFlag.STMT_END_F)
     if not undo:
-        return replace(event, rows=rows, flags=flags)
+        return same
     return replace(
-        event,
+        same,
         type_code=_INVERSE.get(event.type_code, event.type_code),
         present_before=event.present_after,
         present_after=event.present_before,
-        rows=rows,
-        flags=flags,
     )
-
-
-def _extents(chosen: Chosen, every: range, size: int, begin: int) -> list[tuple[int, int, int]]:
-    """Return (begin, end of the first image, end) of each row of an event, in the segment's buffer."""
-    cut = chosen.cut
-    ends = []
-    for side in (BEFORE, AFTER):
-        sizes = cut.sizes[side, :, every.start : every.stop].astype(np.int64)
-        stops = cut.starts[side, :, every.start : every.stop].astype(np.int64) + sizes
-        there = (sizes != -3).any(axis=0)
-        held = (sizes >= 0) | (sizes == -1)
-        bitmap = np.where(there, (held.sum(axis=0) + 7) // 8, 0)
-        ends.append((bitmap.tolist(), np.where(sizes >= 0, stops, 0).max(axis=0).tolist()))
-    found, at = [], begin
-    for before_bits, before_end, after_bits, after_end in zip(*ends[0], *ends[1], strict=True):
-        middle = max(at + before_bits, before_end)
-        stop = max(middle + after_bits, after_end)
-        found.append((at, middle, stop))
-        at = stop
-    assert at == begin + size
-    return found
 
 
 def _completed(event: RowsEvent, table: TableMap, wanted: Sequence[int]) -> RowsEvent:
@@ -129,4 +182,4 @@ def _completed(event: RowsEvent, table: TableMap, wanted: Sequence[int]) -> Rows
     present = bytes(a | b for a, b in zip(event.present_before or b"", event.present_after or b"", strict=True))
     empty = replace(event, present_before=present, present_after=event.present_before)
     joined = join_rows(empty, swapped, table, row_padding(event))
-    return replace(joined, flags=joined.flags | RowsFlag.STMT_END_F)
+    return replace(joined, table_id=table.table_id, flags=joined.flags | RowsFlag.STMT_END_F)

@@ -3,12 +3,17 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
+import numpy as np
+
+from binlog_merge.ask.rows import transactions_of
+from binlog_merge.binlog.gtid import format_sid
+from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.log.places_in_log import time_text
 from binlog_merge.log.segments import Segment
-from binlog_merge.undo.blocks import Entry, Part, parts
+from binlog_merge.undo.blocks import blocks, by_transaction
 from binlog_merge.undo.selection import Chosen, Reader
 from binlog_merge.undo.statements import RowStatement, forward, inverse
 
@@ -19,9 +24,6 @@ SETTINGS: Final = (
 _MOST_BYTES, _MOST_ROWS = 1 << 19, 1000
 _OPS: Final = {"I": "insert", "U": "update", "D": "delete"}
 
-Joined = tuple[str, dict[str, int]]
-"""Lines of statements, and how many rows they have by operation."""
-
 
 @dataclass
 class Counts:
@@ -31,50 +33,85 @@ class Counts:
     rows: Counter[str] = field(default_factory=Counter)
 
 
+class Text(NamedTuple):
+    """What comes of some transactions: `head` begins the first one, `rest` has all else but the last one's end.
+
+    `first` and `last` are their ranks, in the order in which they come out; `rows` are counted by operation.
+    """
+
+    first: int
+    last: int
+    head: str
+    rest: str
+    transactions: int
+    rows: dict[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class SqlWriter:
     """Makes statements of rows: those that undo them, or `do_again`."""
 
     do_again: bool
 
-    def rows(self, segment: Segment, chosen: Chosen) -> list[Entry[RowStatement]]:
-        """Return a statement for each row."""
-        events = chosen.changes.events[chosen.changes.cut.events].tolist()
-        of = segment.events[:, k.E_TRANSACTION].tolist()
-        made = forward(chosen) if self.do_again else inverse(chosen)
-        return [(of[events[row]], events[row], row, statement) for row, statement in made]
-
-    def joined(self, rows: Sequence[RowStatement]) -> Joined:
-        """Return the statements' lines; neighbouring INSERTs with the same columns become one."""
-        counts = Counter(_OPS[head[0]] for head, _ in rows)
-        return "".join(line + ";\n" for line in _lines(rows)), dict(counts)
+    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> Text:
+        """Return the text of a segment's transactions."""
+        make = forward if self.do_again else inverse
+        entries = [(each.order(), each.rows, make(each)) for each in chosen]
+        found = list(by_transaction(segment, entries, backwards))
+        numbers = [number for number, _ in found]
+        word = "does again" if self.do_again else "undoes"
+        heads = [f"-- {word} {name}\nBEGIN;\n" for name in names(segment, numbers, with_tso=True)]
+        rest = [lines(found[0][1])]
+        for head, (_, statements) in zip(heads[1:], found[1:], strict=True):
+            rest += "COMMIT;\n", head, lines(statements)
+        counts = Counter(statement.head[0] for _, _, made in entries for statement in made)
+        first, last = segment.transactions[[numbers[0], numbers[-1]], k.T_RANK].tolist()
+        return Text(first, last, heads[0], "".join(rest), len(found), {_OPS[op]: n for op, n in counts.items()})
 
 
 def script(reader: Reader, counts: Counts, do_again: bool = False) -> Iterator[str]:
     """Yield the text of the script. Raises what reading the rows does, before the first piece unless `do_again`."""
-    word = "does again" if do_again else "undoes"
     rank = 0
-    for part in parts(reader, SqlWriter(do_again), backwards=not do_again):
-        if rank == 0:
-            yield SETTINGS
-        if part.begin.rank != rank:
-            if rank:
-                yield "COMMIT;\n"
-            rank = part.begin.rank
-            counts.transactions += 1
-            yield f"-- {word} {_name(part)}\nBEGIN;\n"
-        lines, number = part.made
-        counts.rows.update(number)
-        yield lines
+    for text in blocks(reader, SqlWriter(do_again), backwards=not do_again):
+        if text.first != rank:
+            yield "COMMIT;\n" if rank else SETTINGS
+            yield text.head
+        counts.transactions += text.transactions - (text.first == rank)
+        counts.rows.update(text.rows)
+        yield text.rest
+        rank = text.last
     if rank:
         yield "COMMIT;\n"
 
 
-def _name(part: Part[Joined]) -> str:
-    begin = part.begin
-    tso = "" if part.key is None else f", TSO {part.key.commit_tso}"
-    gtid = begin.gtid if ":" in begin.gtid else f"transaction {begin.rank}"
-    return f"{gtid}{tso}, committed {time_text(begin.commit_us)}"
+def names(segment: Segment, numbers: Sequence[int], with_tso: bool) -> Iterator[str]:
+    """Yield what transactions are called in comments: GTID, TSO if wanted and known, and time."""
+    facts = transactions_of(segment)[numbers]
+    millis = (facts[:, x.X_COMMIT_US] // 1000).astype("datetime64[ms]")
+    times = np.datetime_as_string(millis, unit="ms").tolist()
+    tsos = facts[:, x.X_TSO].tolist()
+    for gtid, tso, time in zip(_gtids(segment, numbers), tsos, times, strict=True):
+        yield f"{gtid}, TSO {tso}, committed {time}Z" if with_tso and tso >= 0 else f"{gtid}, committed {time}Z"
+
+
+def _gtids(segment: Segment, numbers: Sequence[int]) -> Iterator[str]:
+    uuids: dict[bytes, str] = {}
+    for at, rank in segment.transactions[numbers][:, [k.T_GTID, k.T_RANK]].tolist():
+        if at < 0 and segment.carried is not None:
+            gtid = segment.carried.gtid
+            yield gtid if ":" in gtid else f"transaction {rank}"
+        elif segment.buffer[at + 4] == t.GTID_LOG_EVENT:
+            sid = segment.buffer[at + 20 : at + 36].tobytes()
+            if sid not in uuids:
+                uuids[sid] = format_sid(sid)
+            yield f"{uuids[sid]}:{rank}"
+        else:
+            yield f"transaction {rank}"
+
+
+def lines(statements: Sequence[RowStatement]) -> str:
+    """Return the lines of statements; neighbouring INSERTs with the same columns become one."""
+    return "".join(line + ";\n" for line in _lines(statements))
 
 
 def _lines(statements: Sequence[RowStatement]) -> Iterator[str]:

@@ -55,13 +55,13 @@ def _key_columns(table: Table, index: Index) -> tuple[int, ...] | None:
     return tuple(number for number in numbers if number is not None)
 
 
-def inverse(chosen: Chosen) -> Iterator[tuple[int, RowStatement]]:
-    """Yield (row, statement) for what undoes the rows, in any order. Raises UndoRefused and ConversionFailed."""
+def inverse(chosen: Chosen) -> list[RowStatement]:
+    """Return what undoes each of the rows. Raises UndoRefused and ConversionFailed."""
     return _statements(chosen, AFTER, BEFORE)
 
 
-def forward(chosen: Chosen) -> Iterator[tuple[int, RowStatement]]:
-    """Yield (row, statement) for what does the rows again, in any order. Raises UndoRefused and ConversionFailed."""
+def forward(chosen: Chosen) -> list[RowStatement]:
+    """Return what does each of the rows again. Raises UndoRefused and ConversionFailed."""
     return _statements(chosen, BEFORE, AFTER)
 
 
@@ -103,23 +103,24 @@ def check_undoable(chosen: Chosen) -> None:
             _Rows(chosen, rows, True).check(op)
 
 
-def _statements(chosen: Chosen, old: int, new: int) -> Iterator[tuple[int, RowStatement]]:
-    """Yield statements that make rows of the side `old` those of the side `new`."""
+def _statements(chosen: Chosen, old: int, new: int) -> list[RowStatement]:
+    """Return statements that make rows of the side `old` those of the side `new`."""
     undoing = new == BEFORE
-    found: list[tuple[int, RowStatement]] = []
+    found = [RowStatement("")] * len(chosen.rows)
     for op in ("insert", "update", "delete"):
-        rows = chosen.rows[chosen.changes.rows_of(op)[chosen.rows]]
-        if not len(rows):
+        places = np.flatnonzero(chosen.changes.rows_of(op)[chosen.rows])
+        if not len(places):
             continue
-        made = _Rows(chosen, rows, undoing)
+        made = _Rows(chosen, chosen.rows[places], undoing)
         if op == "update":
             texts = made.updates(old, new)
         elif (op == "insert") == undoing:
             texts = made.deletes(old)
         else:
             texts = made.inserts(new)
-        found += zip(rows.tolist(), texts, strict=True)
-    return iter(found)
+        for place, text in zip(places.tolist(), texts, strict=True):
+            found[place] = text
+    return found
 
 
 @dataclass

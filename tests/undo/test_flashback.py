@@ -188,6 +188,31 @@ def test_images_that_do_not_hold_enough_are_refused_by_name(
     assert rows_of(mysql_server) == []
 
 
+@pytest.mark.mysql
+def test_a_table_that_was_opened_again_and_images_of_parts_of_its_key(
+    mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    log = written(
+        mysql_server,
+        tmp_path / "log",
+        "SET SESSION binlog_row_image = MINIMAL; INSERT INTO orders VALUES (1, 1), (2, 2);"
+        "FLUSH NO_WRITE_TO_BINLOG TABLES;"  # the table has another id from here on
+        "UPDATE orders SET b = 5 WHERE a = 1; DELETE FROM orders WHERE a = 2;",
+        "CREATE TABLE orders (a INT, b INT, PRIMARY KEY (a, b));",
+    )
+
+    def applied(first: int, *options: str) -> list[tuple[int, int]]:
+        out = tmp_path / str(uuid4())
+        gtids = ("-o", "binlog", "--gtids", str(uuid4()))
+        assert flashback(log, first, 3, *gtids, *options, "--to", str(out)) == 0
+        mysql_server.apply(mysqlbinlog([out], "--verify-binlog-checksum"))
+        return mysql_server.query("SELECT a, b FROM shop.orders ORDER BY a")  # type: ignore[return-value]
+
+    assert applied(2) == [(1, 1), (2, 2)]
+    assert applied(2, "--forward") == [(1, 5)]
+    assert applied(1) == []
+
+
 def mysqlbinlog_or(sql: str) -> bytes:
     """Return scripts one after the other as one, with the key's change undone first."""
     return sql.replace("WHERE `id` = 3;", "WHERE `id` IN (3, 30);").encode()
