@@ -102,7 +102,7 @@ class RowsWriter:
             bodies = [body for each in of for body in ((_TABLE_MAP, each.table), (each.kind, each.rows))]
             rank, micros = facts[number]
             made.append((rank, micros, bodies))
-        return made, sum(each.count for _, _, of in entries for each in of)
+        return made, sum(each.number for _, _, of in entries for each in of)
 
 
 def binlog(reader: Reader, out: Binlog, do_again: bool = False) -> Iterator[bytes]:

@@ -31,12 +31,12 @@ _INVERSE: Final[dict[int, int]] = {
 
 
 class MappedRows(NamedTuple):
-    """A rows event of `count` rows and its table map, as event bodies."""
+    """A rows event of `number` rows and its table map, as event bodies."""
 
     table: bytes
     kind: int
     rows: bytes
-    count: int
+    number: int
 
 
 Events = tuple[Any, Any, list[MappedRows]]
@@ -91,13 +91,13 @@ class _Making:
         rows = chosen.rows.tolist()
         made = []
         for place, first, last, begin, end in zip(places, firsts, lasts, begins.tolist(), ends.tolist(), strict=True):
-            kind, body = self._event(*place, first, last, rows[begin:end])
+            kind, body = self._event(place, first, last, rows[begin:end])
             made.append(MappedRows(table, kind, body, end - begin))
         return numbers, chosen.rows[ends - 1], made
 
-    def _event(self, body: int, end: int, kind: int, first: int, last: int, rows: list[int]) -> tuple[int, bytes]:
-        """Return what comes of `rows` of an event that has those from `first` to `last`."""
-        data = self.data
+    def _event(self, place: Sequence[int], first: int, last: int, rows: list[int]) -> tuple[int, bytes]:
+        """Return what comes of `rows` of an event (begin, end, type) that has those from `first` to before `last`."""
+        data, (body, end, kind) = self.data, place
         begin = self._rows_begin(body, kind)
         if (known := (kind, bytes(data[body:begin]))) not in self.heads:
             self.heads[known] = self._head(RowsEvent.parse(*known))
@@ -126,13 +126,12 @@ class _Making:
 
     def _head(self, event: RowsEvent) -> _Head:
         made = _with(event, self.table, self.undo)
-        images = [
+        before, after = (
             None if bitmap is None else len(present_columns(bitmap, event.column_count))
             for bitmap in (event.present_before, event.present_after)
-        ]
-        before, after = (0 if held is None else (held + 7) // 8 for held in images)
-        lacking = None not in images and min(images) < event.column_count  # type: ignore[type-var]
-        return _Head(int(made.type_code), made.pack(), before, after, lacking)
+        )
+        lacking = before is not None and after is not None and min(before, after) < event.column_count
+        return _Head(int(made.type_code), made.pack(), ((before or 0) + 7) // 8, ((after or 0) + 7) // 8, lacking)
 
     def _extents(self, head: _Head, first: int, last: int, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Return (begin, end of the first image, end) of each row of an event.
