@@ -60,6 +60,9 @@ Answer = Rows | Selected | Ok | Err
 class World(Protocol):
     """The server as answers need it, apart from the session's own state."""
 
+    def refresh(self) -> None:
+        """Know at least what anybody has been sent until now. Raises MergeError."""
+
     def facts(self) -> Facts:
         """Return the current facts about the server."""
 
@@ -89,6 +92,7 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
     """
     try:
         text = sql if isinstance(sql, str) else settings.reads.decoded(sql)
+        world.refresh()
         return _answer(text, settings, world, wanted)
     except Refused as refused:
         return refused.answer

@@ -147,7 +147,7 @@ class LogView:
 
 
 class PublishedLog:
-    """An output directory to which merges keep publishing. `refresh` is for one thread, everything else for any.
+    """An output directory to which merges keep publishing. For any thread.
 
     Raises NothingWritten if no merge has written there.
     """
@@ -158,6 +158,7 @@ class PublishedLog:
         self._manifest = Manifest.load(self.folder.directory)
         self._view = _view_of(self.folder, self.folder.seen(self._manifest.state))
         self._lock = Lock()
+        self._refreshing = Lock()
         self._bells: set[socket.socket] = set()
 
     @classmethod
@@ -193,6 +194,10 @@ class PublishedLog:
 
         Raises ManifestError if the manifest is damaged, or belongs to another output now.
         """
+        with self._refreshing:
+            self._refresh()
+
+    def _refresh(self) -> None:
         self.folder.check()
         stamp = self._stamp_now()
         if stamp == self._stamp:

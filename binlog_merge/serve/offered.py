@@ -118,6 +118,11 @@ class Chosen:
         stream = self._stream()
         return self._log if stream is None else stream.log
 
+    def refresh(self) -> None:
+        """Know what anybody has been sent of the whole log; of a stream no rows are read. Raises MergeError."""
+        if self._stream() is None:
+            self._whole.refresh()
+
     def facts(self) -> Facts:
         """Return the current facts about what the client gets."""
         return (self._stream() or self._whole).facts()

@@ -59,6 +59,9 @@ class Senders:
         self._lock = Lock()
         self._senders: list[_Sender | None] = [None] * count
 
+    def __bool__(self) -> bool:
+        return bool(self._senders)
+
     def send(self, wire: Wire, directory: Path, options: DumpOptions, reader: Reader, told: Told) -> bool:
         """Let a sender do what Feed.run does; return False, with nothing done, if the wire has to stay."""
         state = wire.state() if self._senders else None

@@ -172,6 +172,13 @@ class BinlogServer:
 
     # The World of `answers`
 
+    def refresh(self) -> None:
+        """Know at least what anybody has been sent until now. Raises MergeError."""
+        if self._senders:
+            # They read the manifest themselves. A position or a row from before what a client has got of the log would
+            # make Debezium's incremental snapshots end with old rows.
+            self._log.refresh()
+
     def facts(self) -> Facts:
         """Return the current facts about the server."""
         view = self._log.view()

@@ -15,6 +15,7 @@ from binlog_merge.files.removal import before_file, remove
 from tests.clients.conftest import client
 from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
+from tests.clients.slow_answers import SlowAnswers
 from tests.merge_e2e.local import written
 from tests.messages.messages import made
 from tests.serve.growing import Growing
@@ -69,7 +70,7 @@ class Debezium:
 
 
 @contextmanager
-def debezium(source: Served | Running, folder: Path, mode: str, *more: str) -> Iterator[Debezium]:
+def debezium(source: Served | Running | SlowAnswers, folder: Path, mode: str, *more: str) -> Iterator[Debezium]:
     """Run Debezium, which goes on from the offsets in `folder`."""
     folder.mkdir(exist_ok=True)
     command = [client("python", "bin", "python"), str(ENGINE.resolve()), str(folder), str(source.port)]

@@ -1,7 +1,6 @@
 """Debezium takes snapshots from `serve --tables`, and goes on from there with nothing lost or doubled."""
 
 import contextlib
-import json
 import subprocess
 import sys
 import time
@@ -121,21 +120,3 @@ def test_a_snapshot_and_all_that_follows(mode: str, growing: Growing, tmp_path: 
     growing.publish()
     with debezium(growing.running, tmp_path / "d", mode) as found:
         assert until(found, growing.rows()) == len(rows), "it goes on from its offsets, without another snapshot"
-
-
-def test_an_incremental_snapshot_while_the_log_grows(growing: Growing, tmp_path: Path) -> None:
-    """Of a source that is only read: chunks between the positions that SHOW BINARY LOG STATUS tells."""
-    signals = tmp_path / "signals"
-    signals.touch()
-    more = ["read.only=true", "signal.enabled.channels=file", f"signal.file={signals}", "signal.poll.interval.ms=200"]
-    more += ["incremental.snapshot.chunk.size=7", "connect.keep.alive.interval.ms=1500"]
-    with debezium(growing.running, tmp_path / "d", "no_data", *more) as found:
-        while not growing.running.reports:
-            time.sleep(0.5)  # until it follows
-        data = {"data-collections": ["shop.orders"], "type": "INCREMENTAL"}
-        signals.write_text(json.dumps({"id": "1", "type": "execute-snapshot", "data": data}) + "\n")
-        for rank in range(BEGUN + 5, BEFORE_DDL + 1, 5):
-            growing.publish(rank)
-        assert until(found, growing.rows()) > 0
-        growing.publish()
-        until(found, growing.rows())

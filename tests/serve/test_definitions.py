@@ -134,6 +134,9 @@ class Server:
         tables = {name: TableVersion(ORIGIN, 1, *name, table) for name, table in catalog.tables.items()}
         self._definitions = Definitions(catalog.schemas, tables)
 
+    def refresh(self) -> None:
+        pass
+
     def facts(self) -> Any:
         class Facts:
             view = None

@@ -11,6 +11,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_merge.binlog.constants import EVENT_HEADER_LEN, EventType
+from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.serve.log import PublishedLog
 from tests.merge_e2e.cases import case_named
@@ -20,6 +22,7 @@ from tests.mysql_server import MySqlServer
 from tests.serve.merged import merged
 from tests.serve.running import Running, eventually, from_position, remote_mysqlbinlog, serving
 from tests.serve.test_replica import _caught_up, _replica
+from tests.serve.test_snapshots import Growing
 
 CASE = "two-nodes"
 
@@ -110,3 +113,29 @@ def test_a_sender_has_readers_beyond_the_soft_limit_of_descriptors() -> None:
             next(readers.enter_context(running.reading(from_position(flags=0))))
         assert eventually(lambda: [reader.waiting for reader in running.server.readers()] == [True] * (few // 4 + 1))
         assert not [line for line in running.reports if "left" in line]
+
+
+def test_nobody_is_told_less_than_a_sender_has_sent(tmp_path: Path) -> None:
+    """Whoever reads rows after an event must find what it tells, or he takes old rows for newer ones."""
+    growing = Growing(tmp_path)
+    growing.publish(50)
+    growing.replay(1)
+    with (
+        serving(growing.out, growing.file, processes=2) as running,
+        contextlib.closing(running.connect(autocommit=True)) as connection,
+        connection.cursor() as cursor,
+        running.reading(from_position(flags=0)) as events,
+    ):
+        tables = running.server.tables()
+        assert tables is not None
+        for event in events:
+            if event[4] != EventType.GTID_LOG_EVENT or (sent := Gtid.parse(event[EVENT_HEADER_LEN:-4]).gno) < 50:
+                continue
+            cursor.execute("SHOW BINARY LOG STATUS")
+            ((*_, executed),) = cursor.fetchall()
+            cursor.execute("SELECT COUNT(*) FROM shop.orders")
+            assert int(executed.rpartition("-")[2]) >= sent <= tables.rank
+            if sent == 60:
+                break
+            growing.publish(sent + 1)
+        assert len(_senders(running)) == 1
