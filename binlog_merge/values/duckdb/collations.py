@@ -158,6 +158,7 @@ _UNJOINED: Final = (
     "\\x{ac00}-\\x{d7a3}\\x{f900}-\\x{faff}\\x{ff01}-\\x{ff9d}\\x{ffe0}-\\x{ffe6}\\x{1f000}-\\x{1faff}"
 )
 """Common characters that ICU takes one by one, whichever of them follow each other."""
+_LATIN_END: Final = "\u0300"
 _JOINER: Final = "\u034f"
 _PARTED_SYLLABLES: Final = "\\x{1112}[\\x{1170}-\\x{1175}]"
 """The letters of the syllables from U+D700, which to a server are not equal to these under as_cs; all others are."""
@@ -208,34 +209,40 @@ def _cut(key: str, levels: int) -> str:
 
 def _refused(sql: str, regex: str, what: str) -> str:
     message = f"{what} for this text; add COLLATE utf8mb4_bin: "
-    return _once(sql, f"CASE WHEN regexp_matches(t, '{regex}') THEN error('{message}' || t)::VARCHAR ELSE t END")
+    return _where(regex, f"error('{message}' || t)::VARCHAR", sql)
 
 
 def _stood_for(sql: str, rules: str) -> str:
     """Return SQL of a text with the characters that stand for others."""
-    source, target, spelled = _stand_ins(rules)
-    other = f"translate(t, {_quoted(source)}, {_quoted(target)})"
-    stood = f"CASE WHEN regexp_matches(t, '[{_ranges(source)}]') THEN {other} ELSE t END"
-    words = ", ".join(f"{_quoted(one)}: {_quoted(others)}" for one, others in spelled.items())
-    spelt = _each("t", ".", f"coalesce((MAP {{{words}}})[c], c)")
-    several = f"CASE WHEN regexp_matches(t, '[{_ranges(spelled)}]') THEN {spelt} ELSE t END"
-    return _once(_once(sql, stood), several)
+    others, spelled = _stand_ins(rules)
+    # Apart from Latin letters, which are not rare: translate() reads all that it may have to replace for each text.
+    for latin in (True, False):
+        pairs = {one: other for one, other in others.items() if (one < _LATIN_END) is latin}
+        if pairs:
+            source, target = (_quoted("".join(side)) for side in (pairs, pairs.values()))
+            sql = _where(f"[{_ranges(pairs)}]", f"translate(t, {source}, {target})", sql)
+    words = ", ".join(f"{_quoted(one)}: {_quoted(several)}" for one, several in spelled.items())
+    return _where(f"[{_ranges(spelled)}]", _each("t", ".", f"coalesce((MAP {{{words}}})[c], c)"), sql)
+
+
+def _where(regex: str, body: str, sql: str) -> str:
+    """Return SQL of a text with `body` for it, as `t`, where it has what is looked for."""
+    return _once(sql, f"CASE WHEN regexp_matches(t, '{regex}') THEN {body} ELSE t END")
 
 
 @lru_cache
-def _stand_ins(rules: str) -> tuple[str, str, dict[str, str]]:
-    """Return the characters that are compared as another, those others, and what is compared as several."""
-    source, target, spelled = [], [], {}
+def _stand_ins(rules: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the characters that are compared as another, and those that are compared as several."""
+    others, spelled = {}, {}
     for run in STAND_INS[rules].split():
         pair, _, repeat = run.partition("*")
         start, _, to = pair.partition("=")
         first, *rest = (int(part, 16) for part in to.split("+"))
         if rest:
             spelled[chr(int(start, 16))] = "".join(map(chr, (first, *rest)))
-            continue
-        source += [chr(int(start, 16) + i) for i in range(int(repeat or 1))]
-        target += [chr(first + i) for i in range(int(repeat or 1))]
-    return "".join(source), "".join(target), spelled
+        else:
+            others.update((chr(int(start, 16) + i), chr(first + i)) for i in range(int(repeat or 1)))
+    return others, spelled
 
 
 def _ranges(characters: Iterable[str]) -> str:
