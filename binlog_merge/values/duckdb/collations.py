@@ -233,7 +233,7 @@ def _where(regex: str, body: str, sql: str) -> str:
 @lru_cache
 def _stand_ins(rules: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the characters that are compared as another, and those that are compared as several."""
-    others, spelled = {}, {}
+    others, spelled = dict[str, str](), dict[str, str]()
     for run in STAND_INS[rules].split():
         pair, _, repeat = run.partition("*")
         start, _, to = pair.partition("=")
