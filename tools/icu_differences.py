@@ -1,64 +1,70 @@
 """Write `binlog_merge/values/duckdb/icu_differences.py`: what ICU compares otherwise than MySQL.
 
 `.venv/bin/python -m tools.icu_differences` asks a MySQL under build/mysql, started for this alone, for the weights of
-all characters, and DuckDB for its sort keys. A character that one of them takes for equal to another, and the other
-does not, is listed with what stands for it; and so are those that are in another order. Run it again when DuckDB brings
-another ICU; `tests/values/test_collations.py` compares texts with a server's.
+all characters, and DuckDB for its sort keys. A character that one of them takes for equal to another, or to a sequence
+of others, and the other does not, is listed with what stands for it; and so are those that are in another order. Run
+it again when DuckDB brings another ICU; `tests/values/test_collations.py` compares texts with a server's.
+
+MySQL gives a text the weights of its characters one after another, and so does ICU once `apart` has parted them. So
+both compare all texts alike if they do all characters, and if what one of them spells with others (æ as a and e) the
+other does too.
 """
 
 import re
 import tempfile
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
-from binlog_merge.values.duckdb.collations import shaped
+from binlog_merge.values.duckdb.collations import QUOTES, apart, shaped
 from tools.mysql_server import MySqlServer
 
 TABLE = Path(__file__).resolve().parent.parent / "binlog_merge" / "values" / "duckdb" / "icu_differences.py"
 LEVELS = {"0900_ai_ci": 1, "0900_as_ci": 2, "0900_as_cs": 3, "unicode_ci": 1, "unicode_520_ci": 1}
 ORDERED = ("0900_ai_ci", "0900_as_ci", "0900_as_cs")
-_LAST = 0x323AF  # the last character that any version of Unicode has given, but for tags
-_STANDS = 0xF0000
+_ASKED = ((0, 0x323AF), (0xE0000, 0xE0FFF))
+"""What any version of Unicode has given a meaning; 323AF is the last ideograph."""
+_STANDS = 0x40000
+_SYLLABLES, _LETTERS = range(0xAC00, 0xD7A4), (range(0x1100, 0x1200), range(0xA960, 0xA980), range(0xD7B0, 0xD800))
 _HEAD = '''"""What ICU compares otherwise than MySQL's collations. Made by `python -m tools.icu_differences`.
 
-From a MySQL {mysql} and the ICU of DuckDB {duckdb}. STAND_INS are compared as others: `from=to`, hexadecimal code
-points; `*n` for n that follow each other. DISORDERED are ranges of characters that sort elsewhere.
+From a MySQL {mysql} and the ICU of DuckDB {duckdb}. STAND_INS are compared as another, or several: `from=to` or
+`from=to+to`, hexadecimal code points; `*n` for n that follow each other. DISORDERED are ranges of characters that sort
+elsewhere.
 """
 
 from typing import Final
 
 '''
 Weights = Mapping[int, str]
+Spelling = tuple[int, ...]
 
 
 def server_weights(server: MySqlServer, rule: str) -> dict[int, str]:
     """Return the weights of all characters under a collation of utf8mb4; of the basic plane for unicode_ci."""
-    last = 0xFFFF if rule == "unicode_ci" else _LAST
-    rows = server.query(_question(rule, last))
+    rows = server.query(_question(rule, 0xFFFF if rule == "unicode_ci" else _ASKED[-1][1]))
     return {int(number): str(weight) for number, weight in rows}
 
 
 def _question(rule: str, last: int) -> str:
+    asked = " OR ".join(f"n BETWEEN {first} AND {end}" for first, end in _ASKED)
     return (
-        "WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 499), "
-        f"r AS (SELECT a.n * 500 + b.n AS n FROM d a, d b) SELECT n, HEX(WEIGHT_STRING(CONVERT(CONVERT(UNHEX("
+        "WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999), "
+        f"r AS (SELECT a.n * 1000 + b.n AS n FROM d a, d b) SELECT n, HEX(WEIGHT_STRING(CONVERT(CONVERT(UNHEX("
         f"LPAD(HEX(n), 8, '0')) USING utf32) USING utf8mb4) COLLATE utf8mb4_{rule})) FROM r "
-        f"WHERE n BETWEEN 1 AND {last} AND n NOT BETWEEN 55296 AND 57343"
+        f"WHERE ({asked}) AND n <= {last} AND n NOT BETWEEN 55296 AND 57343"
     )
 
 
-def icu_keys() -> dict[int, str]:
-    """Return DuckDB's sort keys of all characters, in the form that `collations` gives them."""
-    rows = duckdb.sql(
-        f"SELECT i, icu_sort_key({shaped('chr(i::INT)')}, 'und') FROM range(1, {_LAST + 1}) t(i) "
-        "WHERE i NOT BETWEEN 55296 AND 57343"
-    ).fetchall()
-    return dict(rows)
+def icu_keys(texts: Sequence[str]) -> list[str]:
+    """Return DuckDB's sort keys of texts, in the form that `collations` gives them."""
+    table = pa.table({"t": texts})
+    return [key for (key,) in duckdb.from_arrow(table).project(f"icu_sort_key({shaped(apart('t'))}, 'und')").fetchall()]
 
 
 def level(key: str, count: int) -> str:
@@ -70,19 +76,98 @@ def level(key: str, count: int) -> str:
     return found[1]
 
 
-def stand_ins(weights: Weights, keys: Weights) -> dict[int, int]:
-    """Return characters that are compared otherwise, and what to take for each of them."""
-    differing = _differing(weights, keys)
+def parts(weight: str, levels: int) -> list[list[str]]:
+    """Return the weights of each level of a weight string; an implicit one, of two units, as one."""
+    found = [list[str]()]
+    for unit in re.findall("....", weight):
+        if unit == "0000" and len(found) < levels:
+            found.append([])
+        elif len(found) == 1 and found[0] and re.fullmatch("FB..", found[0][-1]):
+            found[0][-1] += unit
+        else:
+            found[-1].append(unit)
+    return found
+
+
+def elements(weight: str, levels: int) -> list[str]:
+    """Return the weight strings of the collation elements that a character's weight string is made of."""
+    first, *others = parts(weight, levels)
+    if not others:
+        return first
+    # Those without a primary weight are marks, whose secondary weight is not the usual one.
+    bases = [len(first) == len(others[0]) or second == "0020" for second in others[0]]
+    assert sum(bases) == len(first), weight
+    primaries = iter(first)
+    return ["0000".join([next(primaries) if base else "", *rest]) for base, *rest in zip(bases, *others, strict=True)]
+
+
+def stand_ins(weights: Weights, keys: Weights, levels: int) -> dict[int, Spelling]:
+    """Return characters that are compared otherwise, and what to take for each of them: one character, or several."""
+    pieces = {number: elements(weight, levels) for number, weight in weights.items()}
+    differing = _differing(weights, keys) | _spelled_by_icu_alone(pieces, keys, levels)
     same: dict[str, int] = {}
     for number in sorted(set(weights) - differing):
         same.setdefault(weights[number], number)
     free = count(_STANDS)
-    found: dict[int, int] = {}
     for number in sorted(differing):
+        if len(pieces[number]) < 2 and weights[number] not in same:
+            same[weights[number]] = next(free)
+    for number in _misspelled(weights, keys, pieces, same, levels, differing):
+        differing.add(number)
+        if same.get(weights[number]) == number:
+            del same[weights[number]]
+    found: dict[int, Spelling] = {}
+    for number in sorted(differing):
+        spelling = tuple(same.get(piece, 0) for piece in pieces[number])
+        if weights[number] not in same and all(spelling) and spelling:
+            found[number] = spelling
+            continue
         if weights[number] not in same:
             same[weights[number]] = next(free)
-        found[number] = same[weights[number]]
+        found[number] = (same[weights[number]],)
     return found
+
+
+def _spelled_by_icu_alone(pieces: Mapping[int, Sequence[str]], keys: Weights, levels: int) -> set[int]:
+    """Return the characters that are one to MySQL, and to ICU a sequence: its key begins with that of another one."""
+    primary = {number: level(f"{key}01", 1) for number, key in keys.items()}
+    ones = {key for key in primary.values() if key}
+    found = {
+        number
+        for number, key in primary.items()
+        if len(pieces[number]) == 1
+        and chr(number) not in "".join(QUOTES.values())
+        and any(key[:end] in ones for end in range(2, len(key), 2))
+    }
+    if not found.intersection(_SYLLABLES):
+        return found
+    # Better than the syllables, move their letters.
+    letters = {piece for block in _LETTERS for number in block for piece in pieces.get(number, ())}
+    return found.difference(_SYLLABLES) | {number for number, ones in pieces.items() if letters.intersection(ones)}
+
+
+def _misspelled(
+    weights: Weights,
+    keys: Weights,
+    pieces: Mapping[int, Sequence[str]],
+    same: Mapping[str, int],
+    levels: int,
+    differing: Container[int],
+) -> list[int]:
+    """Return the characters that are a sequence to MySQL, and another or none to ICU."""
+    asked: list[tuple[int, str, bool]] = []
+    for number, ones in pieces.items():
+        if len(ones) > 1 and number not in differing and not (levels == 3 and number in _SYLLABLES):
+            spelling = [same.get(piece) or same.get(_plain(piece)) for piece in ones]
+            exact = all(piece in same for piece in ones)
+            asked.append((number, "".join(chr(one) for one in spelling if one is not None), exact))
+    found = icu_keys([text for _, text, _ in asked])
+    return [n for (n, _, exact), key in zip(asked, found, strict=True) if (keys[n] == level(key, levels)) is not exact]
+
+
+def _plain(piece: str) -> str:
+    """Return the element without what tells a variant of a character."""
+    return re.sub("(?<=0020)0000....$", "00000002", piece)
 
 
 def _differing(weights: Weights, keys: Weights) -> set[int]:
@@ -106,11 +191,11 @@ def _is_common(number: int) -> bool:
     return number < 256 or 0x4E00 <= number <= 0x9FA5
 
 
-def disordered(weights: Weights, keys: Weights, stand: Mapping[int, int]) -> set[int]:
+def disordered(weights: Weights, keys: Weights, stand: Mapping[int, Spelling], levels: int) -> set[int]:
     """Return the characters without which both have the same order.
 
     Latin-1 and the common ideographs stay, whose order is the same; of what agrees with them, the longest chain that
-    both have.
+    both have. Of sequences, those of such characters.
     """
     pairs = sorted((weights[n], keys[n]) for n in weights if _is_common(n) and n not in stand)
     assert pairs == sorted(pairs, key=lambda pair: pair[1])
@@ -132,7 +217,24 @@ def disordered(weights: Weights, keys: Weights, stand: Mapping[int, int]) -> set
     while place >= 0:
         kept.update(classes[ordered[place]])
         place = previous[place]
+    primary = {number: parts(weight, levels)[0] for number, weight in weights.items()}
+    known = {primary[number][0]: chr(number) for number in kept if len(primary[number]) == 1}
+    kept.difference_update(n for n in tuple(kept) if any(one not in known for one in primary[n]))
+    several = [number for number in kept if len(primary[number]) > 1]
+    spelled = icu_keys(["".join(known[one] for one in primary[number]) for number in several])
+    for number, key in zip(several, spelled, strict=True):
+        if level(key, 1) != level(f"{keys[number]}01", 1):
+            kept.remove(number)
+    kept |= {number for number, others in stand.items() if kept.issuperset(others)}
     return set(weights) - kept
+
+
+def _spelled(stand: Mapping[int, Spelling]) -> Iterator[str]:
+    """Yield `first=stand*n`, and `one=stand+stand` for what is compared as several."""
+    yield from _runs({number: others[0] for number, others in stand.items() if len(others) == 1})
+    for number, others in stand.items():
+        if len(others) > 1:
+            yield f"{number:x}={'+'.join(f'{other:x}' for other in others)}"
 
 
 def _runs(pairs: Mapping[int, int]) -> Iterator[str]:
@@ -159,18 +261,19 @@ def _range(run: str) -> str:
 
 def module_text(server: MySqlServer) -> str:
     """Return the module."""
-    keys = icu_keys()
+    numbers = [n for first, last in _ASKED for n in range(first, last + 1) if not 0xD800 <= n < 0xE000]
+    keys = dict(zip(numbers, icu_keys(list(map(chr, numbers))), strict=True))
     stands, orders = {}, {}
     for rule, levels in LEVELS.items():
         weights = server_weights(server, rule)
         own = {number: level(keys[number], levels) for number in weights}
-        stands[rule] = stand_ins(weights, own)
+        stands[rule] = stand_ins(weights, own, levels)
         if rule in ORDERED:
-            orders[rule] = disordered(weights, own, stands[rule])
+            orders[rule] = disordered(weights, own, stands[rule], levels)
     text = _HEAD.format(mysql=str(server.query("SELECT VERSION()")[0][0]), duckdb=duckdb.__version__)
     text += "STAND_INS: Final = {\n"
     for rule, found in stands.items():
-        text += _entry(rule, _runs(found))
+        text += _entry(rule, _spelled(found))
     text += "}\nDISORDERED: Final = {\n"
     for rule, numbers in orders.items():
         text += _entry(rule, ranges(numbers))

@@ -8,12 +8,15 @@
 | `*_unicode_ci`, `*_unicode_520_ci` | the same to one level, without trailing spaces |
 | `*_general_ci` of Unicode, `latin1_swedish_ci` | the characters' weights (`collation_tables`), likewise |
 
-The sort keys are ICU's. Where these differ from a server's (`icu_differences`), a character is given as another one
-first. A few thousand that sort elsewhere, most of them symbols and rare ideographs, are refused when a row has one and
-less or greater is asked. A collation that is not listed is refused: a filter that guesses would lose rows.
+The sort keys are ICU's. It takes some sequences as one character (Thai vowels and their consonants, letters and their
+marks); a server never does, so they are parted first. Where the characters themselves differ from a server's
+(`icu_differences`), one is given as another one, or as several. A few thousand that sort elsewhere, most of them
+symbols and rare ideographs, are refused when a row has one and less or greater is asked. A collation that is not listed
+is refused: a filter that guesses would lose rows.
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -104,8 +107,9 @@ def like(text: str, pattern: str, escape: str, collation: str) -> str:
     # Character by character, as <KEY>: 'ß' is not LIKE 'ss', though it is equal.
     one, many = "<[0-9A-F]*>", "(?:<[0-9A-F]*>)*"
     weight = _levels("right(c, 1)", rules, False)
-    if rules == "unicode_ci":  # equal weights, but LIKE takes those beyond the basic plane for what they are
-        weight = f"CASE WHEN unicode(right(c, 1)) > 65535 THEN 'FF' || hex(right(c, 1)) ELSE {weight} END"
+    # LIKE takes those without a weight in the server's tables for what they are, though they may be equal to others.
+    tableless = f"[{_TABLELESS}{_BEYOND if rules == 'unicode_ci' else ''}]"
+    weight = f"CASE WHEN regexp_full_match(right(c, 1), '{tableless}') THEN 'FF' || hex(right(c, 1)) ELSE {weight} END"
     key = f"'<' || {weight} || '>'"
     itself = f"WHEN {_quoted(escape)} THEN {key} " if escape in ("%", "_") else ""
     wild = f"CASE c {itself}WHEN '%' THEN '{many}' WHEN '_' THEN '{one}' ELSE {key} END"
@@ -136,25 +140,47 @@ def _engine_like(text: str, pattern: str, escape: str) -> str:
 _LEVELS: Final = {"0900_ai_ci": 1, "0900_as_ci": 2, "0900_as_cs": 3, "unicode_ci": 1, "unicode_520_ci": 1}
 _PLAIN: Final = "[ -~\\t\\n\\r\\x{4e00}-\\x{9fa5}\\x{ac00}-\\x{d7a3}]"
 """Characters of which no two weigh the same but for the case of letters."""
+_TABLELESS: Final = (
+    "\\x{3400}-\\x{4cff}\\x{4e00}-\\x{9fff}\\x{ac00}-\\x{d6ff}\\x{20000}-\\x{2f7ff}\\x{30000}-\\x{3ffff}"
+)
+_BEYOND: Final = "\\x{10000}-\\x{10FFFF}"
 _PLAIN_LITERAL: Final = re.compile(r"'[ -&(-~]*'")
-_QUOTES: Final = {"'": "\u2018\u2019\u201a\u201b", '"': "\u201c\u201d\u201e\u201f\u301d\u301e\u301f"}
+QUOTES: Final = {"'": "\u2018\u2019\u201a\u201b", '"': "\u201c\u201d\u201e\u201f\u301d\u301e\u301f"}
 """ICU has these at the primary weight of the ASCII ones, MySQL right behind these."""
-_BEHIND: Final = 0x10FF00
-_HAN, _HAN_MOVED = (0x4E00, 0x9FD5), 0x100000
+_BEHIND: Final = 0x5FF00
+"""Here, from 54E00 and from 40000 (`icu_differences`) are code points that Unicode gives no character."""
+_HAN, _HAN_MOVED = (0x4E00, 0x9FD5), 0x50000
+_UNJOINED: Final = (
+    "\\t-\\r -~\\x{a0}-\\x{b6}\\x{b8}-\\x{2ff}\\x{370}-\\x{386}\\x{388}-\\x{3ff}\\x{400}-\\x{482}\\x{48a}-\\x{52f}"
+    "\\x{531}-\\x{58a}\\x{5d0}-\\x{5ea}\\x{620}-\\x{64a}\\x{660}-\\x{66f}\\x{671}-\\x{6d3}\\x{10a0}-\\x{10ff}"
+    "\\x{1e00}-\\x{1fff}\\x{2010}-\\x{2027}\\x{2030}-\\x{205e}\\x{2070}-\\x{20bf}\\x{2100}-\\x{2bff}"
+    "\\x{3000}-\\x{3029}\\x{3030}-\\x{3098}\\x{309b}-\\x{30ff}\\x{3200}-\\x{33ff}\\x{4e00}-\\x{9fd5}"
+    "\\x{ac00}-\\x{d7a3}\\x{f900}-\\x{faff}\\x{ff01}-\\x{ff9d}\\x{ffe0}-\\x{ffe6}\\x{1f000}-\\x{1faff}"
+)
+"""Common characters that ICU takes one by one, whichever of them follow each other."""
+_LATIN_END: Final = "\u0300"
+_JOINER: Final = "\u034f"
+_PARTED_SYLLABLES: Final = "\\x{1112}[\\x{1170}-\\x{1175}]"
+"""The letters of the syllables from U+D700, which to a server are not equal to these under as_cs; all others are."""
+
+
+def apart(sql: str) -> str:
+    """Return SQL of a text whose characters ICU takes one by one: what has no weight and joins nothing is between."""
+    return f"regexp_replace({sql}, '[^{_UNJOINED}]', '{_JOINER}\\0{_JOINER}', 'g')"
 
 
 def shaped(sql: str) -> str:
     """Return SQL of a text that ICU takes as MySQL does: typographic quotes, and ideographs by their code points."""
     low, high = _HAN
     replaced = "t"
-    for plain, ones in _QUOTES.items():
+    for plain, ones in QUOTES.items():
         for number, one in enumerate(ones):
             replaced = f"replace({replaced}, '{one}', {_quoted(plain + chr(_BEHIND + number))})"
     moved = (
         f"array_to_string(list_transform(regexp_extract_all({replaced}, '(?s).'), lambda h: CASE WHEN unicode(h) "
         f"BETWEEN {low} AND {high} THEN chr(unicode(h) + {_HAN_MOVED}) ELSE h END), '')"
     )
-    special = f"[{''.join(_QUOTES.values())}\\x{{{low:x}}}-\\x{{{high:x}}}]"
+    special = f"[{''.join(QUOTES.values())}\\x{{{low:x}}}-\\x{{{high:x}}}]"
     return _once(sql, f"CASE WHEN regexp_matches(t, '{special}') THEN {moved} ELSE t END")
 
 
@@ -165,33 +191,69 @@ def _once(sql: str, body: str) -> str:
 
 def _levels(sql: str, rules: str, ordered: bool) -> str:
     """Return the first levels of a sort key; 01 parts the levels."""
-    plain = _PLAIN_LITERAL.fullmatch(sql) is not None
+    levels = _LEVELS[rules]
+    if _PLAIN_LITERAL.fullmatch(sql) is not None:
+        return _cut(f"icu_sort_key({sql}, 'und')", levels)
     if rules == "unicode_ci":
         sql = _basic(sql)
-    if ordered and not plain:
-        message = f"less and greater are not known under utf8mb4_{rules} for this text; add COLLATE utf8mb4_bin: "
-        disordered = (
-            f"CASE WHEN regexp_matches(t, '{_disordered(rules)}') THEN error('{message}' || t)::VARCHAR ELSE t END"
-        )
-        sql = _once(sql, disordered)
-    rare, source, target = _stand_ins(rules)
-    stood = _once(sql, f"CASE WHEN regexp_matches(t, '{rare}') THEN translate(t, '{source}', '{target}') ELSE t END")
-    key, levels = f"icu_sort_key({sql if plain else shaped(stood)}, 'und')", _LEVELS[rules]
+    if levels == 3:
+        sql = _refused(sql, _PARTED_SYLLABLES, f"comparison is not known under utf8mb4_{rules}")
+    if ordered:
+        sql = _refused(sql, _disordered(rules), f"less and greater are not known under utf8mb4_{rules}")
+    return _cut(f"icu_sort_key({shaped(apart(_stood_for(sql, rules)))}, 'und')", levels)
+
+
+def _cut(key: str, levels: int) -> str:
     return key if levels == 3 else f"regexp_extract({key}, '^((?:..)*?{'01(?:..)*?' * (levels - 1)})01', 1)"
 
 
+def _refused(sql: str, regex: str, what: str) -> str:
+    message = f"{what} for this text; add COLLATE utf8mb4_bin: "
+    return _where(regex, f"error('{message}' || t)::VARCHAR", sql)
+
+
+def _stood_for(sql: str, rules: str) -> str:
+    """Return SQL of a text with the characters that stand for others."""
+    others, spelled = _stand_ins(rules)
+    # Apart from Latin letters, which are not rare: translate() reads all that it may have to replace for each text.
+    for latin in (True, False):
+        pairs = {one: other for one, other in others.items() if (one < _LATIN_END) is latin}
+        if pairs:
+            source, target = (_quoted("".join(side)) for side in (pairs, pairs.values()))
+            sql = _where(f"[{_ranges(pairs)}]", f"translate(t, {source}, {target})", sql)
+    words = ", ".join(f"{_quoted(one)}: {_quoted(several)}" for one, several in spelled.items())
+    return _where(f"[{_ranges(spelled)}]", _each("t", ".", f"coalesce((MAP {{{words}}})[c], c)"), sql)
+
+
+def _where(regex: str, body: str, sql: str) -> str:
+    """Return SQL of a text with `body` for it, as `t`, where it has what is looked for."""
+    return _once(sql, f"CASE WHEN regexp_matches(t, '{regex}') THEN {body} ELSE t END")
+
+
 @lru_cache
-def _stand_ins(rules: str) -> tuple[str, str, str]:
-    """Return the class of characters that are compared as others, these characters, and those others."""
-    source, target, ranges = [], [], []
+def _stand_ins(rules: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the characters that are compared as another, and those that are compared as several."""
+    others, spelled = dict[str, str](), dict[str, str]()
     for run in STAND_INS[rules].split():
         pair, _, repeat = run.partition("*")
-        start, to = (int(part, 16) for part in pair.split("="))
-        count = int(repeat or 1)
-        source += [chr(start + i) for i in range(count)]
-        target += [chr(to + i) for i in range(count)]
-        ranges.append(f"\\x{{{start:x}}}-\\x{{{start + count - 1:x}}}")
-    return f"[{''.join(ranges)}]", "".join(source), "".join(target)
+        start, _, to = pair.partition("=")
+        first, *rest = (int(part, 16) for part in to.split("+"))
+        if rest:
+            spelled[chr(int(start, 16))] = "".join(map(chr, (first, *rest)))
+        else:
+            others.update((chr(int(start, 16) + i), chr(first + i)) for i in range(int(repeat or 1)))
+    return others, spelled
+
+
+def _ranges(characters: Iterable[str]) -> str:
+    """Return the ranges of a class of a regular expression."""
+    found: list[list[int]] = []
+    for number in sorted(map(ord, characters)):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in found)
 
 
 @lru_cache
@@ -210,7 +272,7 @@ def _quoted(text: str) -> str:
 
 def _basic(sql: str) -> str:
     """Return SQL of a text in which all characters beyond the basic plane are one: they weigh the same."""
-    return f"regexp_replace({sql}, '[\\x{{10000}}-\\x{{10FFFF}}]', '\ufffd', 'g')"
+    return f"regexp_replace({sql}, '[{_BEYOND}]', '\ufffd', 'g')"
 
 
 def _characters(sql: str, collation: str) -> str:
