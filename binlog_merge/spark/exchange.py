@@ -3,6 +3,7 @@
 Retries, lost executors, spilling and locality are Spark's. Driver and executors need share nothing.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import dropwhile
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.base.blocks import HELD, Pieces, Read, holding
@@ -22,15 +24,25 @@ from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, block
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED_BYTES: Final = 64 << 20
 _AHEAD_ROWS: Final = 1 << 20
-_ROUTES: Final = pa.schema({"to": pa.int32(), "path": pa.string(), "piece": pa.int32()})
+_TARGETS: Final = (
+    "explode(cast(split(nullif(get(split(get(split('{}', '/'), number), ';'), place), ''), ',') as array<int>))"
+    " as target"
+)
+"""The targets of a piece that is far, in SQL. A literal says them, and no table to join with: that would be a job of
+its own.
+"""
 
 Rows = list[tuple[int, bytes]]
 
 
 class _Far(NamedTuple):
-    """A block that is far: the frame that has its pieces, and what rows these have."""
+    """A block that is far: the frame that has its pieces, which task wrote it, the place of the first piece, and what
+    rows the pieces have.
+    """
 
     frame: Any
+    task: int
+    place: int
     pieces: tuple[Extent, ...]
 
     @property
@@ -134,11 +146,12 @@ class ShuffleExchange:
             body = work(Numbered(tasks))
         frame = rows.mapInArrow(body, OUT).persist(StorageLevel.DISK_ONLY)
         try:
-            table = frame.where("near is not null").select("number", "path", "piece", "near").toArrow()
+            table = frame.select("number", "path", "piece", "near").toArrow()
         except BaseException:
             frame.unpersist()
             raise
-        return self._taken(frame, sorted(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        near = table.filter(pc.is_valid(table["near"]))
+        return self._taken(frame, sorted(zip(*(column.to_pylist() for column in near.columns), strict=True)))
 
     def inputs(self, tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Any:
         """Return the frame that has a partition for each task, with the task and all that it reads."""
@@ -148,28 +161,43 @@ class ShuffleExchange:
         """Keep the blocks of a stage that has run. `rows` are sorted."""
         results = [(number, data) for number, path, _, data in rows if not path]
         self._near |= blocks_of((path, piece, data) for _, path, piece, data in rows if path)
-        far = {path: _Far(frame, pieces) for _, data in results for path, pieces in result_of(data).far.items()}
+        far: dict[str, _Far] = {}
+        for number, data in results:
+            place = 0
+            for path, pieces in result_of(data).far.items():
+                far[path] = _Far(frame, number, place, pieces)
+                place += len(pieces)
         self._far |= far
         if not far:
             frame.unpersist()
         return results
 
     def _inputs(self, tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Any:
-        """Return the frame with the tasks and all that they read."""
-        from pyspark.sql import functions
-
-        rows = [(number, "", 0, task) for number, task in enumerate(tasks)]
+        """Return the frame with the tasks and all that they read, in as many partitions as tasks run at once."""
         routes = [(number, path, piece) for number, wanted in enumerate(reads) for path, piece in self._pieces(wanted)]
+        pieces = Counter(number for number, _, _ in routes)
+        rows = [(number, "", pieces[number], task) for number, task in enumerate(tasks)]
         near = [(number, path, piece, self._near[path][piece]) for number, path, piece in routes if path in self._near]
         frame = self._spark.createDataFrame(_table([*rows, *near], ROWS_IN))
         far = [route for route in routes if route[1] not in self._near]
         for written, paths in self._by_frame(path for _, path, _ in far):
             known = frozenset(paths)
-            ways = self._spark.createDataFrame(_table([route for route in far if route[1] in known], _ROUTES))
-            kept = written.where("data is not null").select("path", "piece", "data").coalesce(slots(self._spark))
-            sent = kept.join(functions.broadcast(ways), ["path", "piece"])
-            frame = frame.union(sent.select(functions.col("to").alias("target"), "path", "piece", "data"))
-        return frame
+            sent = _TARGETS.format(self._targets([route for route in far if route[1] in known]))
+            frame = frame.union(written.selectExpr(sent, "path", "piece", "data"))
+        return frame.coalesce(slots(self._spark))
+
+    def _targets(self, routes: Sequence[tuple[int, str, int]]) -> str:
+        """Return the targets of each piece, with commas; the pieces by place, with semicolons; the tasks that wrote
+        them, with slashes. Short, as each task gets it: "1,2;2/;;2".
+        """
+        found = defaultdict[int, dict[int, list[int]]](dict)
+        for target, path, piece in routes:
+            far = self._far[path]
+            found[far.task].setdefault(far.place + piece, []).append(target)
+        return "/".join(
+            ";".join(",".join(map(str, of_task.get(place, ()))) for place in range(max(of_task, default=-1) + 1))
+            for of_task in (found[task] for task in range(max(found) + 1))
+        )
 
     def _pieces(self, reads: Sequence[Read]) -> Iterator[tuple[str, int]]:
         """Yield the pieces that a task needs, each once."""

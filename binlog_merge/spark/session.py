@@ -32,13 +32,17 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "3",  # of a quarter of a MB: buffers grow to a batch's size
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.compress": "false",  # what is sent is narrow already: compressing it costs more than it saves
     "spark.rdd.compress": "false",
-    # Kept rows are few and large. To look into their statistics first takes a task longer than to read them, and to
-    # hash them tells whether a task that is repeated gives other rows: ours never does.
+    # Rows are few and large. To look into the statistics of kept ones first takes a task longer than to read them; to
+    # keep several in a buffer copies each again as it grows; and to hash them tells whether a task that is repeated
+    # gives other rows, which ours never does, or why compressed ones could not be read.
     "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
+    "spark.sql.inMemoryColumnarStorage.batchSize": "1",
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.shuffle.checksum.enabled": "false",
     "spark.driver.memory": "1g",
     # The JVM only hands out tasks: a short start counts more than its best code.
     _JAVA_OPTIONS: (f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}"),

@@ -1,10 +1,12 @@
 """What runs on an executor: tasks of a stage, and the rows in which tasks, blocks and results travel.
 
-    into a task      target, path, piece, data          the task itself under the path "", and the pieces that it reads
-    out of a task    number, path, piece, near, data    its result under the path "", and the pieces that it writes
+    into a task      target, path, piece, data                 the task itself under the path "", with the number of the
+                                                               pieces that it reads, and these
+    out of a task    number, path, piece, near, place, data    its result under the path "", and the pieces it writes
 
 A result and the pieces of small blocks are `near`, the other pieces `data`: who asks for a column does not read the
-other. No row is of a transaction, and none is large: the JVM holds several copies of a row at once.
+other. Those in `data` are counted by `place`. No row is of a transaction, and none is large: the JVM holds several
+copies of a row at once.
 """
 
 import io
@@ -13,20 +15,29 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
+from binlog_merge.pipeline.base.blocks import Held, Pieces, holding, is_told
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
-OUT: Final = "number long, path string, piece int, near binary, data binary"
+OUT: Final = "number long, path string, piece int, near binary, place int, data binary"
 ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "piece": pa.int32(), "data": pa.binary()})
 _ROWS_OUT: Final = pa.schema(
-    {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.binary(), "data": pa.binary()}
+    {
+        "number": pa.int64(),
+        "path": pa.string(),
+        "piece": pa.int32(),
+        "near": pa.binary(),
+        "place": pa.int32(),
+        "data": pa.binary(),
+    }
 )
 _BATCH_BYTES: Final = 4 << 20
-NEAR_BLOCK: Final = 1 << 20
+NEAR_BLOCK: Final = 1 << 18  # those that are told the driver may be _TOLD_TIMES as large
+_TOLD_TIMES: Final = 4
 NEAR_STAGE: Final = 32 << 20
 
 Batches = Iterable[pa.RecordBatch]
@@ -81,7 +92,7 @@ def task_of(data: bytes, common: bytes) -> Any:
 
 
 class Done(NamedTuple):
-    """What a task returned, how long it took, and the pieces of the blocks it wrote that are far."""
+    """What a task returned, how long it took, and the pieces of the blocks it wrote that are far, by place."""
 
     seconds: float
     value: Any
@@ -108,14 +119,17 @@ class Numbered:
 
 
 def brought(batches: Batches) -> Iterator[Input]:
-    """Yield the tasks of a partition, each with the blocks that were brought to it."""
+    """Yield the tasks of a partition, each with the blocks that were brought to it: all pieces that its row counts."""
     found: dict[int, list[tuple[str, int, bytes]]] = {}
     for batch in batches:
         for target, *row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             found.setdefault(target, []).append((row[0], row[1], row[2]))
     for number in sorted(found):
-        blocks = blocks_of(found.pop(number))
-        yield number, blocks.pop("")[0], blocks
+        rows = found.pop(number)
+        ((pieces, task),) = ((piece, data) for path, piece, data in rows if not path)
+        if len(rows) - 1 != pieces:
+            raise RuntimeError(f"task {number} reads {pieces} pieces, and Spark has brought {len(rows) - 1}")
+        yield number, task, blocks_of(row for row in rows if row[0])
 
 
 def blocks_of(rows: Iterable[tuple[str, int, bytes]]) -> dict[str, Pieces]:
@@ -131,7 +145,8 @@ class _Row(NamedTuple):
     path: str
     piece: int
     near: bytes | None
-    data: bytes | None
+    place: int | None = None
+    data: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -159,16 +174,17 @@ class Work:
             with holding(held):
                 result = self._function(task_of(task, self._common))
             seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
+            places = count()
             for path, block in held.written.items():
                 size = sum(map(len, block))
-                near = size <= min(room, self._most)
+                near = size <= min(room, self._most * (_TOLD_TIMES if is_told(path) else 1))
                 if near:
                     room -= size
                 else:
                     far[path] = tuple(map(extent_of, block))
                 for piece, data in enumerate(block):
-                    yield _Row(number, path, piece, *((data, None) if near else (None, data)))
-            yield _Row(number, "", 0, pickle.dumps(Done(seconds, result, far)), None)
+                    yield _Row(number, path, piece, *((data,) if near else (None, next(places), data)))
+            yield _Row(number, "", 0, pickle.dumps(Done(seconds, result, far)))
 
 
 class Batched:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -103,6 +104,16 @@ def test_what_tasks_share_travels_once() -> None:
     shared, own = tasks.pickled([Sharing(number, common) for number in range(20)])
     assert len(shared) > 1000 and max(map(len, own)) < 200
     assert [tasks.task_of(data, shared) for data in own] == [Sharing(number, common) for number in range(20)]
+
+
+def test_a_piece_that_is_not_brought_is_no_silent_loss() -> None:
+    rows = [(0, "", 2, b"task"), (0, "held:a", 0, b"first"), (0, "held:a", 1, b"second")]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    batch = pa.RecordBatch.from_pydict(dict(zip(tasks.ROWS_IN.names, columns, strict=True)), schema=tasks.ROWS_IN)
+    assert list(tasks.brought([batch])) == [(0, b"task", {"held:a": [b"first", b"second"]})]
+    for left in (batch.slice(0, 2), pa.concat_batches([batch, batch.slice(2)])):
+        with pytest.raises(RuntimeError, match="task 0 reads 2 pieces"):
+            list(tasks.brought([left]))
 
 
 def test_what_is_asked_one_after_the_other_is_fetched_at_once(carrying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
