@@ -22,8 +22,8 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.filters.expressions import Op
 from binlog_merge.json_values import json_text
 from binlog_merge.log.changes import OPS, Changes, changes_of
+from binlog_merge.log.key_index import segments_with
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.segments import file_segments
 from binlog_merge.log.versions import TableVersions, all_versions_between
 from snapshot_store.model import Table
 from snapshot_store.names import NamePattern
@@ -138,9 +138,13 @@ def all_file_batches(
     position: int | None = None,
     part_bytes: int = PART_BYTES,
 ) -> Iterator[Any]:
-    """Yield the rows of some transactions of a file; `position` is where the first of them begins, if known."""
+    """Yield the rows of some transactions of a file; `position` is where the first of them begins, if known.
+
+    Of a file that has an index of keys, only what has rows of the tables is read.
+    """
     schema = asked.schema
-    pieces = file_segments(binlog, file, max(first_rank, file.first_rank), last_rank, WINDOW, position)
+    first, last = max(first_rank, file.first_rank), min(last_rank, file.last_rank)
+    pieces = segments_with(binlog, file, first, last, asked.wants, position=position, window=WINDOW)
     known: dict[Name, Known] = {}
     for part, transactions in parts_with(pieces, asked.wants, asked.ops, part_bytes):
         found = []

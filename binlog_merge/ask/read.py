@@ -96,7 +96,7 @@ def file_batches(
     wanted = lambda *name: name == named  # noqa: E731
     where = asked.where
     pieces = segments_with(
-        binlog, file, max(first_rank, file.first_rank), min(last_rank, file.last_rank), named,
+        binlog, file, max(first_rank, file.first_rank), min(last_rank, file.last_rank), wanted,
         () if where is None else where.terms, position=position, window=WINDOW,
         make=make_index and where is not None and looks_for(where.terms, asked.versions.tables()),
     )  # fmt: skip

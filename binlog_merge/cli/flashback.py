@@ -60,7 +60,8 @@ Ops = Annotated[
 ]
 Forward = Annotated[bool, typer.Option("--forward", help="Write what does the changes again, in their order.")]
 AcrossDdl = Annotated[
-    bool, typer.Option("--across-ddl", help="Pass over DDL that leaves rows as they are: added columns, indexes.")
+    bool,
+    typer.Option("--across-ddl", help="Pass over DDL that leaves rows as they are: added or wider columns, keys."),
 ]
 Check = Annotated[
     str | None, typer.Option("--check", help="First compare the rows of this server.", metavar="mysql://…")
@@ -162,6 +163,7 @@ def _selected(
     from binlog_merge.log.spans import ranks_between
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
+    from binlog_merge.undo.across import Written
     from binlog_merge.undo.selection import Selected
 
     start, stop = (
@@ -175,7 +177,8 @@ def _selected(
     condition = None
     if where is not None:
         condition = condition_on([table for each in versions for table in each.tables()], where, time_zone)
-    return Selected(versions, first, last, condition, ops, across_ddl, output is UndoFormat.sql)  # type: ignore[arg-type]
+    written = Written.NAMED if output is UndoFormat.sql else Written.PLACED
+    return Selected(versions, first, last, condition, ops, across_ddl, written)  # type: ignore[arg-type]
 
 
 def _by_nodes(

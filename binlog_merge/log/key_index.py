@@ -1,8 +1,9 @@
 """The sparse index of keys: which chunks of a file have rows of a table, and which may have those with some key.
 
-    chunks    AT, RANK                                     as in `chunks`
-    entries   CHUNK, SHAPE, COLUMN, FLAGS, FIRST, BLOCKS   rows of a shape of table in a chunk, a filter of their values
-    words     the filters (`kernels.key_hashes`)
+    chunks      AT, RANK                                     as in `chunks`
+    entries     CHUNK, SHAPE, COLUMN, FLAGS, FIRST, BLOCKS   rows of a shape in a chunk, and a filter of their values
+    words       the filters (`kernels.key_hashes`)
+    statements  the numbers of the chunks that have statements
 
 A shape is a table's name with the columns of its primary key, by name, that have filters; COLUMN is the number of one
 of them, -1 for a shape without any. What a filter says is not in a chunk is not in it; what it says is may not be.
@@ -12,7 +13,7 @@ key that concerns much of the file, and kept (`files.sidecar`).
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -44,6 +45,7 @@ CHUNK, SHAPE, COLUMN, FLAGS, FIRST, BLOCKS = range(6)
 BITS: Final = 16
 """The bits of a filter for each key: of the chunks without a key, two in a thousand seem to have it."""
 _KIND: Final = "keys"
+_ARRAYS: Final = ("chunks", "entries", "words", "statements")
 _WINDOW: Final = 4 << 20
 _MUCH: Final = 32
 """The chunks from which on a question gains by an index that has to be made first."""
@@ -61,14 +63,15 @@ class KeyIndex:
     shapes: tuple[Shape, ...]
     entries: Any
     words: Any
+    statements: Any
     size: int
     last_rank: int
 
-    def chunks_with(self, schema: str, table: str, terms: Sequence[Node]) -> Any:
-        """Return which chunks may have rows of a table that satisfy what AND joins."""
+    def chunks_with(self, wanted: Callable[[str, str], bool], terms: Sequence[Node]) -> Any:
+        """Return which chunks may have rows of wanted tables that satisfy what AND joins."""
         found = np.zeros(len(self.chunks), bool)
         for number, shape in enumerate(self.shapes):
-            if shape[:2] == (schema, table):
+            if wanted(*shape[:2]):
                 entries = self.entries[self.entries[:, SHAPE] == number]
                 here = self._chunks_of(entries, np.ones(len(entries), bool))
                 asked = needed(terms, lambda name, value: self._leaf(shape, entries, name, value), _every, _some)  # noqa: B023
@@ -112,17 +115,18 @@ def segments_with(
     file: OutputFile,
     first: int,
     last: int,
-    table: tuple[str, str],
+    wanted: Callable[[str, str], bool],
     terms: Sequence[Node] = (),
     *,
     position: int | None = None,
     window: int = _WINDOW,
     make: bool = False,
+    statements: bool = False,
 ) -> Iterator[Segment | StatementAt]:
     """Yield the transactions `first` to `last` of a file (`file_segments`), but for chunks without wanted rows.
 
-    Those are of a table, and satisfy what AND joins. `position` is where the first transaction begins, if known;
-    `make`: see `key_index_of`.
+    Those are of wanted tables, and satisfy what AND joins. With `statements` chunks that have some are read, too.
+    `position` is where the first transaction begins, if known; `make`: see `key_index_of`.
     """
     whole = chunks_of(binlog, file) if make and file.size >= kept.LEAST_BYTES else None
     much = whole is not None and whole.of_rank(last) - whole.of_rank(first) >= _MUCH
@@ -130,7 +134,10 @@ def segments_with(
     if index is None:
         yield from file_segments(binlog, file, first, last, window, position)
         return
-    for low, high, at, size in index.runs(index.chunks_with(*table, terms), first, last):
+    chosen = index.chunks_with(wanted, terms)
+    if statements:
+        chosen[index.statements] = True
+    for low, high, at, size in index.runs(chosen, first, last):
         begins = at if low >= first else position
         most = min(window, size + _ONE_MORE)
         yield from file_segments(binlog, file, max(low, first), min(high, last), most, begins)
@@ -156,7 +163,7 @@ def key_index_of(binlog: MergedBinlog, file: OutputFile, make: bool) -> KeyIndex
     if folder is None or file.size < kept.LEAST_BYTES or not (folder / file.name).exists():
         return None
     sidecar = kept.read_sidecar(folder, _KIND, binlog.cluster_uuid, file)
-    known = None if sidecar is None else _index_in(sidecar)
+    known = None if sidecar is None or "statements" not in sidecar.arrays else _index_in(sidecar)
     if not make or (known is not None and file.size - known.size < TAIL) or not kept.may_keep(folder):
         return known
     try:
@@ -166,7 +173,7 @@ def key_index_of(binlog: MergedBinlog, file: OutputFile, make: bool) -> KeyIndex
     except (MergeError, BinlogFormatError, OSError) as error:
         _LOG.info("no index of keys", extra={"file": file.name, "reason": str(error)})
         return known
-    arrays = {"chunks": made.chunks, "entries": made.entries, "words": made.words}
+    arrays = {name: getattr(made, name) for name in _ARRAYS}
     kept.write_sidecar(folder, _KIND, kept.Sidecar(covered, {"shapes": made.shapes}, arrays))
     return made
 
@@ -174,8 +181,12 @@ def key_index_of(binlog: MergedBinlog, file: OutputFile, make: bool) -> KeyIndex
 def _index_in(sidecar: kept.Sidecar) -> KeyIndex:
     shapes = tuple((schema, table, tuple((n, kind) for n, kind in columns)) for schema, table, columns in
                    sidecar.values["shapes"])  # fmt: skip
-    arrays, covered = sidecar.arrays, sidecar.covered
-    return KeyIndex(arrays["chunks"], shapes, arrays["entries"], arrays["words"], covered.size, covered.last_rank)
+    return KeyIndex(
+        shapes=shapes,
+        size=sidecar.covered.size,
+        last_rank=sidecar.covered.last_rank,
+        **{name: sidecar.arrays[name] for name in _ARRAYS},
+    )
 
 
 def _made(binlog: MergedBinlog, file: OutputFile, chunks: Chunks, known: KeyIndex | None) -> KeyIndex:
@@ -191,12 +202,16 @@ def _made(binlog: MergedBinlog, file: OutputFile, chunks: Chunks, known: KeyInde
             first = int(grid[done, 1])
             position = int(grid[done, 0]) if done else None
             for piece in file_segments(binlog, file, first, last, _WINDOW, position):
-                if isinstance(piece, Segment) and len(piece.events):
+                if isinstance(piece, StatementAt):
+                    making.take_statement(piece)
+                elif len(piece.events):
                     making.take(piece)
     entries, words = making.result(0 if known is None else len(known.words) // h.WORDS)
+    statements = np.unique(np.array(making.statements, np.int64))
     if known is not None:
         entries, words = np.vstack([known.entries, entries]), np.concatenate([known.words, words])
-    return KeyIndex(grid, tuple(making.shapes), entries, words, size, last)
+        statements = np.concatenate([known.statements, statements])
+    return KeyIndex(grid, tuple(making.shapes), entries, words, statements, size, last)
 
 
 @dataclass
@@ -207,6 +222,7 @@ class _Making:
     grid: Any
     shapes: list[Shape]
     stack: ExitStack = field(default_factory=ExitStack)
+    statements: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._numbers = {shape: number for number, shape in enumerate(self.shapes)}
@@ -216,6 +232,10 @@ class _Making:
         self._entries: list[Any] = []
         self._words: list[Any] = []
         self._hashes, self._groups = np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int32)
+
+    def take_statement(self, piece: StatementAt) -> None:
+        """Take a statement."""
+        self.statements.append(int(np.searchsorted(self.grid[:, 0], piece.begin.position, "right")) - 1)
 
     def take(self, segment: Segment) -> None:
         """Take the rows events of a segment."""

@@ -26,7 +26,7 @@ from snapshot_store.history import HistoryKey, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.names import NamePattern
 from snapshot_store.store.db import Store
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +173,17 @@ def _keys_between(binlog: MergedBinlog, first: int, last: int) -> tuple[OrderKey
         if high > low:
             break
     return low, high
+
+
+def key_before(binlog: MergedBinlog, rank: int) -> OrderKey:
+    """Return the greatest key that the log says of a transaction before the one with a rank."""
+    for file in reversed([f for f in binlog.state.files if f.first_rank < rank]):
+        if file.last_rank < rank:
+            return OrderKey.parse(file.last_key)
+        found = _last_key(binlog, file, file.first_rank, rank - 1)
+        if found is not None:
+            return found
+    return ORIGIN
 
 
 def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> OrderKey | None:

@@ -50,6 +50,7 @@ def reading_of(selection: Selection) -> Reading:
         asked.ops,
         asked.where,
         None if asked.whole else asked.shape.names,
+        only=name,
         known={name: asked.versions},
     )
 

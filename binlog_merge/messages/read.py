@@ -15,9 +15,11 @@ from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, parts_of, rows_that_pass
 from binlog_merge.log.file_events import events_of
+from binlog_merge.log.key_index import segments_with
 from binlog_merge.log.reader import Begin, MergedBinlog, Statement
 from binlog_merge.log.segments import Segment, StatementAt, segments
-from binlog_merge.log.versions import TableVersions, versions_between
+from binlog_merge.log.sought import looks_for
+from binlog_merge.log.versions import TableVersions, key_before, versions_between
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.messages.placing import Placing
@@ -89,7 +91,8 @@ class Ddl:
 class Reading:
     """What is read of a log; `columns` and `where` are of one table's rows.
 
-    `wanted` chooses tables, `filter` rows and statements as `replay --filter` does.
+    `wanted` chooses tables, `filter` rows and statements as `replay --filter` does. With `only`, the one wanted table,
+    parts of the log without its rows or those that match are not read, where an index says so.
     """
 
     binlog: MergedBinlog
@@ -100,10 +103,12 @@ class Reading:
     where: Where | None = None
     columns: Sequence[str] | None = None
     filter: Filter | None = None
+    only: tuple[str, str] | None = None
     known: dict[tuple[str, str], TableVersions] = field(default_factory=dict)
     part_bytes: int = PART_BYTES
     placing: Placing = field(default_factory=Placing)
     _begin: Any = UNKNOWN
+    _rank: int = 0
     _statements: "_Statements | None" = None
     _key: OrderKey = ORIGIN
 
@@ -132,7 +137,7 @@ class Reading:
     def _unsettled(self) -> Iterator[Part | Ddl]:
         if self.first > self.last:
             return
-        for piece in segments(self.binlog, self.first, self.last):
+        for piece in segments(self.binlog, self.first, self.last) if self.only is None else self._sought(self.only):
             if isinstance(piece, StatementAt):
                 ddl = self._ddl(piece)
                 if ddl is not None:
@@ -140,11 +145,22 @@ class Reading:
             else:
                 yield from self._parts(piece)
 
+    def _sought(self, table: tuple[str, str]) -> Iterator[Segment | StatementAt]:
+        """Yield what may have rows of a table that match, and statements."""
+        self.binlog.check_there(self.first)
+        terms = () if self.where is None else self.where.terms
+        versions = self.known.get(table)
+        make = versions is not None and looks_for(terms, versions.tables())
+        for file in self.binlog.state.files:
+            first, last = max(self.first, file.first_rank), min(self.last, file.last_rank)
+            if first <= last:
+                yield from segments_with(self.binlog, file, first, last, self.wanted, terms, make=make, statements=True)
+
     def _parts(self, segment: Segment) -> Iterator[Part]:
         facts, begins = transactions_of(segment), self._begins(segment)
         last = segment.last_rank if segment.ended else segment.last_rank - 1
         prefix = self._prefix(segment)
-        self._key = segment.key(len(segment.transactions) - 1) or self._key
+        self._key, self._rank = segment.key(len(segment.transactions) - 1) or self._key, segment.last_rank
         for part in parts_of(with_whole_json(narrowed(segment, self._named, self.ops), lenient=True), self.part_bytes):
             ends = int(part.transactions[part.events[-1, k.E_TRANSACTION], k.T_RANK]) - 1
             found = []
@@ -211,6 +227,9 @@ class Reading:
             return None
         if self._statements is None:
             self._statements = _Statements.of(self.binlog)
+        if piece.begin.rank > self._rank + 1:  # what stands before it was not read
+            self._key = max(self._key, key_before(self.binlog, piece.begin.rank))
+        self._rank = max(self._rank, piece.begin.rank)
         versions = self._statements.of_text(text, self._key)
         if versions:
             self._key = max(self._key, versions[0].key)

@@ -24,6 +24,7 @@ from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.duckdb.unlogged import unlogged_changes
 from binlog_merge.time_travel.bases import Found, Name
 from binlog_merge.time_travel.made import Made, not_there
+from binlog_merge.undo.across import Written
 from binlog_merge.undo.blocks import Waiting
 from binlog_merge.undo.selection import Chosen, Reader, Selected
 from binlog_merge.undo.statements import check_undoable
@@ -48,7 +49,8 @@ def carried_back(
     """
     first = rank + 1
     binlog.check_there(first)
-    selected = Selected((versions_between(binlog, *name, first, base.rank),), first, base.rank, across_ddl=True)
+    versions = versions_between(binlog, *name, first, base.rank)
+    selected = Selected((versions,), first, base.rank, across_ddl=True, written=Written.KEPT)
     reader = Reader(binlog, selected)
     try:
         return _made(binlog, target, history, reader, base)

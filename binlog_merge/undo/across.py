@@ -1,17 +1,22 @@
-"""Which DDL leaves a table's rows as they are, so that rows written before it can be undone behind it.
+"""Which DDL leaves a table's rows as they are, so that rows written before it can be undone after it.
 
-A statement is passed over if each of its actions only adds columns, or changes indexes, constraints, defaults, comments
-or visibility. A unique key must stay: by what was one, rows that were written before may find others now. A row that is
-put back behind an added column gets that column's default, as it did by the DDL itself.
+A statement is passed over if each of its actions only adds columns, changes indexes, constraints, defaults, comments or
+visibility, or modifies a column so that it has each old value as it was (`wider`). A unique key must stay: by what was
+one, rows that were written before may find others now. A row that is put back after a column was added gets that
+column's default, as it did by the DDL itself.
 """
 
 from collections.abc import Collection
+from enum import Enum
 from typing import Final
 
-from snapshot_store.ddl import DdlSession, actions
+from binlog_merge.undo.wider import has_values_of
+from binlog_merge.values.binlog_types import binlog_column
+from snapshot_store.ddl import DdlSession, actions, apply_ddl
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.parse.statement import parse_statement
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.model import Catalog, Column, Schema, Table
 
 _HARMLESS = (
     actions.AddColumn,
@@ -24,25 +29,79 @@ _HARMLESS = (
 _ABOUT_NO_ROW: Final = (*_HARMLESS[1:], actions.DropConstraint)
 
 
-def leaves_rows(sql: str, session: DdlSession, columns_may_move: bool, unique: Collection[str] = ()) -> bool:
-    """Return whether a statement leaves rows as they are, and finds them by the same keys.
+Definitions = frozenset[Table | None]
+"""What a table may be; None: that is not known."""
 
-    Unless `columns_may_move`, added columns must come last. `unique` are the names of unique keys, in lower case.
+
+class Written(Enum):
+    """How undone rows are written, on which it depends what a DDL may have done to their columns.
+
+    NAMED: by the names of columns, as statements. PLACED: as row images, cell by cell. KEPT: into a table whose columns
+    are defined as when the rows were written.
+    """
+
+    NAMED = "named"
+    PLACED = "placed"
+    KEPT = "kept"
+
+
+def after_ddl(
+    sql: str, session: DdlSession, before: Definitions, written: Written, unique: Collection[str] = ()
+) -> Definitions | None:
+    """Return what a table is after a statement that leaves rows as they are and finds them by the same keys.
+
+    None if it is another statement. `unique` are the names of unique keys, in lower case.
     """
     try:
         statement = parse_statement(sql, session)
     except DdlNotUnderstood:
-        return False
+        return None
     if not isinstance(statement, st.AlterTable):
+        return None
+    if not all(_is_harmless(action, written, unique) for action in statement.actions):
+        return None
+    pairs = [(table, _altered(table, sql, session)) for table in before]
+    modified = [action.old.lower() for action in statement.actions if isinstance(action, actions.ChangeColumn)]
+    if modified and not (pairs and all(_has_values(old, new, modified, written) for old, new in pairs)):
+        return None
+    return frozenset(new for _, new in pairs)
+
+
+def _altered(table: Table | None, sql: str, session: DdlSession) -> Table | None:
+    if table is None:
+        return None
+    catalog = Catalog({table.schema: Schema(table.schema)}, {(table.schema, table.name): table})
+    try:
+        return apply_ddl(catalog, sql, table.schema, session).catalog.get(table.schema, table.name)
+    except SnapshotStoreError:
+        return None
+
+
+def _has_values(old: Table | None, new: Table | None, modified: Collection[str], written: Written) -> bool:
+    if old is None or new is None:
         return False
-    return all(_is_harmless(action, columns_may_move, unique) for action in statement.actions)
+    keyed = {part.column.lower() for index in old.indexes if index.unique for part in index.parts if part.column}
+    columns = {column.name.lower(): column for column in new.columns}
+    return all(
+        (now := columns.get(name)) is not None
+        and has_values_of(now, column, name in keyed)
+        and _is_written(now, column, written)
+        for column in old.columns
+        if (name := column.name.lower()) in modified
+    )
+
+
+def _is_written(new: Column, old: Column, written: Written) -> bool:
+    if written is Written.PLACED:
+        return binlog_column(new) == binlog_column(old)
+    return written is Written.NAMED or (new.type, new.nullable) == (old.type, old.nullable)
 
 
 _LOSE: Final = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT"})
 
 
 def keeps_rows(sql: str, session: DdlSession) -> bool:
-    """Return whether all rows that there are are still there behind a statement, whatever it does to their values."""
+    """Return whether all rows that there are are still there after a statement, whatever it does to their values."""
     try:
         statement = parse_statement(sql, session)
     except DdlNotUnderstood:
@@ -71,9 +130,14 @@ def _may_lose_rows(action: actions.Action) -> bool:
     return isinstance(action, actions.RenameTo | actions.TableFile)
 
 
-def _is_harmless(action: actions.Action, columns_may_move: bool, unique: Collection[str]) -> bool:
-    if isinstance(action, actions.AddColumn):
-        return columns_may_move or action.position is None
+def _is_harmless(action: actions.Action, written: Written, unique: Collection[str]) -> bool:
+    moves = isinstance(action, actions.AddColumn | actions.ChangeColumn) and action.position is not None
+    if moves and written is Written.PLACED:
+        return False
+    if isinstance(action, actions.AddColumn) and action.column.on_update_now and written is Written.NAMED:
+        return False  # what undoes an older UPDATE does not name the column, and the server would set it
+    if isinstance(action, actions.ChangeColumn):  # what it may change is asked of the definitions
+        return action.old.lower() == action.column.name.lower()
     if isinstance(action, actions.DropConstraint):
         return action.kind != "any" and action.name.lower() not in ("primary", *unique)
     return isinstance(action, _HARMLESS)

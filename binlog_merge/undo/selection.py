@@ -24,7 +24,7 @@ from binlog_merge.log.walk import text_of
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.reshape.witness import check_witness
-from binlog_merge.undo.across import leaves_rows
+from binlog_merge.undo.across import Definitions, Written, after_ddl
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
@@ -39,8 +39,7 @@ Numbers = npt.NDArray[np.int64]
 class Selected:
     """What is to be undone: rows of transactions `first` to `last` of these tables, with a condition for each of them.
 
-    With `across_ddl` a DDL that leaves the rows as they are is passed over; `columns_may_move`: columns that it adds
-    may stand anywhere, for rows are written by the names of their columns.
+    With `across_ddl` a DDL that leaves the rows as they are is passed over; that depends on how they are `written`.
     """
 
     tables: tuple[TableVersions, ...]
@@ -49,7 +48,7 @@ class Selected:
     where: Where | None = None
     ops: tuple[Op, ...] = OPS
     across_ddl: bool = False
-    columns_may_move: bool = True
+    written: Written = Written.NAMED
 
     def versions(self, schema: str, table: str) -> TableVersions | None:
         """Return the versions of a table, None if it is not one of those."""
@@ -85,6 +84,7 @@ class Reader:
     binlog: MergedBinlog
     selected: Selected
     passed: list[str] = field(default_factory=list)
+    _known: dict[Name, Definitions] = field(default_factory=dict)
 
     def format_description(self) -> RawEvent | None:
         """Return the format description of a binlog of these rows."""
@@ -135,27 +135,61 @@ class Reader:
             raise located(error, changes, undecided.row) from None
         except MergeError as error:
             raise located(error, changes, 0) from None
+        if len(rows):
+            self._note(versions, changes, table)
         return Chosen(changes, table, rows)
+
+    def _note(self, versions: TableVersions, changes: Changes, table: Table) -> None:
+        """Note the definition of chosen rows; what a table map alone says is not all of it."""
+        fitting = {table for table in _certain(versions) if check_witness(table, changes.table) is None}
+        certain = changes.segment.key(changes.transaction_of(0)) is not None or len(fitting) == 1
+        name = (versions.schema, versions.name)
+        noted = table if certain and table in fitting else None
+        self._known[name] = self._known.get(name, frozenset()) | {noted}
 
     def pass_over(self, piece: StatementAt) -> None:
         """Pass over a statement that is not about the tables, or does nothing to their rows. Raises UndoRefused."""
         touched = touched_by(piece, self.selected.tables)
         if not touched:
             return
-        query = piece.statement.query
-        text = " ".join(text_of(query.query).split())
-        unique = {i.name.lower() for each in touched for table in each.tables() for i in table.indexes if i.unique}
-        exact = leaves_rows(query.text, session_of(query), self.selected.columns_may_move, unique)
-        if self.selected.across_ddl and exact:
+        selected = self.selected
+        text = " ".join(text_of(piece.statement.query.query).split())
+        exact = self._exact(piece, touched, selected.written)
+        if selected.across_ddl and exact is not None:
             self.passed.append(f"{piece.begin.gtid}: {text}")
+            self._known.update(exact)
             return
         begin, name = piece.begin, f"{touched[0].schema}.{touched[0].name}"
-        across = "--across-ddl passes over this one" if exact else "--across-ddl does not help: rows before it differ"
+        across = "--across-ddl does not help: rows before it differ"
+        if exact is not None:
+            across = "--across-ddl passes over this one"
+        elif selected.written is Written.PLACED and self._exact(piece, touched, Written.NAMED) is not None:
+            across = "-o sql with --across-ddl passes over this one"
         before = f", or end before it with --stop {self._gtid(begin.rank - 1)}" if begin.rank > 1 else ""
         raise UndoRefused(
             f"a DDL on {name} is in the range: {text[:300]}",
             remedy=f"begin after it with --start {self._gtid(begin.rank + 1)}{before}; {across}",
         ).located(file=begin.file, position=begin.position, order_key=piece.key)
+
+    def _exact(
+        self, piece: StatementAt, touched: Sequence[TableVersions], written: Written
+    ) -> dict[Name, Definitions] | None:
+        """Return what the tables are after a statement that leaves their rows as they are; None if it does not."""
+        query = piece.statement.query
+        session = session_of(query)
+        unique = {i.name.lower() for each in touched for table in each.tables() for i in table.indexes if i.unique}
+        found: dict[Name, Definitions] = {}
+        for versions in touched:
+            name = (versions.schema, versions.name)
+            before = self._known.get(name, frozenset())
+            if piece.key is not None:
+                table = versions.at(piece.key)
+                before |= {table if table in _certain(versions) else None}
+            after = after_ddl(query.text, session, before, written, unique)
+            if after is None:
+                return None
+            found[name] = after
+        return found
 
     def _gtid(self, rank: int) -> str:
         return f"{self.binlog.cluster_uuid}:{rank}"
@@ -171,6 +205,11 @@ def definition(versions: TableVersions, changes: Changes, key: OrderKey | None) 
         if fitting:
             return fitting[-1]
     return versions.of_rows(changes.table, key)
+
+
+def _certain(versions: TableVersions) -> frozenset[Table]:
+    """Return the definitions that statements made."""
+    return frozenset(v.table for v in versions.versions if v.table is not None and not v.opaque)
 
 
 def touched_by(piece: StatementAt, tables: Sequence[TableVersions]) -> list[TableVersions]:

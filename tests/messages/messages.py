@@ -7,6 +7,7 @@ from typing import Any
 
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.where import Where
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.placing import placing_of
 from binlog_merge.messages.read import PART_BYTES, Ddl, Reading
@@ -15,17 +16,23 @@ Made = tuple[str, Any, Any]
 
 
 def made(
-    merged: Path, form: str, tables: Collection[str] = (), part_bytes: int = PART_BYTES, **options: str
+    merged: Path,
+    form: str,
+    tables: Collection[str] = (),
+    part_bytes: int = PART_BYTES,
+    where: Where | None = None,
+    **options: str,
 ) -> Iterator[Made]:
     """Yield (table, key, value) of each message, in the log's order; `ddl` stands for a statement's table.
 
-    `transaction` does for that of a BEGIN or END.
+    `transaction` does for that of a BEGIN or END. With `where` of the rows alone that satisfy the condition.
     """
     maker = format_of(form, {name.replace("__", "."): value for name, value in options.items()})
     with opened_log(merged) as folder:
         binlog = MergedBinlog(folder)
         wanted = lambda schema, table: not tables or table in tables  # noqa: E731
-        reading = Reading(binlog, 1, binlog.last_rank, wanted, part_bytes=part_bytes, placing=placing_of(maker))
+        placing = placing_of(maker)
+        reading = Reading(binlog, 1, binlog.last_rank, wanted, part_bytes=part_bytes, where=where, placing=placing)
         for piece in reading.pieces():
             if isinstance(piece, Ddl):
                 for message in maker.ddl(piece, 0):

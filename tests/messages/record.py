@@ -45,15 +45,18 @@ CASES: Final = (
     ("reshape-temporal", "text"),
     ("reshape-charsets", "micro"),
     ("reshape-others", "default"),
+    ("reshape-clamp", "default"),
+    ("reshape-numbers", "text"),
     ("modify-in-flight", "default"),
     ("reorder-in-flight", "text"),
     ("statements", "transactions"),
 )
 """What is recorded; the last one has updates of keys, and transactions of several tables.
 
-`reshape-numbers` has images that are not whole, of which no message is made; in `reshape-pads` the merged log and the
-server differ in what rows without a column were before.
+In `reshape-pads` the merged log and the server differ in what rows without a column were before.
 """
+WHOLE: Final = {"reshape-numbers": "id % 10 <> 2"}
+"""Which rows have whole images, in cases where not all do: a message has whole rows."""
 DEFAULTS: Final = ("online-drop-column", "default")
 """A recording of columns with defaults, of which the schemas alone count: a server pads no images."""
 

@@ -88,7 +88,7 @@ def _column(position: int, column: Column) -> dict[str, Any]:
         "typeExpression": name,
         "charsetName": type_.charset if type_.charset != "binary" else None,
         "length": _length(column),
-        "scale": type_.decimals if type_.name == "decimal" else None,
+        "scale": type_.decimals if type_.name in ("decimal", "float", "double") else None,
         "position": position,
         "optional": column.nullable,
         "autoIncremented": column.auto_increment,

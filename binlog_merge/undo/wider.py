@@ -1,0 +1,68 @@
+"""When a column that a DDL has changed has each old value as it was, so that older rows can be undone after it.
+
+    integers   more bytes, and unsigned ones as greater signed ones      ENUM, SET      members at the end
+    DECIMAL    more digits before or after the point                     times          more digits of a second
+    CHAR, VARCHAR, VARBINARY   longer                                    TEXT, BLOB     larger, or for (VAR)CHARs
+
+Character set and collation must stay. FLOAT, BINARY and conversions between these kinds are left out: their values are
+shown or compared otherwise in the new type. What a table's keys hold must have the same literal, too, since a row is
+known by it.
+"""
+
+from typing import Final
+
+from binlog_merge.values.binlog_types import LENGTH_BYTES
+from binlog_merge.values.value import INTEGER_BYTES
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+
+_TIMES: Final = frozenset({"time", "datetime", "timestamp"})
+_LONGER: Final = frozenset({"char", "varchar", "varbinary"})
+_MOST_VARCHAR: Final = 2
+"""How many bytes count the bytes of a TEXT or BLOB that any VARCHAR or VARBINARY fits in."""
+
+
+def has_values_of(new: Column, old: Column, keyed: bool) -> bool:
+    """Return whether a column has each value of an older definition as it was; `keyed`: it is part of a unique key."""
+    if new.generated or old.generated or new.auto_increment != old.auto_increment:
+        return False
+    if new.on_update_now and not old.on_update_now:
+        return False  # what undoes an older UPDATE does not name the column, and the server would set it
+    if old.nullable != new.nullable and (keyed or old.nullable):
+        return False
+    return new.type == old.type or _is_wider(new.type, old.type, keyed)
+
+
+def _is_wider(new: ColumnType, old: ColumnType, keyed: bool) -> bool:
+    if (new.charset, new.collation, new.zerofill) != (old.charset, old.collation, old.zerofill):
+        return False
+    if old.name in INTEGER_BYTES and new.name in INTEGER_BYTES:
+        more = INTEGER_BYTES[new.name] - INTEGER_BYTES[old.name]
+        return more >= 0 if new.unsigned == old.unsigned else old.unsigned and more > 0
+    if old.name in LENGTH_BYTES or new.name in LENGTH_BYTES:
+        return _is_larger(new.name, old.name)
+    if new.name != old.name:
+        return False
+    if new.name == "decimal":
+        return _has_more_digits(new, old, keyed)
+    if new.name in ("enum", "set"):
+        added = new.members[len(old.members) :]
+        # An ENUM shows what is no member as an empty text, too.
+        return new.members[: len(old.members)] == old.members and "" not in added
+    if new.name in _TIMES:
+        return new.fsp >= old.fsp and not keyed
+    return new.name in _LONGER and (new.length or 0) >= (old.length or 0)
+
+
+def _is_larger(new: str, old: str) -> bool:
+    """Return whether a TEXT or BLOB has room for each value of a type of texts, or of bytes."""
+    if new not in LENGTH_BYTES or new.endswith("text") != (old.endswith("text") or old == "varchar"):
+        return False
+    return LENGTH_BYTES[new] >= LENGTH_BYTES.get(old, _MOST_VARCHAR) and old in (*LENGTH_BYTES, "varchar", "varbinary")
+
+
+def _has_more_digits(new: ColumnType, old: ColumnType, keyed: bool) -> bool:
+    after, was_after = new.decimals or 0, old.decimals or 0
+    before, was_before = (new.length or 10) - after, (old.length or 10) - was_after
+    more = after == was_after if keyed else after >= was_after
+    return more and before >= was_before and (old.unsigned or not new.unsigned)
