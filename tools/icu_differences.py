@@ -35,12 +35,17 @@ _HEAD = '''"""What ICU compares otherwise than MySQL's collations. Made by `pyth
 
 From a MySQL {mysql} and the ICU of DuckDB {duckdb}. STAND_INS are compared as another, or several: `from=to` or
 `from=to+to`, hexadecimal code points; `*n` for n that follow each other. DISORDERED are ranges of characters that sort
-elsewhere.
+elsewhere. BLANK are those that make no difference after a space at a text's end.
 """
 
 from typing import Final
 
 '''
+_CHARACTERS = (
+    "WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999), "
+    "r AS (SELECT a.n * 1000 + b.n AS n FROM d a, d b WHERE a.n * 1000 + b.n NOT BETWEEN 55296 AND 57343), "
+    "c AS (SELECT n, CONVERT(CONVERT(UNHEX(LPAD(HEX(n), 8, '0')) USING utf32) USING utf8mb4) AS c FROM r) "
+)
 Weights = Mapping[int, str]
 Spelling = tuple[int, ...]
 
@@ -54,11 +59,14 @@ def server_weights(server: MySqlServer, rule: str) -> dict[int, str]:
 def _question(rule: str, last: int) -> str:
     asked = " OR ".join(f"n BETWEEN {first} AND {end}" for first, end in _ASKED)
     return (
-        "WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999), "
-        f"r AS (SELECT a.n * 1000 + b.n AS n FROM d a, d b) SELECT n, HEX(WEIGHT_STRING(CONVERT(CONVERT(UNHEX("
-        f"LPAD(HEX(n), 8, '0')) USING utf32) USING utf8mb4) COLLATE utf8mb4_{rule})) FROM r "
-        f"WHERE ({asked}) AND n <= {last} AND n NOT BETWEEN 55296 AND 57343"
+        f"{_CHARACTERS} SELECT n, HEX(WEIGHT_STRING(c COLLATE utf8mb4_{rule})) FROM c WHERE ({asked}) AND n <= {last}"
     )
+
+
+def blank(server: MySqlServer, rule: str) -> set[int]:
+    """Return the characters that make no difference after a space at a text's end: spaces, and what has no weight."""
+    rows = server.query(f"{_CHARACTERS} SELECT n FROM c WHERE CONCAT('a ', c) COLLATE utf8mb4_{rule} = 'a'")
+    return {int(number) for (number,) in rows}
 
 
 def icu_keys(texts: Sequence[str]) -> list[str]:
@@ -277,6 +285,9 @@ def module_text(server: MySqlServer) -> str:
     text += "}\nDISORDERED: Final = {\n"
     for rule, numbers in orders.items():
         text += _entry(rule, ranges(numbers))
+    text += "}\nBLANK: Final = {\n"
+    for rule in sorted(set(LEVELS) - set(ORDERED)):
+        text += _entry(rule, ranges(blank(server, rule)))
     return text + "}\n"
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-from binlog_merge.values.duckdb.icu_differences import DISORDERED, STAND_INS
+from binlog_merge.values.duckdb.icu_differences import BLANK, DISORDERED, STAND_INS
 from snapshot_store.mysql.text.collation_tables import folding
 
 _UNICODE = ("utf8mb4", "utf8mb3", "utf8", "ucs2", "utf16", "utf16le", "utf32")
@@ -69,7 +69,7 @@ def sort_key(sql: str, collation: str, ordered: bool, padded: bool = True) -> st
     if rules in ("unicode_ci", "unicode_520_ci") and charset in _UNICODE:
         if ordered:
             raise UnknownCollation(f"the order of {collation} is not known; order with COLLATE utf8mb4_0900_ai_ci")
-        return _levels(whole, rules, False)
+        return _levels(_without_blanks(sql, rules) if padded else sql, rules, False)
     return _characters(whole, collation)
 
 
@@ -189,6 +189,18 @@ def _once(sql: str, body: str) -> str:
     return f"list_transform([{sql}], lambda t: {body})[1]"
 
 
+def _without_blanks(sql: str, rules: str) -> str:
+    """Return SQL of a text without spaces at its end, of any kind, and what weighs nothing among them."""
+    return f"regexp_replace({sql}, '[{_class(BLANK[rules])}]+$', '')"
+
+
+@lru_cache
+def _class(ranges: str) -> str:
+    """Return what stands in the brackets of a regular expression for ranges of characters."""
+    ends = (run.split("-") for run in ranges.split())
+    return "".join(f"\\x{{{pair[0]}}}-\\x{{{pair[-1]}}}" for pair in ends)
+
+
 def _levels(sql: str, rules: str, ordered: bool) -> str:
     """Return the first levels of a sort key; 01 parts the levels."""
     levels = _LEVELS[rules]
@@ -258,8 +270,7 @@ def _ranges(characters: Iterable[str]) -> str:
 
 @lru_cache
 def _disordered(rules: str) -> str:
-    ends = (run.split("-") for run in DISORDERED[rules].split())
-    return "[" + "".join(f"\\x{{{pair[0]}}}-\\x{{{pair[-1]}}}" for pair in ends) + "]"
+    return f"[{_class(DISORDERED[rules])}]"
 
 
 def _regex(char: str) -> str:

@@ -2,7 +2,7 @@
 
 From a MySQL 9.7.4-2 and the ICU of DuckDB 2.0.0. STAND_INS are compared as another, or several: `from=to` or
 `from=to+to`, hexadecimal code points; `*n` for n that follow each other. DISORDERED are ranges of characters that sort
-elsewhere.
+elsewhere. BLANK are those that make no difference after a space at a text's end.
 """
 
 from typing import Final
@@ -1065,5 +1065,26 @@ DISORDERED: Final = {
         "2f971-2f975 2f977 2f97b-2f97c 2f97e 2f980-2f981 2f984 2f987-2f98a 2f98e 2f997 2f9a4-2f9a7 2f9ab "
         "2f9ad-2f9b2 2f9bf 2f9c2 2f9c5 2f9c8 2f9ca-2f9ce 2f9d3 2f9d8-2f9d9 2f9dd 2f9e0-2f9e1 2f9e5 2f9ed 2f9ef "
         "2f9f1-2f9f2 2f9f6-2f9f9 2f9fb-2f9fd 2fa01 2fa03 2fa08-2fa09 2fa0d-2fa0e 2fa10-2fa14 2fa16 2fa1d-323af"
+    ),
+}
+BLANK: Final = {
+    "unicode_520_ci": (
+        "0-8 e-20 7f-84 86-a0 300-362 483-489 591-5bd 5bf 5c1-5c2 5c4-5c5 5c7 600-603 610-61a 64b-65e 670 6d6-6e4 "
+        "6e7-6e8 6ea-6ed 70f 711 730-74a 7eb-7f3 818-819 81c-82d 900-903 93c 951-954 981-983 9bc a01-a03 a3c "
+        "a70-a71 a81-a83 abc b01-b03 b3c b82 c01-c03 c82-c83 cbc d02-d03 d82-d83 e47-e4e ec8-ecd f18-f19 f35 f37 "
+        "f39 f7e-f7f f82-f83 f86-f87 fc6 1036-1038 108d 135f 17c6-17d1 17d3 17dd 180b-180d 1939-193b 1a74-1a7c "
+        "1a7f 1b00-1b04 1b34 1b6b-1b73 1b80-1b82 1c37 1cd0-1ce8 1ced 1cf2 1dc0-1dc9 1dcb-1dd1 1dfd-1dff 2000-200f "
+        "202a-202f 205f-2064 206a-206f 20d0-20f0 2cef-2cf1 3000 302a-302f 3099-309a a66f-a672 a67c-a67d a6f0-a6f1 "
+        "a80b a880-a881 a8e0-a8f1 a92b-a92d a980-a983 a9b3 aabf aac1 abec fb1e fc5e-fc63 fcf2-fcf4 fe00-fe0f "
+        "fe20-fe26 fe70-fe74 fe76-fe7f feff ff9e-ff9f fff9-fffb 101fd 10a0d-10a0f 10a38-10a3a 11080-11082 110ba "
+        "110bd 1d165-1d169 1d16d-1d182 1d185-1d18b 1d1aa-1d1ad 1d242-1d244 e0001 e0020-e007f e0100-e01ef"
+    ),
+    "unicode_ci": (
+        "0-8 e-20 7f-84 86-a0 300-357 35d-362 483-486 488-489 591-5a1 5a3-5b9 5bb-5bd 5bf 5c1-5c2 5c4 600-603 "
+        "610-615 64b-658 670 6d6-6e4 6e7-6e8 6ea-6ed 70f 711 730-74a 901-903 93c 951-954 981-983 9bc a01-a03 a3c "
+        "a70-a71 a81-a83 abc b01-b03 b3c b82 c01-c03 c82-c83 cbc d02-d03 d82-d83 e47-e4b e4e ec8-ecb f18-f19 f35 "
+        "f37 f39 f7e-f7f f82-f83 f86-f87 fc6 1036-1038 17c6-17d1 17d3 17dd 180b-180e 1939-193b 2000-200f 202a-202f "
+        "205f-2063 206a-206f 20d0-20ea 3000 302a-302f 3099-309a fb1e fc5e-fc63 fcf2-fcf4 fe00-fe0f fe20-fe23 "
+        "fe70-fe74 fe76-fe7f feff ff9e-ff9f fff9-fffb"
     ),
 }
