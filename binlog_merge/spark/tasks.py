@@ -8,15 +8,18 @@ other. No row is of a transaction, and none is large: the JVM holds several copi
 """
 
 import io
+import json
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
@@ -26,6 +29,7 @@ _ROWS_OUT: Final = pa.schema(
     {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.binary(), "data": pa.binary()}
 )
 _BATCH_BYTES: Final = 4 << 20
+_TOLD: Final = "binlog-merge told: "
 NEAR_BLOCK: Final = 1 << 20
 NEAR_STAGE: Final = 32 << 20
 
@@ -139,6 +143,25 @@ class _Row(NamedTuple):
         return len(self.near or self.data or b"")
 
 
+class TaskFailed(Exception):
+    """What stopped a task, as text: of an exception Spark brings nothing else to the driver."""
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Raise TaskFailed, which `told` reads, for an error of the package's own."""
+    try:
+        yield
+    except MergeError as error:
+        raise TaskFailed(f"{_TOLD}{json.dumps(error.to_dict())}") from error
+
+
+def told(text: str) -> MergeError | None:
+    """Return the error that a task told, out of Spark's text; None if there is none."""
+    _, found, rest = text.partition(_TOLD)
+    return MergeError.from_dict(json.JSONDecoder().raw_decode(rest)[0]) if found else None
+
+
 class Work:
     """The body of a stage: calls the function on each task, and gives results and blocks.
 
@@ -156,7 +179,7 @@ class Work:
         for number, task, blocks in self._inputs(batches):
             held = Held(blocks)
             begun = time.perf_counter()
-            with holding(held):
+            with holding(held), telling():
                 result = self._function(task_of(task, self._common))
             seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
             for path, block in held.written.items():
@@ -179,7 +202,7 @@ class Batched:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, task, blocks in brought(batches):
-            with holding(Held(blocks)):
+            with holding(Held(blocks)), telling():
                 yield from self._function(task_of(task, self._common))
 
 
