@@ -12,8 +12,8 @@ import json
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -143,17 +143,17 @@ class _Row(NamedTuple):
         return len(self.near or self.data or b"")
 
 
-class TaskFailed(Exception):
+class TaskError(Exception):
     """What stopped a task, as text: of an exception Spark brings nothing else to the driver."""
 
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Raise TaskFailed, which `told` reads, for an error of the package's own."""
+    """Raise TaskError, which `told` reads, for an error of the package's own."""
     try:
         yield
     except MergeError as error:
-        raise TaskFailed(f"{_TOLD}{json.dumps(error.to_dict())}") from error
+        raise TaskError(f"{_TOLD}{json.dumps(error.to_dict())}") from error
 
 
 def told(text: str) -> MergeError | None:

@@ -1,4 +1,4 @@
-"""What becomes of a job when the engine is gone (fakes, as a test's own session must live on), or a task cannot go on."""
+"""What becomes of a job when the engine is gone (fakes: a test's own session must live on), or a task stops."""
 
 from pathlib import Path
 from typing import Any

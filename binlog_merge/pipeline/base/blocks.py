@@ -9,7 +9,7 @@ those that it needs to each task that reads them; `Runner` says how. The driver 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -48,7 +48,8 @@ def write_block(path: str, columns: Columns, told: Sequence[str] = ()) -> None:
             writer.write_batch(batch)
         Path(temporary).replace(path)
     except OSError as error:  # of Arrow's text the number alone is the system's
-        Path(temporary).unlink(missing_ok=True)
+        with suppress(OSError):
+            Path(temporary).unlink(missing_ok=True)
         raise IoError(os.strerror(error.errno) if error.errno else str(error), file=path) from error
 
 
