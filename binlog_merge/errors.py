@@ -7,6 +7,7 @@ travels from an executor to the driver unchanged, by pickle or as a dict. Nothin
 # ruff: noqa: N818 (a fault's name says what was found: MissingFile, not MissingFileError)
 
 import errno
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -299,6 +300,13 @@ class ConversionFailed(MergeError):
 
 
 CHECK_PATH = "check the path, and the permissions there"
+
+
+def reason(error: OSError | UnicodeError) -> str:
+    """Return what the system says of a file that cannot be read, without the number and the path."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 """The remedy of an IoError where something is only read."""
 
 
@@ -307,7 +315,7 @@ class IoError(MergeError):
 
     code, exit_code = "io", 31
     may_pass = True
-    default_remedy = "check permissions and free space; what was published before stays valid, run the merge again"
+    default_remedy = "check permissions and free space, then run it again; what was published before stays valid"
 
 
 class ObjectStoreRefused(MergeError):
@@ -413,7 +421,9 @@ def not_listening(error: OSError, where: str, remedy: str) -> MergeError:
     """Return the error for an address that cannot be listened on: one that is taken stays taken, others may come."""
     final = error.errno in (errno.EADDRINUSE, errno.EACCES)
     kind = ConfigError if final else ServerRefused
-    return kind(f"cannot listen on {where}: {error.strerror or error}", remedy=remedy)
+    number = error.errno or 0
+    said = os.strerror(number) if number > 0 else error.strerror or error  # asyncio's own text repeats the address
+    return kind(f"cannot listen on {where}: {said}", remedy=remedy)
 
 
 class ReplayStopped(MergeError):

@@ -153,7 +153,8 @@ def _check_numbers(tables: Sequence[Table], by_name: Mapping[str, str]) -> None:
     for name, text in by_name.items():
         kinds = {column.type.name for table in tables for column in table.columns if column.name.lower() == name}
         if kinds and kinds <= set(INTEGER_BYTES) and not _NUMBER.fullmatch(text):
-            raise ConfigError(f"{name} is {' and '.join(sorted(kinds))}, and {text!r} is no number")
+            kind = " and ".join(sorted(kinds))
+            raise ConfigError(f"{name} is {kind}, and {text!r} is no number", remedy=f"write {name}=4711")
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,8 @@ def name_of(table: str | tuple[str, str]) -> tuple[str, str]:
         return table
     found = _pattern_of(table)
     if any(found.wild):
-        raise ConfigError(f"table {table!r} is a pattern", remedy="name one table, like shop.orders")
+        why = "is a pattern" if "." in table else "names no schema"
+        raise ConfigError(f"table {table!r} {why}", remedy="name one table, like shop.orders")
     return found.schema, found.table
 
 

@@ -60,7 +60,8 @@ def capture(
     beside = Beside(config.capture.clock / 1e6, config.heartbeat)
     for option, given in (("--start-file", set(starts) - {""}), ("--switch", set(switch))):
         if strangers := sorted(given - {node.source_id for node in chosen}):
-            raise ConfigError(f"{option}: {', '.join(strangers)} is not captured")
+            names = ", ".join(node.source_id for node in chosen)
+            raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
     with ExitStack() as locks:
         captures = []
         for node in chosen:

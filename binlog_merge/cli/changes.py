@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -152,4 +152,5 @@ def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]
     except OSError as error:
         raise IoError(error.strerror or str(error), file=str(path), remedy=CHECK_PATH) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing can be removed
+            part.unlink(missing_ok=True)

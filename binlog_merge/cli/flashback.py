@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -273,7 +273,8 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
     except OSError as error:
         raise IoError(error.strerror or str(error), file=str(to)) from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # where nothing can be written, nothing can be removed
+            part.unlink(missing_ok=True)
 
 
 def _write(reader: "Reader", out: IO[bytes], output: UndoFormat, forward: bool, gtids: str | None) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_merge.cli.log_lines import say
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable, removal_lines
+from binlog_merge.cli.sizes import ago, counted, decimal_size
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Report:
         """Say how far it has come."""
         if self.output is OutputFormat.text:
             self._print()
-            print(f"stopped: {self.transactions} transactions in {self.rounds} rounds", flush=True)
+            print(
+                f"stopped: {counted(self.transactions, 'transaction')} in {counted(self.rounds, 'round')}", flush=True
+            )
 
     def _print(self) -> None:
         self.printed = time.monotonic()
@@ -125,14 +128,14 @@ class Report:
 def line_of(now: float, done: list[int], last: Mapping[str, Any] | None) -> str:
     """Return the line that sums up rounds: transactions and input bytes `done`, and where the last one ended."""
     clock = time.strftime("%H:%M:%S", time.localtime(now))
-    text = f"{clock}  {done[0]} transactions, {done[1] / 1e6:.1f} MB"
+    text = f"{clock}  {counted(done[0], 'transaction')}, {decimal_size(done[1])}"
     if last is None:
         return text
     if last["last_key"] is not None:
         tso = OrderKey.parse(last["last_key"]).commit_tso
         if carries_time(tso):
-            text += f"; up to {max(0.0, now - (tso >> LOGICAL_BITS) / 1000):.1f} s ago"
+            text += f"; up to {ago(now - (tso >> LOGICAL_BITS) / 1000)}"
     if last["held"]:
         by = f", {last['held_back_by']} holds back" if last["held_back_by"] else ""
-        text += f"; {last['held']} branches held{by}"
+        text += f"; {last['held']:,} {'branch' if last['held'] == 1 else 'branches'} held{by}"
     return text

@@ -46,6 +46,7 @@ the tables themselves, typed, with their rows as they are at the position that s
 Kafka gets messages and the position in one transaction of its own: a restart doubles nothing for readers with
 isolation.level=read_committed. Files are laid out as TiCDC's storage sink does."""
 
+_TARGETS = "mysql://USER@HOST:3306, duckdb:FILE, parquet:///DIR, kafka://BROKER:9092, file:///DIR or s3://…"
 _START = "Begin here; only for a target that has no position yet."
 
 
@@ -213,7 +214,7 @@ def replay(
     from binlog_merge.replay.server.run import replay as run
 
     if dry == (to is not None):
-        raise ConfigError("give --to URL, or --dry-run")
+        raise ConfigError("give --to URL, or --dry-run", remedy=f"write --to {_TARGETS}")
     source = merged_of(None, merged)
     shown = redacted(source)
     with opened_log(source) as folder:
@@ -222,6 +223,8 @@ def replay(
         skipped = skipped_of(binlog, skip or ())
         messages = to is not None and to.startswith(("kafka:", "file:", "s3:", "gs:", "az:"))
         rows_only = to is not None and not messages and not to.startswith(("parquet:", "duckdb:"))
+        if to is not None and rows_only and not to.startswith("mysql:"):
+            raise ConfigError(f"--to: {redacted(to)!r} is no target", remedy=f"write {_TARGETS}")
         _check_snapshots(to, snapshots, snapshot_every, snapshot_keep)
         of_kafka = (topic, ddl_topic, kafka_config, name, schema_registry, schema_registry_config)
         _check_messages(messages, form, bool(format_option), any(of_kafka))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, MergeError
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, MergeError, reason
 
 if TYPE_CHECKING:
     from binlog_merge.log.reader import MergedBinlog
@@ -88,7 +88,8 @@ def _target(binlog: "MergedBinlog", asked: MessageOptions, given: dict[str, str]
         template, prefix, ddl_topic, asked.partition_by, of_rows=asked.form != "open-protocol",
         transaction_topic=f"{prefix}.{given.get('topic.transaction', 'transaction')}",
     )  # fmt: skip
-    target = KafkaTarget(parts.netloc, asked.name or binlog.cluster_uuid, routes, _settings(asked.kafka_config))
+    name, settings = asked.name or binlog.cluster_uuid, _settings(asked.kafka_config)
+    target = KafkaTarget(parts.netloc, name, routes, settings, form=asked.form)
     if asked.registry is not None:
         target.wire = _avro(asked.registry, asked.registry_config)
     return target
@@ -102,7 +103,7 @@ def _settings(path: Path | None) -> dict[str, str]:
     try:
         return settings_of(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {error}", file=str(path), remedy=CHECK_PATH) from None
+        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=CHECK_PATH) from None
 
 
 def _for_avro(asked: MessageOptions, given: dict[str, str]) -> dict[str, str]:

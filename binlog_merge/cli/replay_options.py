@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, reason
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
@@ -105,4 +105,4 @@ def password_of(file: Path) -> str:
     try:
         return file.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {error}", file=str(file), remedy=CHECK_PATH) from None
+        raise IoError(f"cannot be read: {reason(error)}", file=str(file), remedy=CHECK_PATH) from None

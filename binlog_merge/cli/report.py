@@ -12,6 +12,7 @@ from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, s
 from binlog_merge.cli.options import Merged, MergedArgument, merged_of
 from binlog_merge.cli.output import print_document, printable
 from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, IoError, MergeError
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def _put(values: dict[str, Any], output: str, stopped: Mapping[str, Any] | None)
 
 def _gist_of(values: dict[str, Any]) -> str:
     log = values["log"]
-    return f"{log['transactions']:,} transactions, {log['statements']:,} statements, {log['rows']:,} rows"
+    return ", ".join(counted(log[f"{noun}s"], noun) for noun in ("transaction", "statement", "row"))
 
 
 _FORMATS: Final = ("text", "json", "jsonl", "html")

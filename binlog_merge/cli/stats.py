@@ -18,6 +18,7 @@ from binlog_merge.json_values import utc_text
 
 if TYPE_CHECKING:
     from binlog_merge.ask.stats import Count, Stats
+    from binlog_merge.log.reader import MergedBinlog
 
 HELP = """Count rows, bytes and transactions by table and minute, and name the biggest transactions.
 
@@ -79,12 +80,13 @@ def stats(
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.spans import ranks_between
 
-    with opened_log(merged_of(directory, merged), schema=False) as folder:
+    with opened_log(merged_of(directory, merged), schema=table is not None) as folder:
         binlog = MergedBinlog(folder)
         begin = None if start is None else parse_place("--start", start, time_zone)
         end = None if stop is None else parse_place("--stop", stop, time_zone)
         first, last = ranks_between(binlog, begin, end)
         found = count(binlog, first, last, every_us=_STEPS[per] * 1_000_000, top=top, named=_named(table))
+        _check_names(binlog, table, found)
         uuid = binlog.cluster_uuid if binlog.with_gtids else None
     if plot is not None and to is not None:
         _write_plot(found, plot, per, to)
@@ -104,6 +106,16 @@ def _named(patterns: list[str] | None) -> Any:
     except ValueError as error:
         raise ConfigError(f"--table: {error}") from None
     return lambda schema, table: not parsed or any(pattern.matches(schema, table) for pattern in parsed)
+
+
+def _check_names(binlog: "MergedBinlog", given: list[str] | None, found: "Stats") -> None:
+    """Raise UnknownTable for a name, not a pattern, that is neither in the range's rows nor in the schema store."""
+    from binlog_merge.log.versions import versions_between
+    from snapshot_store.names import NamePattern
+
+    for pattern in map(NamePattern.parse, given or ()):
+        if not any(pattern.wild) and (pattern.schema, pattern.table) not in found.tables():
+            versions_between(binlog, pattern.schema, pattern.table, binlog.state.first_rank, binlog.last_rank)
 
 
 def _write_plot(found: "Stats", plot: Plotted, per: Per, to: Path) -> None:

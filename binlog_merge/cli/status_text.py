@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from binlog_merge.cli.sizes import ago, decimal_size, seconds_text
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, Severity, Status, Watermark
-
-_UNITS = ("bytes", "KB", "MB", "GB", "TB")
 
 
 def lines_of(status: Status) -> Iterator[str]:
@@ -29,8 +28,8 @@ def lines_of(status: Status) -> Iterator[str]:
             yield from _rows("serve", [f"{serve.address}: {_count(len(serve.readers), 'reader')}"])
             yield from (f"  {'':<10}   {line}" for line in readers)
     if (archive := status.archive) is not None:
-        waiting = f"; {_count(archive.waiting_files, 'file')}, {_size(archive.waiting_bytes)} wait"
-        there = f"{_count(archive.files, 'file')}, {_size(archive.bytes)} at {archive.to}"
+        waiting = f"; {_count(archive.waiting_files, 'file')}, {decimal_size(archive.waiting_bytes)} wait"
+        there = f"{_count(archive.files, 'file')}, {decimal_size(archive.bytes)} at {archive.to}"
         since = f"{there}{waiting if archive.waiting_files else ''}{'' if archive.active else '; nothing is sent now'}"
         yield from _rows("archive", [since])
     more = status.warnings_count - len(status.warnings)
@@ -38,21 +37,23 @@ def lines_of(status: Status) -> Iterator[str]:
 
 
 def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
-    size = f"{_count(merged.files, 'file')}, {_size(merged.output_bytes)}"
+    size = f"{_count(merged.files, 'file')}, {decimal_size(merged.output_bytes)}"
     counted = f"{merged.transactions:,} transactions ({merged.totals.get('ddl', 0):,} of them DDL) in {size}"
-    yield from _rows("merged", [f"{counted}, up to {merged.end}", f"published {_ago(status.at - merged.published_at)}"])
+    yield from _rows("merged", [f"{counted}, up to {merged.end}", f"published {ago(status.at - merged.published_at)}"])
     if merged.removed_at is not None:
-        gone = f"{_count(merged.removed_files, 'file')}, {_size(merged.removed_bytes)}"
-        captured = f"{_count(merged.removed_captured_files, 'captured file')}, {_size(merged.removed_captured_bytes)}"
-        both = f"{gone} of the output; {captured}; last {_ago(status.at - merged.removed_at)}"
+        gone = f"{_count(merged.removed_files, 'file')}, {decimal_size(merged.removed_bytes)}"
+        captured = (
+            f"{_count(merged.removed_captured_files, 'captured file')}, {decimal_size(merged.removed_captured_bytes)}"
+        )
+        both = f"{gone} of the output; {captured}; last {ago(status.at - merged.removed_at)}"
         yield from _rows("removed", [f"{both}; the first file is {merged.first_file}"])
     yield from _rows("watermark", ["end of input" if merged.end_of_input else _watermark(merged.watermark)])
     if merged.held:
-        yield from _rows("held", [f"{_count(merged.held, 'branch', 'branches')}, {_size(merged.held_bytes)}"])
+        yield from _rows("held", [f"{_count(merged.held, 'branch', 'branches')}, {decimal_size(merged.held_bytes)}"])
     if merged.waiting:
         yield from _rows("waiting", [f"{_count(merged.waiting, 'branch', 'branches')} of shards wait for a DDL"])
     if (rates := status.rates) is not None:
-        per_second = f"{rates.transactions:,.1f} transactions/s, {_size(rates.bytes)}/s of input"
+        per_second = f"{rates.transactions:,.1f} transactions/s, {decimal_size(rates.bytes)}/s of input"
         yield from _rows("rate", [f"{per_second} over {rates.seconds:.0f} s"])
     if (ddl := status.last_ddl) is not None:
         sql = " ".join(ddl.sql.split())
@@ -63,9 +64,9 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
 
 def _node(name: str, node: NodeStatus, now: float) -> list[str]:
     captured = "no files" if node.captured is None else f"captured {node.captured}"
-    grew = "" if node.captured_at is None else _ago(now - node.captured_at)
+    grew = "" if node.captured_at is None else ago(now - node.captured_at)
     read = "not read" if node.read is None else f"read to {node.read}"
-    behind = "" if not node.unread_bytes else f"{_size(node.unread_bytes)} behind"
+    behind = "" if not node.unread_bytes else f"{decimal_size(node.unread_bytes)} behind"
     return [name, captured, grew, read, behind, f"watermark {_watermark(node.watermark)}"]
 
 
@@ -83,7 +84,7 @@ def _reader(reader: ReaderStatus) -> list[str]:
     if not reader.behind_bytes:
         return [who, f"at {reader.sent}", "has everything"]
     late = "" if reader.lag_seconds is None else f", {reader.lag_seconds:.1f} s"
-    return [who, f"at {reader.sent}", f"{_size(reader.behind_bytes)}{late} behind"]
+    return [who, f"at {reader.sent}", f"{decimal_size(reader.behind_bytes)}{late} behind"]
 
 
 def _watermark(watermark: Watermark | None) -> str:
@@ -91,27 +92,7 @@ def _watermark(watermark: Watermark | None) -> str:
         return "none yet"
     if watermark.time is None or watermark.lag_seconds is None:
         return f"{watermark.key}, which carries no time"
-    return f"{unix_time_text(watermark.time)}, {_seconds(watermark.lag_seconds)} behind"
-
-
-def _ago(seconds: float) -> str:
-    return f"{_seconds(max(0.0, seconds))} ago"
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    hours, rest = divmod(int(seconds), 3600)
-    if hours < 1:
-        return f"{rest // 60} min {rest % 60} s"
-    return f"{hours} h {rest // 60} min" if hours < 72 else f"{hours // 24} days"
-
-
-def _size(size: float) -> str:
-    unit = 0
-    while size >= 1000 and unit + 1 < len(_UNITS):
-        size, unit = size / 1000, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+    return f"{unix_time_text(watermark.time)}, {seconds_text(watermark.lag_seconds)} behind"
 
 
 def _count(number: int, noun: str, plural: str = "") -> str:

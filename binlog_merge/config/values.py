@@ -43,13 +43,13 @@ _DURATIONS = {
 
 
 def parse_duration(value: Any) -> int:
-    """Return microseconds for "500ms", "1s", "1.5 s", "2m", or 0."""
+    """Return microseconds for "500ms", "1s", "1.5 s", "2m", "12h", "7d", or 0."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", value) if isinstance(value, str) else None
     if match is not None and match[2] in _DURATIONS:
         return round(float(match[1]) * _DURATIONS[match[2]])
     if isinstance(value, int) and not isinstance(value, bool) and value == 0:
         return 0
-    raise ValueError(f"{value!r} is not a duration; write it as 500ms, 1s or 2m")
+    raise ValueError(f"{value!r} is not a duration; write it as 500ms, 1s, 2m, 12h or 7d")
 
 
 def resolve_path(path: str, folder: Path) -> str:

@@ -32,8 +32,9 @@ _OF_PRODUCERS: Final = ("linger", "compression", "partitioner", "batch", "queue.
 class KafkaTarget:
     """A cluster; `settings` are librdkafka's. Use it as a context manager. Raises TargetBusy, ServerRefused.
 
-    `name` tells replays of one log into one cluster apart: of each the position is kept. `wire` makes of a message
-    what goes into a topic.
+    `name` tells replays of one log into one cluster apart: of each the position is kept, with its `form` and topics.
+    Raises ConfigError for a name whose messages had others: its position says nothing of these. `wire` makes of a
+    message what goes into a topic.
     """
 
     brokers: str
@@ -42,6 +43,7 @@ class KafkaTarget:
     settings: Mapping[str, str] = field(default_factory=dict)
     progress_topic: str = PROGRESS_TOPIC
     wire: Callable[[str, Outgoing], Outgoing] = lambda topic, message: message
+    form: str = ""
     rank: int = 0
     key: str | None = None
     empty: bool = True
@@ -110,7 +112,7 @@ class KafkaTarget:
     def commit(self, rank: int, key: str | None) -> None:
         """Make what was sent visible, with the position that it reaches. Raises ReplayStopped, TargetBusy."""
         self._begin()
-        value = {"rank": str(rank), "order_key": key}
+        value = {"rank": str(rank), "order_key": key, "format": self.form, "topic": self.routes.template}
         try:
             self._producer.produce(
                 self.progress_topic, json.dumps(value).encode(), self.name.encode(), 0, on_delivery=self._delivered
@@ -214,11 +216,22 @@ class KafkaTarget:
                 stop, start = start, max(low, start - back)
                 found = self._last(consumer, start, stop)
                 if found is not None:
+                    self._check(found)
                     self.rank, self.key, self.empty = int(found["rank"]), found["order_key"], False
                     return
                 back *= 2
         finally:
             consumer.close()
+
+    def _check(self, position: Mapping[str, Any]) -> None:
+        """Raise ConfigError if the messages before this position were others; records of before 0.1 do not say."""
+        before = position.get("format", self.form), position.get("topic", self.routes.template)
+        if before != (self.form, self.routes.template):
+            raise ConfigError(
+                f"the replay {self.name} has sent {before[0]} to the topic {before[1]}, not {self.form} to "
+                f"{self.routes.template}",
+                remedy="give this one a --name of its own: it begins at the log's beginning, or at --start-gtid",
+            )
 
     def _last(self, consumer: Any, start: int, stop: int) -> Any:
         """Return the last position of this name between two offsets, None if there is none."""

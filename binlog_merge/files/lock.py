@@ -13,6 +13,8 @@ from binlog_merge.errors import OutputBusy
 from binlog_merge.files.source import directory_error, io_error
 
 LOCK_NAME = ".lock"
+_OF_MERGED = ("merge", "run")
+"""What can be given another --merged, as the default remedy says."""
 
 
 class OutputLock:
@@ -41,7 +43,9 @@ class OutputLock:
             os.close(fd)
             who = f" (process {holder})" if holder else ""
             raise OutputBusy(
-                f"another {self._what}{who} is writing to this directory", file=str(self._directory)
+                f"another {self._what}{who} is writing to this directory",
+                file=str(self._directory),
+                remedy=None if self._what in _OF_MERGED else "wait for it to end, or stop it",
             ) from None
         except OSError as error:
             os.close(fd)

@@ -6,6 +6,7 @@ from typing import Any
 
 from binlog_merge.errors import EngineFailed, EngineLost, ExecutorUnfit
 from binlog_merge.spark.executors import unfit
+from binlog_merge.spark.tasks import told
 from binlog_merge.spark.waiting import saying_what_is_awaited
 
 
@@ -23,7 +24,8 @@ def slots(spark: Any) -> int:
 def finishing(spark: Any, stage: str) -> Iterator[None]:
     """Raise EngineFailed if Spark cannot finish the job within, EngineLost if this session never will again.
 
-    Raises ExecutorUnfit if an executor is to blame. What a task's function raised is raised as it is.
+    Raises ExecutorUnfit if an executor is to blame. A MergeError of a task's function is raised as it was,
+    everything else as Spark has it.
     """
     from pyspark.errors import PythonException
 
@@ -36,6 +38,8 @@ def finishing(spark: Any, stage: str) -> Iterator[None]:
         if (blamed := unfit(error)) is not None:
             raise blamed from error
         if isinstance(error, PythonException):
+            if (said := told(str(error))) is not None:
+                raise said from error
             raise
         kind = EngineLost if _is_lost(spark) else EngineFailed
         raise kind(f"Spark could not finish the stage {stage}: {_gist(error)}") from error

@@ -10,9 +10,11 @@ copies of a row at once.
 """
 
 import io
+import json
 import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import partial
 from itertools import count
@@ -20,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.base.blocks import Held, Pieces, holding, is_told
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
@@ -36,6 +39,7 @@ _ROWS_OUT: Final = pa.schema(
     }
 )
 _BATCH_BYTES: Final = 4 << 20
+_SAYS: Final = "binlog-merge says: "
 NEAR_BLOCK: Final = 1 << 18  # those that are told the driver may be _TOLD_TIMES as large
 _TOLD_TIMES: Final = 4
 NEAR_STAGE: Final = 32 << 20
@@ -154,6 +158,25 @@ class _Row(NamedTuple):
         return len(self.near or self.data or b"")
 
 
+class TaskError(Exception):
+    """What stopped a task, as text: of an exception Spark brings nothing else to the driver."""
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Raise TaskError, which `told` reads, for an error of the package's own."""
+    try:
+        yield
+    except MergeError as error:
+        raise TaskError(f"{_SAYS}{json.dumps(error.to_dict())}") from error
+
+
+def told(text: str) -> MergeError | None:
+    """Return the error that a task told, out of Spark's text; None if there is none."""
+    _, found, rest = text.partition(_SAYS)
+    return MergeError.from_dict(json.JSONDecoder().raw_decode(rest)[0]) if found else None
+
+
 class Work:
     """The body of a stage: calls the function on each task, and gives results and blocks.
 
@@ -171,7 +194,7 @@ class Work:
         for number, task, blocks in self._inputs(batches):
             held = Held(blocks)
             begun = time.perf_counter()
-            with holding(held):
+            with holding(held), telling():
                 result = self._function(task_of(task, self._common))
             seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
             places = count()
@@ -195,7 +218,7 @@ class Batched:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, task, blocks in brought(batches):
-            with holding(Held(blocks)):
+            with holding(Held(blocks)), telling():
                 yield from self._function(task_of(task, self._common))
 
 

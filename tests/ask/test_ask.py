@@ -373,6 +373,8 @@ def test_a_life_without_an_end_has_the_ddl_that_comes_later(merged: Path) -> Non
 @pytest.mark.mysql
 def test_counts_are_those_of_mysqlbinlog(merged: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "rows.svg"
+    assert run(["stats", "--merged", str(merged), "--table", "shop.oders"]) == 33
+    assert "the log has no table shop.oders" in capsys.readouterr().err
     assert run(["stats", "--merged", str(merged), "-o", "json", "--plot", "rows", "--to", str(plot)]) == 0
     found = check("stats", capsys.readouterr().out)
     text = mysqlbinlog([merged / "binlog.000001"], "--base64-output=decode-rows", "-v").decode()

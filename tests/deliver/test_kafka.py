@@ -39,6 +39,8 @@ def test_each_message_once_with_kills_between_commits(online_ddl: Path, brokers:
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["first_rank"] > 1
     assert _replay(online_ddl, brokers, "--format", "debezium").stdout.startswith("0 transactions")
+    other = _here(online_ddl, brokers, "--format", "canal")
+    assert other.returncode == 2 and "has sent debezium to the topic {prefix}.{schema}.{table}" in other.stderr
     expected = [(key, value) for name, key, value in made(online_ddl, "debezium") if name != "ddl"]
     found = consumed(brokers)
     assert sorted(map(_essence, ((_json(m.key()), _json(m.value())) for m in found["binlog.shop.orders"]))) == sorted(

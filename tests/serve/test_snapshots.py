@@ -187,7 +187,7 @@ def test_one_process_has_the_file(growing: Growing) -> None:
 def test_a_file_without_all_rows_is_refused(growing: Growing, tmp_path: Path) -> None:
     log = PublishedLog(growing.out)
     with (
-        pytest.raises(ConfigError, match=r"shop\.orders were there before the log begins"),
+        pytest.raises(ConfigError, match=r"rows of shop\.orders from before the log begins"),
         Tables(log, tmp_path / "new.db", print),
     ):
         pass

@@ -1,8 +1,13 @@
-"""What becomes of a job when the engine is gone: fakes, as a test's own session must live on."""
+"""What becomes of a job when the engine is gone (fakes: a test's own session must live on), or a task stops."""
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
-from binlog_merge.errors import EngineFailed, EngineLost
+from binlog_merge.errors import EngineFailed, EngineLost, IoError
+from binlog_merge.pipeline.base.blocks import write_block
 from binlog_merge.spark.runner import SparkRunner
 
 
@@ -41,3 +46,14 @@ def test_without_java_only_another_process_can_go_on() -> None:
     with pytest.raises(EngineLost, match="Spark is gone: an error occurred"):
         _ = gone.slots
     assert EngineLost.exit_code == EngineFailed.exit_code and EngineLost.may_pass
+
+
+def written(path: str) -> None:
+    write_block(path, {"a": np.zeros(3, np.int64)})
+
+
+def test_what_stops_a_task_comes_as_it_is(spark: Any, tmp_path: Path) -> None:
+    block = str(tmp_path / "gone" / "0.arrow")
+    with pytest.raises(IoError, match="No such file or directory") as caught:
+        SparkRunner(spark).run("order", written, [block, block])
+    assert caught.value.file == block

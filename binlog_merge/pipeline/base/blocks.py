@@ -9,7 +9,7 @@ those that it needs to each task that reads them; `Runner` says how. The driver 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 
+from binlog_merge.errors import IoError
 from binlog_merge.pipeline.base.columns import Column, Columns
 from binlog_merge.pipeline.base.pieces import Part, Whole, extent_of, in_pieces, joined, rows_of
 
@@ -32,7 +33,7 @@ Pieces = Sequence[bytes]
 def write_block(path: str, columns: Columns, told: Sequence[str] = ()) -> None:
     """Write columns of equal length. `told` are those that the driver reads, by `read_told`.
 
-    Carried, these are a block of their own as well: if it is small, it comes with the task's result.
+    Carried, these are a block of their own as well: if it is small, it comes with the task's result. Raises IoError.
     """
     if path.startswith(HELD):
         holder = _HOLDER.get()
@@ -43,9 +44,14 @@ def write_block(path: str, columns: Columns, told: Sequence[str] = ()) -> None:
     arrays = [pa.array(np.ascontiguousarray(values)) for values in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, list(columns))
     temporary = f"{path}.{uuid4().hex}.tmp"
-    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    Path(temporary).replace(path)
+    try:
+        with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        Path(temporary).replace(path)
+    except OSError as error:  # of Arrow's text the number alone is the system's
+        with suppress(OSError):
+            Path(temporary).unlink(missing_ok=True)
+        raise IoError(os.strerror(error.errno) if error.errno else str(error), file=path) from error
 
 
 def read_block(path: str, names: Sequence[str] | None = None) -> dict[str, Column]:

@@ -244,7 +244,7 @@ def check_new(target: DuckdbTarget, folder: LogFolder) -> None:
     found = _there_before(folder)
     if found:
         raise ConfigError(
-            f"{', '.join(found[:5])} were there before the log begins, and their rows from then are not in it",
+            f"rows of {', '.join(found[:5])} from before the log begins are not in it",
             file=str(target.path),
             remedy="bring their rows with `binlog-merge bootstrap --to duckdb:///…`; if these tables were empty then, "
             "begin the file with `binlog-merge replay --to duckdb:///…`",
