@@ -143,6 +143,11 @@ class NodeReader:
                 return
             after, rows = found.last, next_rows(found, rows, limit)
 
+    def unsettled(self, shard: Shard, reading: Reading) -> Unsettled | None:
+        """Return why a shard cannot be read as the logical table now, None if it can."""
+        found = self._again(lambda: self._chunk(shard, reading, None, 0, as_text=False))
+        return found if isinstance(found, Unsettled) else None
+
     def found(self, shard: Shard, reading: Reading, keys: Sequence[Texts]) -> set[Texts]:
         """Return those of some keys that a shard has now."""
         return {tuple(row) for row in self.ask(found_sql(shard, reading, keys))}

@@ -22,7 +22,7 @@ from typing import Any, Final
 import duckdb
 
 from binlog_merge.bootstrap.copying import copied_by_threads
-from binlog_merge.bootstrap.nodes import Changed
+from binlog_merge.bootstrap.nodes import Changed, NodeReader
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
 from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog
 from binlog_merge.bootstrap.published import missing
@@ -156,9 +156,12 @@ class _Bootstrap:
                 readers[node.name].wait_for(node.captured())
             shards = [shard for reader in readers.values() for shard in reader.shards()]
             work, unsettled = self._work(stage, catalog, shards)
+            if stage.number > 1:  # for the DDL that made this round: where it goes on, no shard is read in vain
+                unsettled |= self._under_way(readers, work)
             progress = self.target.progress()
-            tables = "1 table" if len(stage.tables) == 1 else f"{len(stage.tables)} tables"
-            self._say(f"round {stage.number}: copying {tables} from {len(work)} on the nodes")
+            self._say_what_is_copied(
+                stage, [reading.name for reading in work.values() if reading.name not in unsettled]
+            )
             for found in copied_by_threads(
                 readers, work, progress, self.options.chunk_rows, self.target.as_text, unsettled
             ):
@@ -169,6 +172,15 @@ class _Bootstrap:
                     self._insert(found, progress)
                     self._say_now_and_then(stage, work, progress)
         return unsettled
+
+    def _under_way(self, readers: Mapping[str, NodeReader], work: Mapping[Shard, Reading]) -> dict[Name, str]:
+        """Return the tables of which a shard is not as the logical table, with the reasons."""
+        found: dict[Name, str] = {}
+        for shard, reading in work.items():
+            if reading.name not in found and (why := readers[shard.node].unsettled(shard, reading)) is not None:
+                found[reading.name] = why.reason
+                self._say(f"{'.'.join(reading.name)} is not copied yet: {why.reason}")
+        return found
 
     def _work(
         self, stage: Stage, catalog: Catalog, shards: Sequence[Shard]
@@ -187,6 +199,12 @@ class _Bootstrap:
         self.result.views = sorted(".".join(view) for view in catalog.views)
         there = {reading.name for reading in work.values()}
         return work, {name: "no node has it" for name in stage.tables if name not in there}
+
+    def _say_what_is_copied(self, stage: Stage, names: Sequence[Name]) -> None:
+        """Say it, for the table of each shard."""
+        if names:
+            tables = "1 table" if len(set(names)) == 1 else f"{len(set(names))} tables"
+            self._say(f"round {stage.number}: copying {tables} from {len(names)} on the nodes")
 
     def _say_now_and_then(self, stage: Stage, work: Mapping[Shard, Any], progress: Mapping[Shard, Progress]) -> None:
         if time.monotonic() - self._said > _SAY_SECONDS:

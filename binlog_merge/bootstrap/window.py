@@ -9,7 +9,7 @@ And a row that moved to another shard, if the log has its new place first: the b
 merge found no order that keeps keys unique stand in the order of nodes (`key-doubts: warn`). A target
 that has the row would refuse the INSERT; one that takes every row as it comes would lose it.
 
-    INSERT k …, DELETE k …            where both are the same to the byte
+    INSERT k …, DELETE k …            where both are the same to the byte; or UPDATE for either, as above
 
 That is a row that came and went on one shard, or one that moved unchanged. It is taken to be gone, and is `doubted` if
 several shards may have had a part in the transaction.
@@ -107,7 +107,7 @@ def _rows_of(of_row: Any, transactions: Any) -> Iterator[list[int]]:
 
 
 def _given_first(changes: Changes, key: list[int], inserts: Any, deletes: Any, rows: list[int]) -> tuple[bool, bool]:
-    """Return whether one of a transaction's rows contradicts those before it, and whether one is deleted as given."""
+    """Return whether one of a transaction's rows contradicts those before it, and whether one goes as it was given."""
     every, same = list(range(changes.cut.sizes.shape[1])), False
     written: dict[Any, Any] = {}
     for row in rows:
@@ -115,7 +115,8 @@ def _given_first(changes: Changes, key: list[int], inserts: Any, deletes: Any, r
             image, known = _image(changes, every, BEFORE, row), _image(changes, key, BEFORE, row)
             if written.get(known, image) != image:
                 return True, same
-            same |= bool(deletes[row]) and known in written
+            goes = deletes[row] or _image(changes, key, AFTER, row) != known
+            same |= bool(goes) and known in written
             written.pop(known, None)
         if not deletes[row]:
             written[_image(changes, key, AFTER, row)] = _image(changes, every, AFTER, row)

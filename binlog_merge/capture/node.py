@@ -92,7 +92,7 @@ class NodeCapture:
             parsed,
         )
         self.error: MergeError | None = None
-        self.complete = False
+        self.complete = self.told = False
         self.files = NodeFiles(self.servers.folder, node.source_id)
         self.connection = Connection.now(CONNECTING)
         self.note = CaptureNote(directory, str(self.servers.address))
@@ -124,7 +124,11 @@ class NodeCapture:
                 thread.stop()
         code = None if self.error is None else self.error.code
         _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
-        if self.error is not None:
+
+    def tell(self) -> None:
+        """Report the error that has ended the capture, once."""
+        if self.error is not None and not self.told:
+            self.told = True
             self._report(self.node.source_id, f"stopped: {self.error.message}")
 
     def stop(self) -> None:

@@ -52,8 +52,8 @@ def capture(
     `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
     other) to the first file of a node without captured files. `switch` maps a source-id to the URL of the server that
     is to take over. With `options.follow` the capture ends when `stop` is set. After all nodes have ended, raises the
-    error of the first that failed, with the CaptureResult as its `result`; an exception from outside (Ctrl-C) has the
-    result, too.
+    error of one that failed, with the CaptureResult as its `result`; what else failed is reported. An exception from
+    outside (Ctrl-C) has the result, too.
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
@@ -75,15 +75,20 @@ def capture(
             captures.append(NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed))
         sync_directory(out)
         try:
-            _run(captures, stop or threading.Event(), options.together)
+            _run(captures, stop or threading.Event(), options)
         except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is reported all the same
+            for one in captures:
+                one.tell()
             error.result = _result(captures)  # type: ignore[attr-defined]
             raise
     result = _result(captures)
-    for one in captures:
-        if one.error is not None:
-            one.error.result = result
-            raise one.error
+    failed = sorted((one for one in captures if one.error is not None), key=lambda one: one.told)
+    for one in failed[1:]:
+        one.tell()
+    for one in failed[:1]:
+        assert one.error is not None
+        one.error.result = result
+        raise one.error
     return result
 
 
@@ -111,23 +116,26 @@ def _chosen(config: MergeConfig, names: Sequence[str]) -> list[Node]:
     return chosen
 
 
-def _run(captures: Sequence[NodeCapture], stop: threading.Event, together: bool) -> None:
+def _run(captures: Sequence[NodeCapture], stop: threading.Event, options: CaptureOptions) -> None:
     """Run the captures until all have ended, `stop`, or one has failed where they end together.
 
-    An exception raised here stops them.
+    A failure is told at once if others go on after it for who knows how long. An exception raised here stops them.
     """
     threads = [threading.Thread(target=c.run, name=f"capture {c.node.source_id}", daemon=True) for c in captures]
     for thread in threads:
         thread.start()
     try:
         while any(thread.is_alive() for thread in threads) and not stop.wait(_LOOK_SECONDS):
-            for one, thread in zip(captures, threads, strict=True):
-                if thread.is_alive():
+            alive = [thread.is_alive() for thread in threads]
+            for one, goes_on in zip(captures, alive, strict=True):
+                if goes_on:
                     one.note.refresh(one.connection)
                     one.look()
-                else:
-                    one.note.end(one.complete, one.error)
-            if together and any(one.error is not None for one in captures):
+                    continue
+                one.note.end(one.complete, one.error)
+                if any(alive) and options.follow and not options.together:
+                    one.tell()
+            if options.together and any(one.error is not None for one in captures):
                 break
     finally:
         for one in captures:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
+from binlog_merge.cli.merge import place_of
 from binlog_merge.cli.options import ConfiguredMerged, Output
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.cli.paths import SslCa, local_path
@@ -128,15 +129,13 @@ def bootstrap(
 
 
 def _log_of(cluster: "MergeConfig", merged: str | None) -> str:
-    place = merged or cluster.output.dir
-    if place is None:
-        raise ConfigError("no merged log is named", remedy="give --merged DIR, or set output.dir in the configuration")
+    place = place_of(cluster, merged)
     if cluster.filter is not None:
         raise ConfigError(
             "the log is filtered (`filter` in the configuration), and the nodes' rows are not",
             remedy="bootstrap from a log without a filter, and filter what is replayed from it",
         )
-    return str(place)
+    return place
 
 
 def _check_routed(cluster: "MergeConfig", binlog: "MergedBinlog") -> None:

@@ -383,7 +383,10 @@ def place_of(config: "MergeConfig", merged: str | None) -> str:
     """Return --merged, else output.dir of the configuration: a local path, or a URI."""
     place = merged if merged is not None else config.output.dir
     if place is None:
-        raise ConfigError("no merged log is named", remedy="give --merged DIR, or set output.dir in the configuration")
+        raise ConfigError(
+            f"the configuration of {config.name} names no merged log",
+            remedy="set output.dir there, or give --merged DIR",
+        )
     return place
 
 

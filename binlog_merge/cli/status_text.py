@@ -9,7 +9,7 @@ from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, S
 
 def lines_of(status: Status) -> Iterator[str]:
     """Yield the lines of a status."""
-    yield f"{status.name}: {'healthy' if status.healthy else 'NOT HEALTHY'}"
+    yield f"{status.name}: {_health(status)}"
     texts = {severity: [p.text for p in status.problems if p.severity is severity] for severity in Severity}
     yield from _rows("errors", texts[Severity.error])
     yield from _rows("to look at", texts[Severity.warning])
@@ -34,6 +34,12 @@ def lines_of(status: Status) -> Iterator[str]:
         yield from _rows("archive", [since])
     more = status.warnings_count - len(status.warnings)
     yield from _rows("warnings", [*status.warnings, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _health(status: Status) -> str:
+    if status.healthy:
+        return "healthy"
+    return "STOPPED" if all(problem.code == "capture-stopped" for problem in status.reasons) else "NOT HEALTHY"
 
 
 def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:

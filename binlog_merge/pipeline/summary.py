@@ -22,7 +22,8 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
     totals = totals_of(kept)
     held = sum(r.held for r in ordered.parts)
     transactions = sum(g.transactions for g in kept)
-    holding = holders if held and not job.end_of_input else []
+    # Below the watermarks of all nodes it is a marker or a statement that holds back, or --stop-tso.
+    holding = holders if held and not job.end_of_input and limit[:3] >= least[:3] else []
     nodes = {
         n.source_id: NodeResult(
             watermark=_text(watermarks[n.source_id]),

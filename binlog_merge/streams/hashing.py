@@ -12,6 +12,7 @@ import hashlib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, Literal
 
@@ -116,6 +117,12 @@ def _value(table: TableMap, column: int, cell: Any, unsigned: bool, charset: str
     if isinstance(value, str):
         plain = unicodedata.normalize("NFKD", value.casefold())
         value = "".join(c for c in plain if not unicodedata.combining(c)).rstrip(" ")
+    elif isinstance(value, Decimal) and value == int(value):
+        value = Decimal(int(value))
+    elif isinstance(value, Decimal):
+        value = Decimal(f"{value:f}".rstrip("0"))  # of whatever scale the column is
+    elif value == 0:
+        value = abs(value)  # -0.0 is 0.0
     return repr(value).encode("utf-8", "surrogateescape") + b"\0"
 
 

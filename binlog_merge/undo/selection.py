@@ -14,7 +14,7 @@ from binlog_merge.binlog.columnar import CutRows
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError, MergeError, UndoRefused
-from binlog_merge.filters.ddl import ddl_events
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed
 from binlog_merge.log.reader import MergedBinlog
@@ -159,7 +159,7 @@ class Reader:
             self.passed.append(f"{piece.begin.gtid}: {text}")
             self._known.update(exact)
             return
-        begin, name = piece.begin, f"{touched[0].schema}.{touched[0].name}"
+        begin, name = piece.begin, _named(piece, touched[0])
         across = "--across-ddl does not help: rows before it differ"
         if exact is not None:
             across = "--across-ddl passes over this one"
@@ -167,7 +167,7 @@ class Reader:
             across = "-o sql with --across-ddl passes over this one"
         before = f", or end before it with --stop {self._gtid(begin.rank - 1)}" if begin.rank > 1 else ""
         raise UndoRefused(
-            f"a DDL on {name} is in the range: {text[:300]}",
+            f"{name} is in the range: {text[:300]}",
             remedy=f"begin after it with --start {self._gtid(begin.rank + 1)}{before}; {across}",
         ).located(file=begin.file, position=begin.position, order_key=piece.key)
 
@@ -223,8 +223,25 @@ def touched_by(piece: StatementAt, tables: Sequence[TableVersions]) -> list[Tabl
     except DdlNotUnderstood:
         text = query.text.lower()
         return [t for t in tables if query.schema_text in ("", t.schema) or t.name.lower() in text]
-    names = {(s.lower(), t.lower()) for event in events for s, t in (*event.tables, *event.effects.tables)}
+    names = _names(events)
     return [t for t in tables if not names.isdisjoint(((t.schema.lower(), t.name.lower()), (t.schema.lower(), "")))]
+
+
+def _names(events: Sequence[DdlEvent]) -> set[tuple[str, str]]:
+    """Return the tables that events are about, in lower case; a whole database is a table without a name."""
+    return {(s.lower(), t.lower()) for event in events for s, t in (*event.tables, *event.effects.tables)}
+
+
+def _named(piece: StatementAt, table: TableVersions) -> str:
+    """Return what a statement that touches a table is, for people: one on its database names no table."""
+    query = piece.statement.query
+    try:
+        named = _names(ddl_events(query.text, query.schema_text, session_of(query)))
+    except DdlNotUnderstood:
+        return f"a statement that is not understood, and may be about {table.schema}.{table.name},"
+    if (table.schema.lower(), table.name.lower()) in named:
+        return f"a DDL on {table.schema}.{table.name}"
+    return f"a statement on the database of {table.schema}.{table.name}"
 
 
 def located(error: MergeError, changes: Changes, row: int) -> MergeError:

@@ -139,8 +139,8 @@ def _become(words: Sequence[str], out: Path, log: Path, failpoint: str | None) -
 
 
 @contextmanager
-def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Iterator[RunningBank]:
-    """Open the bank; capture and merge what it does from then on.
+def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES, settings: str = "") -> Iterator[RunningBank]:
+    """Open the bank; capture and merge what it does from then on. `settings` are more lines of the configuration.
 
     With a `past` the log begins only when the bank is there, and so many rows of each shard's ledger; what its tables
     are is then in a base. Without, the log has everything.
@@ -151,7 +151,7 @@ def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Ite
             stack.enter_context(server)
         bank = SturdyBank(list(servers.values()))
         bank.open()
-        text = configuration(servers, tables) + "output: {dir: merged, max-size: 400KB}\n"
+        text = configuration(servers, tables) + f"output: {{dir: merged, max-size: 400KB}}\n{settings}"
         if past:
             _give_a_past(bank, past)
             text += "base: {store: base.duckdb}\nmarkers: {missing: warn}\n"  # what markers there were is purged

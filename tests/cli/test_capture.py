@@ -55,6 +55,14 @@ def test_nodes_that_cannot_be_captured(cluster: Path, capsys: pytest.CaptureFixt
     assert says in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["--stop-never"]])
+def test_a_failure_is_told_once(options: list[str], cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.write_text(f'{NODES}  - {{source-id: dn-3, server: "mysql://root@127.0.0.1:2"}}\n')
+    assert main.run(["capture", "-c", str(cluster), "--retry-seconds=0", *options]) == 39
+    said = capsys.readouterr().err
+    assert [said.count(f"127.0.0.1:{port}: Can't connect") for port in (1, 2)] == [1, 1]
+
+
 def test_a_merge_without_captured_files_says_how_to_get_them(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import NoFiles

@@ -101,7 +101,7 @@ def test_without_an_output_or_a_configuration(tmp_path: Path) -> None:
     text = cluster.path.read_text()
     cluster.path.write_text(re.sub(r"^  dir:.*\n", "", text, flags=re.M))
     done = command_line(["status", "--config", cluster.path])
-    assert done.returncode == 2 and "no merged log is named" in done.stderr
+    assert done.returncode == 2 and "the configuration of three-nodes-online-ddl names no merged log" in done.stderr
     done = command_line(["status", "--config", tmp_path / "none.yaml", "--out", tmp_path])
     assert done.returncode == 2 and "none.yaml" in done.stderr
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.simulator.columns import Column, Table, Value, table_map
+from tests.simulator.keys import Keys
 from tests.simulator.nodes import Node
 from tests.simulator.wire import DELETE, UPDATE, WRITE, Event, lenenc, rows_query, to_bits
 
@@ -25,13 +26,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class RowChange:
-    """One row, by column name; columns that an image does not carry are not in it."""
+    """One row, by column name; columns that an image does not carry are not in it. `statement` is a number."""
 
     logical: str
     kind: str
     physical: Table
     before: Values | None
     after: Values | None
+    statement: int = 0
 
 
 def as_logical(change: RowChange, table: Table, commit_us: int) -> tuple[str, str, Image, Image]:
@@ -56,9 +58,10 @@ def as_logical(change: RowChange, table: Table, commit_us: int) -> tuple[str, st
 
 
 def statement(
-    node: Node, rng: random.Random, targets: Sequence[tuple[Shard, Table]], large: int
+    node: Node, rng: random.Random, targets: Sequence[tuple[Shard, Table]], large: int, keys: Keys
 ) -> tuple[list[Event], list[RowChange]]:
     """Return one statement's events: table maps of all targets, then rows of each, the last ending the statement."""
+    keys.statements += 1
     events: list[Event] = []
     changes: list[RowChange] = []
     if node.manner.rows_query and rng.random() < 0.7:
@@ -72,7 +75,7 @@ def statement(
     order = [i for i in range(len(targets)) for _ in range(rng.choice((1, 1, 1, 2)))]
     rng.shuffle(order)
     for i in order:
-        event, made = _rows_event(node, rng, *targets[i], ids[i], large)
+        event, made = _rows_event(node, rng, *targets[i], ids[i], large, keys)
         rows.append(event)
         changes += made
     if rng.random() < 0.03:
@@ -84,7 +87,7 @@ def statement(
 
 
 def _rows_event(
-    node: Node, rng: random.Random, shard: Shard, table: Table, table_id: int, large: int
+    node: Node, rng: random.Random, shard: Shard, table: Table, table_id: int, large: int, keys: Keys
 ) -> tuple[Event, list[RowChange]]:
     kind = rng.choice(("insert", "insert", "update", "delete"))
     blobs = {c.name for c in table.columns if c.is_blob}
@@ -109,11 +112,16 @@ def _rows_event(
         made = []
         for image in images:
             values = {c.name: c.random(rng, large) for c in table.columns if c.name in image}
+            if shard.logical is not None and key[0] in image:
+                give = keys.new if image is before else keys.taken
+                values[key[0]] = give(shard.logical, values[key[0]])
             body += pack_image([c for c in table.columns if c.name in image], values)
             made.append(values)
         if shard.logical is not None:
             pair = {"insert": (None, made[0]), "delete": (made[0], None), "update": (made[0], made[-1])}[kind]
-            changes.append(RowChange(shard.logical, kind, table, *pair))
+            changes.append(RowChange(shard.logical, kind, table, *pair, keys.statements))
+            if kind == "delete" or key[0] in after:
+                keys.free += [(shard.logical, values[key[0]]) for values in pair[:1] if values is not None]
     code = {"insert": WRITE, "update": UPDATE, "delete": DELETE}[kind]
     return Event(code - 7 if old else code, body), changes
 

@@ -11,6 +11,7 @@ import yaml
 from tests.simulator.columns import Table
 from tests.simulator.rows import Image, as_logical
 from tests.simulator.transactions import COMMIT_ROWS, MARKER, Committed, Key, Knobs
+from tests.simulator.turns import in_turn
 from tests.simulator.world import World, new_world
 
 LogicalRow = tuple[str, str, Image, Image]  # table, kind, before, after
@@ -143,7 +144,8 @@ def truth_of(world: World) -> tuple[Truth, ...]:
             continue
         branches = [c for c in branches if c.changes]  # one that touches nothing of ours counts for nothing
         us = _commit_us(key, max((c.source_us for c in branches), default=0))
-        rows = [as_logical(change, _at(world, change.logical, key), us) for c in branches for change in c.changes]
+        changes = in_turn(c.changes for c in branches)
+        rows = [as_logical(change, _at(world, change.logical, key), us) for change in changes]
         if rows:
             found.append(Truth(text, None, tuple(rows)))
     return tuple(found)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.simulator.columns import Column, Table
+from tests.simulator.keys import Keys
 from tests.simulator.nodes import Node
 from tests.simulator.rows import RowChange, Shard
 from tests.simulator.wire import Event
@@ -44,6 +45,7 @@ class Knobs:
 class Branch:
     node: Node
     bqual: bytes
+    keys: Keys
     changes: list[RowChange] = field(default_factory=list)
     shards: list[tuple[Shard, Table]] = field(default_factory=list)
     state: str = "new"  # new, prepared, ended

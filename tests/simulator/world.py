@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from tests.simulator import ddl, wire
 from tests.simulator.columns import Table, table_map
+from tests.simulator.keys import Key as Taken
+from tests.simulator.keys import Keys
 from tests.simulator.nodes import Manner, Node
 from tests.simulator.rows import Shard, pack_image, statement
 from tests.simulator.schema import LogicalTable, random_table
@@ -28,6 +30,7 @@ class World:
     running: list[Distributed] = field(default_factory=list)
     changing: LogicalTable | None = None
     serial: int = 0
+    used: set[Taken] = field(default_factory=set)
     dropped: list[LogicalTable] = field(default_factory=list)
     shapes: dict[tuple[str, str, str], Table] = field(default_factory=dict)  # (node, schema, name) of ignored tables
 
@@ -90,7 +93,8 @@ class World:
             return
         count = self.rng.choice((1, 1, 2, 2, 3, len(self.nodes)))
         nodes = [self.rng.choice(self.nodes) for _ in range(count)]
-        branches = [self.branch(node) for node in nodes]
+        keys = Keys(self.rng, self.used)
+        branches = [self.branch(node, keys) for node in nodes]
         xa = Distributed(self.gtrid(), branches, self._body)
         if self.rng.random() < 0.1:
             xa.fate = "rollback"
@@ -207,9 +211,10 @@ class World:
             return b"drds-%x@%016x" % (self.rng.getrandbits(62) << 2 | self.serial % 4, self.serial)
         return self.rng.randbytes(self.rng.randrange(1, 24)) + b"%d" % self.serial
 
-    def branch(self, node: Node) -> Branch:
+    def branch(self, node: Node, keys: Keys | None = None) -> Branch:
         self.serial += 1
-        return Branch(node, b"%d" % self.serial + self.rng.randbytes(self.rng.randrange(10)))
+        bqual = b"%d" % self.serial + self.rng.randbytes(self.rng.randrange(10))
+        return Branch(node, bqual, keys or Keys(self.rng, self.used))
 
     def _xa(self, gtrid: bytes, branch: Branch, body: list[Event], one_phase: bool) -> list[Event]:
         start = wire.query(wire.xa_text("START", gtrid, branch.bqual))
@@ -223,7 +228,7 @@ class World:
         for _ in range(self.rng.choice((0, 1, 1, 1, 2, 3, 8))):
             targets = self._targets(node)
             if targets:
-                made, changes = statement(node, self.rng, targets, self.knobs.large)
+                made, changes = statement(node, self.rng, targets, self.knobs.large, branch.keys)
                 events += made
                 branch.changes += changes
                 branch.shards += targets
@@ -250,7 +255,7 @@ class World:
 
         def body(branch: Branch) -> list[Event]:
             target = (Shard("__cdc__", "__cdc_heartbeat__", None), HEARTBEAT)
-            return statement(branch.node, self.rng, [target], 10)[0]
+            return statement(branch.node, self.rng, [target], 10, branch.keys)[0]
 
         self.running.append(Distributed(self.gtrid(), [self.branch(n) for n in self.nodes], body))
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.errors import MergeError
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import CAPTURE_NOTE, MERGE_NOTE, NOTES_FOLDER, STALE_SECONDS, write_state_note
@@ -314,6 +315,7 @@ def test_a_capture_says_how_it_is(state: str, age: float, expected: set[str], tm
     note = json.loads((folder / CAPTURE_NOTE).read_bytes())
     (folder / CAPTURE_NOTE).write_text(json.dumps({**note, "at": note["at"] - age}))
     status = cluster.look()
-    assert codes(status) == expected
+    assert codes(status) == expected and status.healthy == (expected <= {"capture-lost"})
+    assert (next(lines_of(status)) == "two-nodes: STOPPED") == (state == "stopped")
     capture = status.nodes[name].capture
     assert capture is not None and (capture.state, capture.text, capture.since) == (state, "why", 5.0)

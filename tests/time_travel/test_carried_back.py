@@ -169,6 +169,13 @@ def test_statements_and_images_on_the_way_back(told: Asked) -> None:
     assert (made["base_rank"], made["notes"]) == (14, [])
 
 
+def test_a_statement_on_the_database_is_called_so(told: Asked) -> None:
+    where = ["--merged", told.log.directory, "--start", told.gtid(1), "--stop", told.gtid(1)]
+    done = command_line(["flashback", "--table", "shop.t", *where])
+    assert done.returncode == 60
+    assert "undo-refused: a statement on the database of shop.t is in the range: CREATE DATABASE `shop`" in done.stderr
+
+
 def test_a_nearer_base_that_cannot_be_carried_back_is_named(told: Asked) -> None:
     folder = told.folder / "two"
     for rank in (1, 10):
