@@ -2,15 +2,14 @@
 
     python -m benchmarks.asking [--size 500MB] [--rounds 3] [--spark yes]
 
-All run in turn, in one run. Rows a CPU second, which a busy machine hardly changes; the data source reads all columns
-on one core and on two, in seconds of the clock and of CPU; `flashback` writes, in seconds of CPU. `sparse`: questions
-by key and by time as whole processes, without a sparse index, while it is made, and with it. `targets` says which
-figures reach what is wanted of them.
+All run in turn, in one run. Rows a CPU second, which a busy machine hardly changes; the data source on local[1] and
+local[2] reads all columns, in seconds of the clock, and `flashback` writes, in seconds of CPU. `sparse`: questions by
+key and by time as whole processes, without a sparse index, while it is made, and with it. `targets` says which figures
+reach what is wanted of them.
 """
 
 import argparse
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -22,7 +21,7 @@ from typing import Any
 
 import binlog_merge
 from benchmarks.generate import generate, parse_size
-from benchmarks.measure import cpu_seconds, spread
+from benchmarks.measure import spread
 from benchmarks.messages import rates
 from benchmarks.others import mysql_replication, mysqlbinlog, sample_end
 from benchmarks.runner import InlineRunner
@@ -39,9 +38,6 @@ MOST = {"flashback_as_sql_seconds_per_million_rows": 20, "flashback_as_binlog_se
 """Figures of which less is better."""
 SAMPLE = 16 << 20
 """Bytes that the slow ones read."""
-_USERS_JAVA = {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=binlog_merge/spark/log4j2.properties"}
-"""Java as in a user's own session: that of a merge is set to start soon, not to run fast."""
-_WARMING = 3
 _PROGRAM = "from binlog_merge.cli.main import main; main()"
 _WITHOUT = "from binlog_merge.files.log_folder import LogFolder; LogFolder.sidecars = None; "
 """What makes a program neither use nor keep a sparse index."""
@@ -202,54 +198,31 @@ def _tables(merged: Path) -> list[tuple[str, str]]:
 
 
 def spark_read(merged: Path, rounds: int) -> dict[str, Any]:
-    """Return the seconds, of the clock and of CPU, in which the data source reads all rows on one core and on two.
-
-    One core is local[1] in processes that may use one CPU only: elsewhere Spark's Java and its Python worker run side
-    by side on two. A read of one transaction is planning alone.
-    """
+    """Return the seconds in which the data source reads all rows on one and on two cores, each in its own process."""
     schema, table = _tables(merged)[0]
-    found: dict[int, Any] = {}
+    found = {}
     for cores in (1, 2):
         command = [sys.executable, "-m", "benchmarks.asking", "--spark-read", str(merged), f"{schema}.{table}",
                    str(cores), str(rounds)]  # fmt: skip
         found[cores] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    clocks = {cores: [one["clock"] for one in of["all"]] for cores, of in found.items()}
     return {
-        "source_seconds": {
-            f"local[{cores}]": {
-                name: {kind: spread([one[kind] for one in values], 2) for kind in ("clock", "jvm", "python")}
-                for name, values in of.items()
-            }
-            for cores, of in found.items()
-        },
-        "source_two_cores_times_one": round(min(clocks[1]) / min(clocks[2]), 2),
+        "source_seconds": {f"local[{cores}]": spread(values, 2) for cores, values in found.items()},
+        "source_two_cores_times_one": round(min(found[1]) / min(found[2]), 2),
     }
 
 
-def _spark_seconds(merged: str, table: str, cores: str, rounds: str) -> dict[str, list[dict[str, float]]]:
+def _spark_seconds(merged: str, table: str, cores: str, rounds: str) -> list[float]:
     from binlog_merge.spark.session import create_session
 
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(cores)])  # Java and workers inherit it
-    spark = create_session(f"local[{cores}]", _USERS_JAVA)
-    binlog = MergedBinlog(Path(merged))
-    last = f"{binlog.cluster_uuid}:{binlog.last_rank}"
-
-    def read(**options: str) -> dict[str, float]:
-        begun, before = time.perf_counter(), cpu_seconds()
-        source = spark.read.format("binlog").option("table", table).option("partitionBytes", 16 << 20)
-        source.options(**options).load(merged).write.format("noop").mode("overwrite").save()
-        after = cpu_seconds()
-        used = {kind: after[kind] - before[kind] for kind in ("jvm", "python")}
-        return {"clock": time.perf_counter() - begun, **used}
-
-    for _ in range(_WARMING):  # what starts workers, and compiles
-        read()
-    found = {
-        "all": [read() for _ in range(int(rounds))],
-        "one_transaction": [read(start=last) for _ in range(int(rounds))],
-    }
+    spark = create_session(f"local[{cores}]")
+    seconds = []
+    for _ in range(int(rounds) + 1):
+        begun = time.perf_counter()
+        frame = spark.read.format("binlog").option("table", table).option("partitionBytes", 16 << 20).load(merged)
+        frame.write.format("noop").mode("overwrite").save()
+        seconds.append(time.perf_counter() - begun)
     spark.stop()
-    return found
+    return seconds[1:]  # the first one starts workers
 
 
 def main() -> None:
