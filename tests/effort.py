@@ -1,11 +1,23 @@
 """How far random searches go: as far as a change needs to be checked, and further with `make test THOROUGH=1`."""
 
 import os
+import random
 from typing import Final
 
 THOROUGH: Final = os.environ.get("THOROUGH") == "1"
+_USUAL_SEED: Final = 20261120
 
 
 def effort(usual: int, thorough: int) -> int:
     """Return how many seeds, rounds or places to try."""
     return thorough if THOROUGH else usual
+
+
+def seed_of_search() -> int:
+    """Return SOAK_SEED, else a new one if the search is thorough, else always the same: what fails is the change.
+
+    It is printed, so that pytest shows it where a test fails.
+    """
+    seed = int(os.environ.get("SOAK_SEED", random.SystemRandom().randrange(1 << 32) if THOROUGH else _USUAL_SEED))
+    print("seed", seed)
+    return seed

@@ -1,7 +1,7 @@
 """Many events decoded in one pass have the values, the NULLs and the refusals of cells decoded column by column."""
 
 import tracemalloc
-from random import Random, SystemRandom
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.images import ImageDecoder
 from binlog_merge.binlog.kernels.row_cells import NONE
 from tests.binlog.test_table_map import table_map
+from tests.effort import seed_of_search
 
 COLUMNS = [
     *((kind, 0) for kind in (T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG, T.YEAR, T.DATE, T.DATETIME)),
@@ -127,9 +128,7 @@ def check(decoder: ImageDecoder, table: TableMap, facts: Any, buffer: Any, event
 
 def test_many_events_in_one_pass() -> None:
     """A decoder guesses from one part to the next; what it gave before stays as it is."""
-    seed = SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
-    source, found = Source(seed), 0
+    source, found = Source(seed_of_search()), 0
     for _ in range(8):
         table, facts = source.table()
         decoder, kept = ImageDecoder(facts, range(len(facts)), (BEFORE, AFTER)), []
@@ -143,9 +142,7 @@ def test_many_events_in_one_pass() -> None:
 
 def test_rows_that_are_broken() -> None:
     """Rows that are cut off or altered are refused, or are what they say; nothing outside of them is read."""
-    seed = SystemRandom().randrange(1 << 32)
-    print(f"seed {seed}")
-    source, refused = Source(seed), 0
+    source, refused = Source(seed_of_search()), 0
     for _ in range(8):
         table, facts = source.table()
         decoder = ImageDecoder(facts, range(len(facts)), (BEFORE, AFTER))

@@ -13,6 +13,7 @@ from binlog_merge.cli.topology import placed_in
 from binlog_merge.errors import ConfigError
 from snapshot_store.names import Moment, NamePattern
 from snapshot_store.tso import OrderKey
+from tests.effort import seed_of_search
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge, written
 from tests.oracle.polardbx.merge import merge_polardbx
@@ -67,8 +68,7 @@ def test_it_is_what_the_markers_said_at_each_moment(name: str, tmp_path: Path, m
 
 
 def test_runs_go_on_from_what_was_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
+    seed = seed_of_search()
     rng = random.Random(seed)
     simulation = simulate(seed, tmp_path / "case")
     states = told_by_oracle(simulation.cluster_yaml, monkeypatch)

@@ -15,6 +15,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.filters import ExpressionFilter, ExpressionRule
 from snapshot_store import Table, parse_table
 from tests.binlog.real_files import parsed
+from tests.effort import seed_of_search
 from tests.mysql_server import MySqlServer
 from tests.values.random_conditions import CREATE as RANDOM
 from tests.values.random_conditions import Conditions
@@ -72,9 +73,7 @@ def test_expressions_mean_what_the_server_says(mysql_server: MySqlServer, table:
 
 def test_random_conditions_mean_what_the_server_says(mysql_server: MySqlServer) -> None:
     """Whatever is not refused: of each, the rows that a server finds by it."""
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
-    made = Conditions(random.Random(seed))
+    made = Conditions(random.Random(seed_of_search()))
     mysql_server.execute("CREATE DATABASE f")
     rows = ", ".join(made.row(number) for number in range(60))
     mysql_server.execute(f"{RANDOM}; SET sql_mode = '', time_zone = '+00:00'; INSERT INTO t VALUES {rows}", "f")

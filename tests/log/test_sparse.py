@@ -29,13 +29,13 @@ from binlog_merge.log.spans import ranks_between
 from binlog_merge.values.duckdb.compile import parse
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from tests.effort import seed_of_search
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import run_session
 
 TABLE = "shop.orders"
-SEED = random.SystemRandom().randrange(1 << 32)
 
 
 @pytest.fixture(autouse=True)
@@ -111,8 +111,7 @@ def spoil(folder: Path, how: str, r: random.Random) -> None:
 
 
 def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:
-    print("seed", SEED)
-    r = random.Random(SEED)
+    r = random.Random(seed_of_search())
     binlog = MergedBinlog(merged)
     rows = binlog_merge.changes(merged, TABLE).read_all().to_pylist()
     asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(12)]
@@ -277,7 +276,7 @@ def mixed(value: int) -> int:
 
 
 def test_hashes_and_filters_are_what_they_say() -> None:
-    r = random.Random(SEED)
+    r = random.Random(seed_of_search())
     found = np.zeros(1, np.int64)
     for _ in range(200):
         data = bytes(r.choice(b"aZ09 -_\0\xc3\xa4") for _ in range(r.randrange(12)))
@@ -302,7 +301,7 @@ def test_hashes_and_filters_are_what_they_say() -> None:
 
 def test_a_damaged_rows_event_is_counted_or_refused(merged: Path) -> None:
     """With NUMBA_BOUNDSCHECK=1 a byte that is read outside of the event is an IndexError."""
-    r = random.Random(SEED)
+    r = random.Random(seed_of_search())
     binlog = MergedBinlog(merged)
     table: Any = None
     seen = 0

@@ -19,6 +19,7 @@ from binlog_merge.pipeline.gather import arranging
 from binlog_merge.serve.log import PublishedLog
 from snapshot_store.tso import OrderKey
 from tests.command_line import command_line
+from tests.effort import seed_of_search
 from tests.merge_e2e.local import HeldRunner, merge, written
 from tests.mysql_server import MySqlServer
 from tests.oracle import merge_case
@@ -209,8 +210,7 @@ def test_more_keys_than_are_held(
 
 
 def test_random_moves(stage: Stage, mysql_server: MySqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
+    seed = seed_of_search()
     world = World(seed)
     for n in (0, 1):
         world.items[n].update({i: (i, f"m{i}@example.com", 0) for i in range(100 * n, 100 * n + 12)})

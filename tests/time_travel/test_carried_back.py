@@ -11,7 +11,7 @@ import pytest
 
 from binlog_merge.log.reader import MergedBinlog
 from tests.command_line import command_line
-from tests.effort import effort
+from tests.effort import effort, seed_of_search
 from tests.json_documents import check
 from tests.mysql_server import MySqlServer
 from tests.time_travel.one_server import merged_of
@@ -67,8 +67,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(_shared_mysql_server: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    seed, folder = random.randrange(1 << 30), tmp_path_factory.mktemp("story")
-    print("seed", seed)
+    seed, folder = seed_of_search(), tmp_path_factory.mktemp("story")
     _shared_mysql_server.drop_databases()
     changes = changed(_shared_mysql_server, folder, seed, effort(50, 200))
     log = merged_of(_shared_mysql_server, folder / "cluster")

@@ -10,6 +10,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.log.reader import MergedBinlog
+from tests.effort import seed_of_search
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.undo.changing import Changed, changed, written
 
@@ -37,8 +38,7 @@ def walk(made: Changed, rng: random.Random, steps: int) -> None:
 
 @pytest.mark.mysql
 def test_random_changes_are_undone_and_done_again(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print("seed", seed)
+    seed = seed_of_search()
     walk(changed(mysql_server, tmp_path, seed, 60), random.Random(seed), 20)
 
 
