@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from binlog_merge.pipeline.base.blocks import Held, Pieces, holding, is_told
+from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
 OUT: Final = "number long, path string, piece int, near binary, place int, data binary"
@@ -36,8 +36,7 @@ _ROWS_OUT: Final = pa.schema(
     }
 )
 _BATCH_BYTES: Final = 4 << 20
-NEAR_BLOCK: Final = 1 << 18  # those that are told the driver may be _TOLD_TIMES as large
-_TOLD_TIMES: Final = 4
+NEAR_BLOCK: Final = 1 << 20
 NEAR_STAGE: Final = 32 << 20
 
 Batches = Iterable[pa.RecordBatch]
@@ -177,7 +176,7 @@ class Work:
             places = count()
             for path, block in held.written.items():
                 size = sum(map(len, block))
-                near = size <= min(room, self._most * (_TOLD_TIMES if is_told(path) else 1))
+                near = size <= min(room, self._most)
                 if near:
                     room -= size
                 else:
