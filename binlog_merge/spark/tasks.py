@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.base.blocks import Held, Pieces, holding, is_told
+from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
 OUT: Final = "number long, path string, piece int, near binary, place int, data binary"
@@ -40,8 +40,7 @@ _ROWS_OUT: Final = pa.schema(
 )
 _BATCH_BYTES: Final = 4 << 20
 _SAYS: Final = "binlog-merge says: "
-NEAR_BLOCK: Final = 1 << 18  # those that are told the driver may be _TOLD_TIMES as large
-_TOLD_TIMES: Final = 4
+NEAR_BLOCK: Final = 1 << 20
 NEAR_STAGE: Final = 32 << 20
 
 Batches = Iterable[pa.RecordBatch]
@@ -198,9 +197,9 @@ class Work:
                 result = self._function(task_of(task, self._common))
             seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
             places = count()
-            for path, block in held.written.items():
+            for path, block in sorted(held.written.items()):  # a task that runs again may not write in the same order
                 size = sum(map(len, block))
-                near = size <= min(room, self._most * (_TOLD_TIMES if is_told(path) else 1))
+                near = size <= min(room, self._most)
                 if near:
                     room -= size
                 else:

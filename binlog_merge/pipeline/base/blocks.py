@@ -23,7 +23,6 @@ from binlog_merge.pipeline.base.columns import Column, Columns
 from binlog_merge.pipeline.base.pieces import Part, Whole, extent_of, in_pieces, joined, rows_of
 
 HELD: Final = "held:"
-_TOLD: Final = ".told"
 SMALL_BYTES: Final = 1 << 18
 """A file of this size is read faster than it is mapped: a round reads many that are smaller."""
 
@@ -72,13 +71,8 @@ def read_told(path: str, names: Sequence[str]) -> dict[str, Column]:
     return read_block(path, names)
 
 
-def is_told(path: str) -> bool:
-    """Return whether a carried block is what another one tells the driver."""
-    return path.endswith(_TOLD)
-
-
 def _told(path: str) -> str:
-    return path + _TOLD
+    return f"{path}.told"
 
 
 def read_brought(path: str) -> tuple[int, dict[str, Column]]:
