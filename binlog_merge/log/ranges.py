@@ -76,6 +76,10 @@ def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False
     clocked = carries_time(tso)
     first = _first_rank_to_look_at(binlog, limit)
     for file in (file for file in binlog.state.files if file.last_rank >= first):
+        if (
+            undecided is None and not of_rows and file.first_key >= limit.text()
+        ):  # the manifest has the key of a DDL, too
+            return file.first_rank
         path = binlog.folder.place(file.name)
         chunks = chunks_of(binlog, file)
         begin = _chunk_to_begin_with(chunks, limit)
