@@ -305,6 +305,8 @@ def test_a_life_follows_what_statements_say(mysql_server: MySqlServer, tmp_path:
     merged = merged_of(mysql_server, tmp_path)
     # A time that no TSO can carry is before the log, which begins with a statement.
     assert ranks_between(merged, parse_place("--start", "2000-01-01"), None) == (1, merged.last_rank)
+    # 20 digits of a TSO are after 19.
+    assert ranks_between(merged, None, parse_place("--stop", "2099-01-01")) == (1, merged.last_rank)
     bare = as_merged(mysql_server, tmp_path / "bare")
     ranks = {statement[:14]: rank for rank, statement in enumerate(TABLES.splitlines(), 2)}
     exchange, empty, drop, behind = (
