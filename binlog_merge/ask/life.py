@@ -25,7 +25,7 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.names import Said, Tables, tables_of
-from binlog_merge.log.place import parse_place
+from binlog_merge.log.place import parse_place, zone_named
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import versions_between
@@ -90,6 +90,7 @@ def life_of(
 
     `key` has a text for each column of the primary key. Raises ConfigError and UnknownTable, and what reading does.
     """
+    zone_named(time_zone)
     places = [
         None if place is None else parse_place(f"--{option}", place, time_zone)
         for option, place in (("start", start), ("stop", stop))

@@ -9,6 +9,7 @@ the plan names the columns, and the parts of `before` and `after`, that it needs
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from binlog_merge.ask.lists import (
     schema_rows,
     transaction_batches,
 )
+from binlog_merge.ask.rows import FIELDS
 from binlog_merge.ask.selection import Selection, select
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.log.reader import MergedBinlog
@@ -73,21 +75,25 @@ def ask(binlog: MergedBinlog, question: str, batch_rows: int = 10_000) -> Answer
     connection = duckdb.connect(config={"threads": 1, "enable_external_access": True})
     try:
         connection.execute("SET TimeZone = 'UTC'")
-        if len(connection.extract_statements(text)) != 1:
+        statements = connection.extract_statements(text)
+        if len(statements) != 1:
             raise ConfigError("the query is not one statement", remedy=_REMEDY)
         for name, selection in calls.items():
             connection.register(name, selection.asked.schema.empty_table())
         _lists(connection, binlog)
-        needed = _needed(connection, text) if calls else {}
+        # PIVOT asks for the values of a column first: what it needs then, no plan over empty relations says.
+        planned = statements[0].type is not duckdb.StatementType.MULTI
+        needed = _needed(connection, text) if calls and planned else dict.fromkeys(FIELDS)
         relations = {name: _relation(selection, needed) for name, selection in calls.items()}
         for name, relation in relations.items():
             connection.register(name, relation)
-        reader = connection.sql(text)
     except duckdb.Error as error:
         raise _wrong(error) from None
-    if reader is None:
-        raise ConfigError("the statement asks for nothing", remedy=_REMEDY)
-    found = reader.to_arrow_reader(batch_rows)
+    with _telling(list(relations.values())):  # the first rows may be read at once
+        reader = connection.sql(text)
+        if reader is None:
+            raise ConfigError("the statement asks for nothing", remedy=_REMEDY)
+        found = reader.to_arrow_reader(batch_rows)
     return Answer(
         tuple(_distinct(found.schema.names)), found.schema, _read(found, list(relations.values()), connection)
     )
@@ -108,14 +114,22 @@ def _distinct(names: Sequence[str]) -> Iterator[str]:
 
 def _read(found: Any, relations: Sequence[_Relation], connection: Any) -> Iterator[Any]:
     try:
-        yield from found
+        with _telling(relations):
+            yield from found
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _telling(relations: Sequence[_Relation]) -> Iterator[None]:
+    """Tell of DuckDB's errors what went wrong when a relation was read, if that is what it was."""
+    try:
+        yield
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         for relation in relations:
             if relation.failed is not None:
                 raise relation.failed from None
         raise _wrong(error) from None
-    finally:
-        connection.close()
 
 
 def _wrong(error: Exception) -> ConfigError:
@@ -171,11 +185,15 @@ def _literal(tokens: Sequence[Any], number: int) -> bool:
 def _selection(binlog: MergedBinlog, arguments: Mapping[str, str]) -> Selection:
     if "" not in arguments:
         raise ConfigError("changes(…) names no table", remedy=_REMEDY)
-    return select(
+    selection = select(
         binlog, arguments[""], start=arguments.get("start"), stop=arguments.get("stop"), where=arguments.get("where"),
         op=[op.strip() for op in arguments["op"].split(",")] if "op" in arguments else None,
         as_of=arguments.get("as_of"), time_zone=arguments.get("time_zone", "UTC"),
     )  # fmt: skip
+    # DuckDB's decimals have 38 digits.
+    shape = selection.asked.shape
+    kinds = tuple(pa.string() if pa.types.is_decimal256(kind) else kind for kind in shape.types)
+    return replace(selection, asked=replace(selection.asked, shape=replace(shape, types=kinds)))
 
 
 def _lists(connection: Any, binlog: MergedBinlog) -> None:

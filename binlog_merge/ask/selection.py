@@ -12,10 +12,10 @@ from binlog_merge.ask.shape import Shape, shape_of
 from binlog_merge.errors import ConfigError, UnknownTable
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.place import Place as LogPlace
-from binlog_merge.log.place import parse_place
+from binlog_merge.log.place import parse_place, zone_named
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.spans import ranks_between
-from binlog_merge.log.versions import TableVersions, versions_between
+from binlog_merge.log.versions import TableVersions, history_of, versions_between
 from snapshot_store.names import NamePattern
 from snapshot_store.tso import OrderKey
 
@@ -113,6 +113,7 @@ def split_names(text: str) -> list[str]:
 
 
 def _range(binlog: MergedBinlog, start: Place, stop: Place, time_zone: str, options: str = "") -> tuple[int, int]:
+    zone_named(time_zone)
     return ranks_between(
         binlog,
         None if start is None else parse_place(f"{options}start", start, time_zone),
@@ -139,15 +140,17 @@ def select(
     """Return the changes that `changes.changes` describes. `options` is put before an argument's name in messages."""
     first, last = _range(binlog, start, stop, time_zone, options)
     versions = versions_between(binlog, *name_of(table), first, last)
+    every = versions if as_of is None else history_of(binlog, versions.schema, versions.name)
     asked = asked_by(
-        versions, where=where, op=op, columns=columns, as_of=as_of, temporal_text=temporal_text, time_zone=time_zone,
-        fields=fields, options=options,
+        versions, every, where=where, op=op, columns=columns, as_of=as_of, temporal_text=temporal_text,
+        time_zone=time_zone, fields=fields, options=options,
     )  # fmt: skip
     return Selection(binlog, asked, first, last, limit)
 
 
 def asked_by(
     versions: TableVersions,
+    every: TableVersions,
     *,
     where: str | None = None,
     op: str | Sequence[str] | None = None,
@@ -158,10 +161,13 @@ def asked_by(
     fields: Sequence[str] | None = None,
     options: str = "",
 ) -> Asked:
-    """Return what is asked of a table with these versions; see `select`."""
+    """Return what is asked of a table with these versions in the range; see `select`.
+
+    `every` are those of all times, of which `as_of` names one.
+    """
     return asked_of(
         versions,
-        shaped(versions, as_of, columns, temporal_text, options),
+        shaped(versions if as_of is None else every, as_of, columns, temporal_text, options),
         fields=None if fields is None else tuple(fields),
         ops=None if op is None else cast(tuple[Op, ...], (op,) if isinstance(op, str) else tuple(op)),
         where=where,

@@ -144,6 +144,8 @@ def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]
         yield sys.stdout.buffer.write if binary else _print
         sys.stdout.flush()
         return
+    if path.is_dir():  # the root has no name, either
+        raise IoError("Is a directory", file=str(path), remedy=CHECK_PATH)
     part: Any = path.with_name(f".{path.name}.part")
     try:
         with part.open("wb") as file:

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -159,13 +160,14 @@ def _selected(
     """Return what is asked, checked. Raises ConfigError, UnknownTable and OutsideLog."""
     from binlog_merge.ask.selection import name_of
     from binlog_merge.log.changes import OPS
-    from binlog_merge.log.place import parse_place
+    from binlog_merge.log.place import parse_place, zone_named
     from binlog_merge.log.spans import ranks_between
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
     from binlog_merge.undo.across import Written
     from binlog_merge.undo.selection import Selected
 
+    zone_named(time_zone)
     start, stop = (
         parse_place(option, text, time_zone) for option, text in zip(("--start", "--stop"), between, strict=True)
     )
@@ -252,6 +254,7 @@ def _check(reader: "Reader", server: str, password_file: Path | None, ssl_ca: Pa
 
 
 _MOST_SHOWN = 100
+_MOST_HELD = 16 << 20
 
 
 @contextmanager
@@ -260,7 +263,13 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
     if to is None:
         if output is UndoFormat.binlog and sys.stdout.isatty():
             raise ConfigError("a binlog is no text for a terminal", remedy="give --to FILE, or a pipe")
-        yield sys.stdout.buffer
+        with tempfile.SpooledTemporaryFile(_MOST_HELD) as whole:  # what is refused halfway leaves no part in a pipe
+            try:
+                yield whole
+                whole.seek(0)
+            except OSError as error:
+                raise IoError(error.strerror or str(error), file=tempfile.gettempdir()) from error
+            shutil.copyfileobj(whole, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     if to.exists():

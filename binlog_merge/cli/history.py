@@ -53,7 +53,7 @@ def history(
     from binlog_merge.log.reader import MergedBinlog
 
     with opened_log(merged_of(None, merged)) as folder:
-        name, values = name_of(table), dict(map(_pair, key))
+        name, values = name_of(table), _pairs(key)
         life = life_of(MergedBinlog(folder), name, values, start=start, stop=stop, time_zone=time_zone)
     for text in life.left_out:
         print(printable(text), file=sys.stderr)
@@ -67,6 +67,15 @@ def history(
     print_document(
         {"table": ".".join(name), "key": values, "life": found, "left_out": list(life.left_out)}, output, "life"
     )
+
+
+def _pairs(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in map(_pair, texts):
+        if name.lower() in map(str.lower, found):
+            raise ConfigError(f"{name} is given twice", remedy="ask for one row after the other")
+        found[name] = value
+    return found
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -1,7 +1,9 @@
 """`binlog-merge sql`: ask a merged log in DuckDB's SQL."""
 
 import csv
+import math
 import sys
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -43,7 +45,7 @@ def sql(
 
     with opened_log(merged_of(None, merged)) as folder:
         answer = ask(MergedBinlog(folder), sys.stdin.read() if question == "-" else question)
-        rows = (list(row) for batch in answer.batches for row in _tuples(batch))
+        rows = ([_plain(value) for value in row] for batch in answer.batches for row in _tuples(batch))
         if output == "json":
             print_document({"columns": answer.columns, "rows": list(rows)}, output)
         elif output == "jsonl":
@@ -58,7 +60,34 @@ def sql(
 
 
 def _tuples(batch: Any) -> Any:
-    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return zip(*map(_values, batch.schema.names, batch.columns), strict=True)
+
+
+def _values(name: str, column: Any) -> Any:
+    try:
+        return column.to_pylist()
+    except (OverflowError, ValueError) as error:  # Python's dates end with the year 9999
+        raise ConfigError(
+            f"column {name} has a {column.type} that cannot be printed: {error}",
+            remedy="let the query make a text of it: CAST(… AS VARCHAR)",
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value with texts in place of intervals, which TIME columns are, and of what is no number in JSON."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, tuple):  # pyarrow's MonthDayNano
+        from binlog_merge.binlog.temporal import time_text
+
+        months, days, nanos = value
+        time = time_text(timedelta(microseconds=nanos // 1000), 6 if nanos % 1_000_000_000 else 0)
+        return " ".join([*([f"{months} months"] if months else []), *([f"{days} days"] if days else []), time])
+    return value
 
 
 def _text(value: Any) -> str:

@@ -76,10 +76,11 @@ def stats(
         raise ConfigError("--plot and --to go together", remedy="give both: --plot rows --to rows.svg")
     from binlog_merge.ask.stats import count
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.place import parse_place
+    from binlog_merge.log.place import parse_place, zone_named
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.spans import ranks_between
 
+    zone_named(time_zone)
     with opened_log(merged_of(directory, merged), schema=table is not None) as folder:
         binlog = MergedBinlog(folder)
         begin = None if start is None else parse_place("--start", start, time_zone)

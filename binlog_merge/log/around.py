@@ -30,7 +30,7 @@ def find_place(log: MergedLog, place: Place) -> Around:
         return Around(last.file, last.end, last, None, following)
     gone = log.state.gone
     if following is None or gone is None or gone.last_rank > bounds.through:
-        _refuse(log, bounds, place.option)
+        _refuse(log, bounds, str(place))
     assert following is not None
     return Around(following.file, following.start, None, None, following)
 

@@ -12,7 +12,7 @@ A number that reads as a date (20260921, 20260921123000) is refused: as a TSO it
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import PurePath
 from typing import Final, Literal
 from uuid import UUID
@@ -80,6 +80,14 @@ def parse_place(option: str, given: str | int | datetime, time_zone: str = "UTC"
     return _time(option, text, time_zone)
 
 
+def zone_named(name: str) -> tzinfo:
+    """Return the time zone that a user names. Raises ConfigError."""
+    try:
+        return zone_of(name)
+    except ValueError as error:
+        raise ConfigError(f"the time zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
+
+
 def _digits(option: str, text: str) -> Place:
     try:
         check_no_date(text)
@@ -97,9 +105,6 @@ def _time(option: str, text: str, time_zone: str) -> Place:
     except ValueError:
         raise ConfigError(f"{option}: {text!r} is no place in a log", remedy=f"give {FORMS}") from None
     if found.tzinfo is None:
-        try:
-            found = found.replace(tzinfo=zone_of(time_zone))
-        except ValueError as error:
-            raise ConfigError(f"the time zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
+        found = found.replace(tzinfo=zone_named(time_zone))
     micros = (found - _EPOCH) // timedelta(microseconds=1)
     return Place(option, text, "time", Moment.at_time(found), micros)

@@ -76,6 +76,10 @@ def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False
     clocked = carries_time(tso)
     first = _first_rank_to_look_at(binlog, limit)
     for file in (file for file in binlog.state.files if file.last_rank >= first):
+        if (
+            undecided is None and not of_rows and OrderKey.parse(file.first_key) >= limit
+        ):  # the manifest has the key of a DDL, too
+            return file.first_rank
         path = binlog.folder.place(file.name)
         chunks = chunks_of(binlog, file)
         begin = _chunk_to_begin_with(chunks, limit)
@@ -103,10 +107,10 @@ def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False
 def _first_rank_to_look_at(binlog: MergedBinlog, limit: OrderKey) -> int:
     """Return the first rank of the first file that may hold the key. Raises OutsideLog if that was removed."""
     gone = binlog.state.gone
-    if gone is not None and gone.last_key is not None and gone.last_key >= limit.text():
+    if gone is not None and gone.last_key is not None and OrderKey.parse(gone.last_key) >= limit:
         raise removed_before(binlog.folder.place(), gone, f"TSO {limit.commit_tso}")
     for file in binlog.state.files:
-        if file.last_key >= limit.text():
+        if OrderKey.parse(file.last_key) >= limit:
             return file.first_rank
     return binlog.last_rank + 1
 

@@ -32,6 +32,14 @@ def ranks_between(binlog: MergedBinlog, start: Place | None, stop: Place | None)
         last = executed(binlog.state, stop)
     else:
         last = _first_from(binlog, stop) - 1
+    gone = binlog.state.gone
+    if (
+        gone is not None
+        and stop.kind in ("gtid", "gtids")
+        and last <= gone.last_rank
+        and (start is None or last < first - 1)
+    ):
+        raise removed_before(binlog.folder.place(), gone, str(stop))
     if start is not None and last < first - 1:
         raise ConfigError(f"{stop} is before {start}", remedy="a range begins before it ends")
     return first, last

@@ -127,6 +127,11 @@ def _in_force(history: tuple[TableVersion, ...], between: tuple[OrderKey, OrderK
     return kept if any(version.table is not None or version.opaque for version in kept) else ()
 
 
+def history_of(binlog: MergedBinlog, schema: str, name: str) -> TableVersions:
+    """Return all versions of a table that the log's schema store has, none without one."""
+    return TableVersions(schema, name, _history(binlog, schema, name))
+
+
 def _history(binlog: MergedBinlog, schema: str, name: str) -> tuple[TableVersion, ...]:
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():

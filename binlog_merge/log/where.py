@@ -7,16 +7,19 @@ row of which none that can be asked is false, and not all can be asked, stops th
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import timezone
 from typing import Any, Final
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, decode_rows
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ConfigError
+from binlog_merge.log.place import zone_named
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import engine_array
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value, parse
@@ -81,6 +84,7 @@ class Where:
             self._terms = _terms(parse(self.text))
         except ExpressionError as error:
             raise self._wrong(str(error)) from None
+        self.time_zone = _zone(self.time_zone)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Where, (self.text, self.time_zone, self.elsewhere, self.option, self.lenient, self.sides)
@@ -203,6 +207,18 @@ class Where:
         if self._engine is None:
             self._engine = duckdb.connect(config={"threads": 1})
         return self._engine
+
+
+def _zone(name: str) -> str:
+    """Return a time zone as Arrow writes it. Raises ConfigError for one that is not known here."""
+    zone = zone_named(name)
+    if isinstance(zone, timezone):
+        return zone.tzname(None).removeprefix("UTC") or "UTC"
+    try:
+        pc.local_timestamp(pa.array([0], pa.timestamp("us", tz=name)))
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"the time zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
+    return name
 
 
 def _terms(node: Node) -> tuple[Node, ...]:

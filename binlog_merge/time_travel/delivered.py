@@ -1,12 +1,12 @@
 """A table that was made, delivered: as a DuckDB file, as Parquet, to a MySQL server, or as lines."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
+from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
 from binlog_merge.replay.duckdb.as_text import HEX_TYPES, in_duckdb
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
@@ -21,6 +21,8 @@ from snapshot_store.render_sql import create_schema_sql, create_sql
 from snapshot_store.server import message_of
 
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
+_IN_PARQUET: Final = _TEMPORAL - {"time"}
+"""Parquet's intervals are not negative, and end with milliseconds: a TIME is text there."""
 _NUMBERS: Final = frozenset(
     {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year", "bit"}
 )
@@ -29,17 +31,17 @@ _SESSION: Final = (
 )
 
 
-def query_of(table: Table, temporal_text: bool) -> str:
-    """Return the SELECT of a table's rows; unless `temporal_text`, dates and times have DuckDB's types."""
-    shown = ", ".join(f"{_typed(column, temporal_text)} AS {quoted(column.name)}" for column in table.columns)
+def query_of(table: Table, typed: Collection[str]) -> str:
+    """Return the SELECT of a table's rows; dates and times of the MySQL types in `typed` have DuckDB's types."""
+    shown = ", ".join(f"{_typed(column, typed)} AS {quoted(column.name)}" for column in table.columns)
     key = key_of(table)
     order = "" if key is None else f" ORDER BY {', '.join(quoted(table.columns[i].name) for i in key)}"
     return f"SELECT {shown} FROM {place(table.schema, table.name)}{order}"
 
 
-def _typed(column: Column, temporal_text: bool) -> str:
+def _typed(column: Column, typed: Collection[str]) -> str:
     name, kind = quoted(column.name), column.type.name
-    if temporal_text or kind not in _TEMPORAL:
+    if kind not in typed:
         return name
     text = f"{name} || '+00'" if kind == "timestamp" else name
     return f"CAST({text} AS {duckdb_type(column.type, False)})"
@@ -47,14 +49,14 @@ def _typed(column: Column, temporal_text: bool) -> str:
 
 def rows_of(made: Made, temporal_text: bool, limit: int | None = None) -> Any:
     """Return the rows as an Arrow table. Raises ConversionFailed for a date that is none."""
-    sql = query_of(made.table, temporal_text) + ("" if limit is None else f" LIMIT {limit}")
+    sql = query_of(made.table, () if temporal_text else _TEMPORAL) + ("" if limit is None else f" LIMIT {limit}")
     return _converted(made, lambda: made.target.connection.sql(sql).to_arrow_table())
 
 
 def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
     """Write a Parquet file. Raises ConversionFailed for a date that is none."""
     escaped = str(path).replace("'", "''")
-    sql = f"COPY ({query_of(made.table, temporal_text)}) TO '{escaped}' (FORMAT parquet)"
+    sql = f"COPY ({query_of(made.table, () if temporal_text else _IN_PARQUET)}) TO '{escaped}' (FORMAT parquet)"
     _converted(made, lambda: made.target.connection.execute(sql))
 
 
@@ -72,8 +74,9 @@ def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Place) ->
     connection, escaped = made.target.connection, str(path).replace("'", "''")
     connection.execute(f"ATTACH '{escaped}' AS made")
     try:
+        typed = () if temporal_text else _TEMPORAL
         names = listed([column.name for column in made.table.columns])
-        rows = f"INSERT INTO {quoted('made', *name)} ({names}) {query_of(made.table, temporal_text)}"
+        rows = f"INSERT INTO {quoted('made', *name)} ({names}) {query_of(made.table, typed)}"
         _converted(made, lambda: connection.execute(rows))
         connection.execute("CHECKPOINT made")
     finally:
@@ -88,6 +91,8 @@ def _converted(made: Made, act: Any) -> Any:
             f"{made.table.schema}.{made.table.name}: {str(error).splitlines()[0]}",
             remedy="--temporal text keeps every date as MySQL's text",
         ) from None
+    except duckdb.IOException as error:
+        raise IoError(str(error).splitlines()[0], remedy=CHECK_PATH) from None
 
 
 def to_server(made: Made, server: MysqlTarget) -> None:

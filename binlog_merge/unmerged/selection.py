@@ -79,7 +79,8 @@ def select_unmerged(
     _check_there(unmerged, [NamePattern.exact(*name)])
     (versions,) = in_force_between({name: unmerged.versions[name]}, between).values()
     _check_known(versions)
-    asked = asked_by(versions, op=op, fields=fields, time_zone=time_zone, **of_one_table)
+    ever = TableVersions(*name, tuple(unmerged.versions[name]))
+    asked = asked_by(versions, ever, op=op, fields=fields, time_zone=time_zone, **of_one_table)
     return UnmergedSelection(unmerged, asked, first, last)
 
 

@@ -19,7 +19,9 @@ from binlog_merge.ask.shape import fitted, shape_of, wider
 from binlog_merge.ask.stats import count
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed
+from binlog_merge.log.place import parse_place
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import versions_between
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column
@@ -301,6 +303,10 @@ def test_a_life_follows_what_statements_say(mysql_server: MySqlServer, tmp_path:
     for statement in TABLES.splitlines():
         mysql_server.execute(statement if "DATABASE" in statement else f"USE d; {statement}")
     merged = merged_of(mysql_server, tmp_path)
+    # A time that no TSO can carry is before the log, which begins with a statement.
+    assert ranks_between(merged, parse_place("--start", "2000-01-01"), None) == (1, merged.last_rank)
+    # 20 digits of a TSO are after 19.
+    assert ranks_between(merged, None, parse_place("--stop", "2099-01-01")) == (1, merged.last_rank)
     bare = as_merged(mysql_server, tmp_path / "bare")
     ranks = {statement[:14]: rank for rank, statement in enumerate(TABLES.splitlines(), 2)}
     exchange, empty, drop, behind = (
@@ -353,6 +359,8 @@ def test_a_life_goes_on_under_a_new_name(tmp_path: Path, capsys: pytest.CaptureF
     assert names == ["notes", "notes", "RENAME TABLE", "letters"]
     assert run(["history", "memo.letters", "id=one", "--merged", str(tmp_path)]) == 2
     assert "'one' is no number" in capsys.readouterr().err
+    assert run(["history", "memo.letters", "id=1", "ID=2", "--merged", str(tmp_path)]) == 2
+    assert "ID is given twice" in capsys.readouterr().err
     assert run(["history", "memo.letters", "id=1", "--merged", str(tmp_path), "-o", "json"]) == 0
     printed = check("history", capsys.readouterr().out)["life"]
     assert [item["statement"] if item["kind"] == "ddl" else item["table"] for item in printed] == [
@@ -399,6 +407,7 @@ def test_sql_says_what_a_copy_in_duckdb_says(merged: Path, monkeypatch: pytest.M
         "SELECT t FROM {} t WHERE after.note IS NULL ORDER BY t.order_key, t.position LIMIT 3",
         "SELECT count(*) FROM {} WHERE list_contains(after_absent, 'note')",
         "SELECT * EXCLUDE (before) FROM {} WHERE op = 'delete' ORDER BY order_key, position, row",
+        "FROM (PIVOT (SELECT op, before.state AS state FROM {}) ON op USING count(*)) ORDER BY ALL",
     ):
         found = [tuple(row.values()) for batch in ask(binlog, text.format(*["changes('shop.orders')"] * 2)).batches
                  for row in batch.to_pylist()]  # fmt: skip
@@ -413,8 +422,49 @@ def test_sql_says_what_a_copy_in_duckdb_says(merged: Path, monkeypatch: pytest.M
         assert [batch.to_pylist() for batch in hours.batches] == [[{"n": 0}]]
     with pytest.raises(ConfigError, match="not one statement"):
         ask(binlog, "SELECT 1; SELECT count(*) FROM changes('shop.orders')")
+    with pytest.raises(ConfigError, match="told by the query"):
+        ask(binlog, "SELECT error('told by the query') FROM changes('shop.orders')")
     narrow = ask(binlog, "SELECT count(*) n FROM changes('shop.orders', where := 'id = 12', op := 'update')")
     assert [batch.to_pylist() for batch in narrow.batches] == [[{"n": 3}]]
+
+
+def test_sql_prints_what_has_no_type_in_json(merged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def asked(what: str) -> int:
+        return run(["sql", f"SELECT {what} AS x", "--merged", str(merged), "-o", "jsonl"])
+
+    for what, shown in (("{'t': INTERVAL '-838:59:58.5'}", {"t": "-838:59:58.500000"}), ("1e0 / 0", "inf")):
+        assert asked(what) == 0
+        assert json.loads(capsys.readouterr().out)["x"] == shown
+    assert asked("DATE '20000-01-01'") == 2
+    assert "CAST" in capsys.readouterr().err
+
+
+def test_sql_shows_decimals_that_duckdb_does_not_have_as_text(tmp_path: Path) -> None:
+    merge(case_named("all-types") / "cluster.yaml", tmp_path)
+    found = ask(
+        MergedBinlog(tmp_path), "SELECT DISTINCT after.d65 AS d65 FROM changes('types.reals') WHERE op = 'insert'"
+    )
+    told = (
+        binlog_merge.changes(tmp_path, "types.reals", op="insert", columns=["d65"])
+        .read_all()
+        .column("after")
+        .to_pylist()
+    )
+    assert {row["d65"] for batch in found.batches for row in batch.to_pylist()} == {
+        None if row["d65"] is None else format(row["d65"], "f") for row in told
+    }
+
+
+def test_columns_are_as_of_a_moment_outside_of_the_range(merged: Path) -> None:
+    uuid = MergedBinlog(merged).cluster_uuid
+    names = [
+        {
+            field.name
+            for field in binlog_merge.changes(merged, TABLE, as_of=as_of, **{side: place}).schema.field("after").type
+        }
+        for as_of, side, place in (((1 << 63) - 2, "stop", f"{uuid}:50"), (7507804165234491391, "start", f"{uuid}:150"))
+    ]
+    assert "note" in names[0] and "note" not in names[1]
 
 
 def test_formats_have_the_same_changes(merged: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -465,7 +515,8 @@ def test_the_statements_make_what_the_log_makes(merged: Path, mysql_server: MySq
         (["--start", "yesterday"], 2, "is no place in a log"),
         (["--start", "2026-12-01", "--stop", "2000-01-01"], 2, "is before"),
         (["-o", "xml"], 2, "there is no such format"),
-        (["--time-zone", "Mars/Base", "--start", "2026-01-01"], 2, "time zone"),
+        (["--time-zone", "Mars/Base", "--where", "id = 1"], 2, "time zone"),
+        (["--to", "/"], 31, "Is a directory"),
         (["--stop", "binlog.000009:4"], 2, "no file binlog.000009"),
     ],
 )

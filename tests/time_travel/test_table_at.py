@@ -21,6 +21,8 @@ from tests.mysql_server import MySqlServer
 from tests.polardbx.simulate import knobs_of, simulate
 from tests.polardbx.transactions import ACCOUNTS, BALANCE
 from tests.polardbx.truth import by_key, logical_row
+from tests.replay.as_merged import run_session
+from tests.time_travel.one_server import merged_of
 from tests.undo.changing import written
 
 Captured = pytest.CaptureFixture[str]
@@ -183,6 +185,16 @@ def test_it_goes_into_files_and_to_a_server(
     assert main.run([*at, "-o", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert sorted(int(row["balance"]) for row in rows) == sorted(row[1] for row in wanted)
+
+
+@pytest.mark.mysql
+def test_parquet_has_times_as_they_are(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """Its own intervals are not negative, and have no microseconds."""
+    run_session(mysql_server, "CREATE TABLE t (x TIME(6));\nINSERT INTO t VALUES ('-838:59:58.000001');", "d")
+    log, to = merged_of(mysql_server, tmp_path), tmp_path / "then.parquet"
+    line = ["table-at", "d.t", "--merged", str(log.directory), "--at", f"{log.cluster_uuid}:{log.last_rank}"]
+    assert main.run([*line, "--to", str(to)]) == 0
+    assert duckdb.sql(f"SELECT x FROM '{to}'").fetchall() == [("-838:59:58.000001",)]
 
 
 def test_what_cannot_be_shown_says_why(bank: Bank, tmp_path: Path, capsys: Captured) -> None:
