@@ -6,18 +6,27 @@ integers beyond 2^53 as texts, bytes as 0x….
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_merge.ask.read import MOST_KNOWN, PART_BYTES, WINDOW, Asked, Known, batch_of, parts_with
+from binlog_merge.ask.read import (
+    MOST_KNOWN,
+    PART_BYTES,
+    WINDOW,
+    Asked,
+    Known,
+    batch_of,
+    checked_fields,
+    checked_ops,
+    parts_with,
+)
 from binlog_merge.ask.rows import FIELDS as ROW_FIELDS
 from binlog_merge.ask.shape import Shape, shape_of
 from binlog_merge.ask.values import image_rows, plain_of
-from binlog_merge.errors import ConfigError
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.filters.expressions import Op
 from binlog_merge.json_values import json_text
@@ -101,22 +110,7 @@ def asked_all(
 ) -> AskedAll:
     """Return what is asked of transactions `first` to `last`. Raises ConfigError and UnknownTable."""
     known = all_versions_between(binlog, patterns, first, last)
-    return checked(AskedAll(tuple(patterns), known), fields, ops)
-
-
-def checked(asked: AskedAll, fields: Sequence[str] | None, ops: Sequence[str] | None) -> AskedAll:
-    """Return what is asked, of some columns and operations. Raises ConfigError for those that do not exist."""
-    for name in fields or ():
-        if name not in FIELDS:
-            raise ConfigError(f"there is no column {name}; there are {', '.join(FIELDS)}")
-    for op in ops or ():
-        if op not in OPS:
-            raise ConfigError(f"{op} is no operation; they are {', '.join(OPS)}")
-    return replace(
-        asked,
-        fields=asked.fields if fields is None else tuple(fields),
-        ops=asked.ops if ops is None else cast(tuple[Op, ...], tuple(ops)),
-    )
+    return AskedAll(tuple(patterns), known, checked_fields(fields, FIELDS), checked_ops(ops))
 
 
 def all_batches(binlog: MergedBinlog, asked: AskedAll, first_rank: int, last_rank: int) -> Iterator[Any]:

@@ -6,7 +6,7 @@ not cut, a condition's columns are decoded first, and the others for the rows th
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -215,6 +215,23 @@ def _undecided(changes: Changes, undecided: Undecided, asked: Asked) -> MergeErr
     )
 
 
+def checked_fields(fields: Sequence[str] | None, known: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns that are asked for, None for all. Raises ConfigError for one that is not known."""
+    there = tuple(known)
+    for name in fields or ():
+        if name not in there:
+            raise ConfigError(f"there is no column {name}; there are {', '.join(there)}")
+    return there if fields is None else tuple(fields)
+
+
+def checked_ops(ops: Sequence[str] | None) -> tuple[Op, ...]:
+    """Return the operations that are asked for, None for all. Raises ConfigError for one that there is not."""
+    for op in ops or ():
+        if op not in OPS:
+            raise ConfigError(f"{op} is no operation; they are {', '.join(OPS)}")
+    return OPS if ops is None else cast(tuple[Op, ...], tuple(ops))
+
+
 def asked_of(
     versions: TableVersions,
     shape: Shape,
@@ -227,17 +244,11 @@ def asked_of(
     whole: bool = True,
 ) -> Asked:
     """Return what is asked, checked. Raises ConfigError for a wrong condition, operation or column."""
-    for name in fields or ():
-        if name not in FIELDS:
-            raise ConfigError(f"there is no column {name}; there are {', '.join(FIELDS)}")
-    for op in ops or ():
-        if op not in OPS:
-            raise ConfigError(f"{op} is no operation; they are {', '.join(OPS)}")
     return Asked(
         versions,
         shape,
-        tuple(FIELDS) if fields is None else fields,
-        OPS if ops is None else ops,
+        checked_fields(fields, FIELDS),
+        checked_ops(ops),
         None if where is None else condition_on(versions.tables(), where, time_zone),
         temporal_text,
         whole,

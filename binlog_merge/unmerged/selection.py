@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from binlog_merge.ask.all_tables import AskedAll, Question, all_file_batches, checked
-from binlog_merge.ask.read import file_batches
+from binlog_merge.ask.all_tables import FIELDS, AskedAll, Question, all_file_batches
+from binlog_merge.ask.read import checked_fields, checked_ops, file_batches
 from binlog_merge.ask.selection import Place as Given
 from binlog_merge.ask.selection import asked_by, name_of, patterns_of
 from binlog_merge.binlog.kernels import scan_layout as ks
@@ -70,9 +70,8 @@ def select_unmerged(
     if (patterns := patterns_of(table)) is not None:
         known = {name: of for name, of in unmerged.versions.items() if any(p.matches(*name) for p in patterns)}
         _check_there(unmerged, patterns)
-        every = checked(
-            AskedAll(patterns, in_force_between(known, between)), fields, (op,) if isinstance(op, str) else op
-        )
+        ops = checked_ops((op,) if isinstance(op, str) else op)
+        every = AskedAll(patterns, in_force_between(known, between), checked_fields(fields, FIELDS), ops)
         return UnmergedSelection(unmerged, every, first, last)
     assert table is not None
     name = name_of(table)
