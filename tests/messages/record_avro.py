@@ -20,6 +20,8 @@ from tests.messages.record import CASES, DEFAULTS, MODES
 
 CONVERTER = Path(__file__).parent.parent / "clients" / "connect_converter.py"
 RECORDED = Path(__file__).with_name("recorded") / "avro.json.gz"
+LEFT_OUT: Final = ("reshape-clamp", "reshape-numbers")
+"""Cases whose schemas the others have, too: Avro is recorded of these."""
 MOST = 3
 """Messages of a topic's keys, and of its values, for each of the schemas that they have."""
 NAMES: Final = [
@@ -31,7 +33,7 @@ NAMES: Final = [
 
 def messages(merged: Callable[[str], Path]) -> Iterator[dict[str, Any]]:
     """Yield messages with schemas: keys and values, a few of each schema."""
-    for case, mode in (*CASES, DEFAULTS):
+    for case, mode in (*(each for each in CASES if each[0] not in LEFT_OUT), DEFAULTS):
         options = MODES[mode] | {"schemas.enable": "true", "provide.transaction.metadata": "true"}
         seen: Counter[str] = Counter()
         for table, *parts in made(merged(case), "debezium", topic__prefix="t", **options):
