@@ -217,7 +217,7 @@ class Batched:
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         for _, task, blocks in brought(batches):
-            with holding(Held(blocks)), telling():
+            with holding(Held(blocks)):
                 yield from self._function(task_of(task, self._common))
 
 

@@ -290,6 +290,28 @@ def test_rows_whose_order_is_wrong_are_copied_again_or_doubted(resting: RunningB
         assert sorted(file.execute("FROM bank.ledger").fetchall() + lost) == resting.rows("ledger")
 
 
+def test_a_base_is_refused_where_the_captured_log_has_ddl_already(
+    resting: RunningBank, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["schema", "import", "--nodes", f"--config={resting.config}", f"--store={tmp_path / 'base.duckdb'}"]
+    assert cli.run(words) == 0
+    resting.bank.servers[1].execute("CREATE INDEX amount ON bank_1.ledger_1 (amount)")
+    assert cli.run(words) == 2  # the store exists
+    words[-1] = f"--store={tmp_path / 'other.duckdb'}"
+    assert cli.run(words) == 2
+    said = capsys.readouterr().err
+    assert "node dn-2" in said and "has DDL on bank_1.ledger_1 already: CREATE INDEX amount" in said
+    assert not (tmp_path / "other.duckdb").exists()
+    resting.bank.servers[1].execute("DROP INDEX amount ON bank_1.ledger_1")
+
+
+def test_a_key_on_two_shards_is_refused(resting: RunningBank, tmp_path: Path) -> None:
+    resting.bank.servers[1].execute("INSERT INTO bank_1.ledger_1 VALUES (-1, 0, 5)")  # the first shard's, too
+    with pytest.raises(AssertionError, match=r"exit code 50.*two shards of bank.ledger have a row"):
+        resting.bootstrap(f"duckdb://{tmp_path}/x.db")
+    resting.bank.servers[1].execute("DELETE FROM bank_1.ledger_1 WHERE transfer = -1")
+
+
 def test_no_shard_is_read_in_vain_while_another_has_lost_a_column(resting: RunningBank, tmp_path: Path) -> None:
     to, drop = f"duckdb://{tmp_path}/altered.db", "DROP COLUMN amount"
     resting.bank.servers[2].execute(f"ALTER TABLE bank_2.ledger_2 {drop}")
@@ -316,23 +338,3 @@ def _judged(resting: RunningBank, first: str, last: str) -> tuple[frozenset[Name
     catalog = catalog_at(log, history_of(log.directory), low, None)
     window = judged(log, low, log.last_rank, (), catalog, None)
     return window.again, window.doubted
-
-
-def test_a_key_on_two_shards_is_refused(resting: RunningBank, tmp_path: Path) -> None:
-    resting.bank.servers[1].execute("INSERT INTO bank_1.ledger_1 VALUES (-1, 0, 5)")  # the first shard's, too
-    with pytest.raises(AssertionError, match=r"exit code 50.*two shards of bank.ledger have a row"):
-        resting.bootstrap(f"duckdb://{tmp_path}/x.db")
-
-
-def test_a_base_is_refused_where_the_captured_log_has_ddl_already(
-    resting: RunningBank, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["schema", "import", "--nodes", f"--config={resting.config}", f"--store={tmp_path / 'base.duckdb'}"]
-    assert cli.run(words) == 0
-    resting.bank.servers[1].execute("CREATE INDEX amount ON bank_1.ledger_1 (amount)")
-    assert cli.run(words) == 2  # the store exists
-    words[-1] = f"--store={tmp_path / 'other.duckdb'}"
-    assert cli.run(words) == 2
-    said = capsys.readouterr().err
-    assert "node dn-2" in said and "has DDL on bank_1.ledger_1 already: CREATE INDEX amount" in said
-    assert not (tmp_path / "other.duckdb").exists()
