@@ -87,7 +87,7 @@ def _split_files(folder: Path, rng: random.Random) -> None:
             log.with_events([*head, *events, rotate]).renumbered().save(folder / f"binlog.{number:06d}")
 
 
-@pytest.mark.parametrize("seed", range(effort(3, 6)))
+@pytest.mark.parametrize("seed", range(effort(2, 6)))
 def test_many_files_of_which_old_ones_are_removed(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "three-nodes-commit-order", "seed-add-column", "rotation"]))
