@@ -4,6 +4,7 @@ import gc
 import importlib
 import multiprocessing.util
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ gc.set_threshold(200_000, 50, 100)
 
 # Before any test has a TMPDIR of its own: the folder is kept for the process, and paths of sockets in it are limited.
 multiprocessing.util.get_temp_dir()
+
+# A shell lets what it starts with & ignore Ctrl-C, and that goes on to the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
