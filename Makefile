@@ -27,6 +27,8 @@ WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DO
 
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 export THOROUGH ?= 0
+# Where the shell forbids it, each of the many processes of tests would compile all that it imports: four seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
