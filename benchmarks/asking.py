@@ -3,9 +3,9 @@
     python -m benchmarks.asking [--size 500MB] [--rounds 3] [--spark yes]
 
 All run in turn, in one run. Rows a CPU second, which a busy machine hardly changes; the data source on one core, on
-local[1] and on local[2] reads all columns, in seconds of the clock, and `flashback` writes, in seconds of CPU. `sparse`: questions by
-key and by time as whole processes, without a sparse index, while it is made, and with it. `targets` says which figures
-reach what is wanted of them.
+local[1] and on local[2] reads all columns, in seconds of the clock, and `flashback` writes, in seconds of CPU.
+`sparse`: questions by key and by time as whole processes, without a sparse index, while it is made, and with it.
+`targets` says which figures reach what is wanted of them.
 """
 
 import argparse
