@@ -2,7 +2,12 @@
 
 import os
 import random
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import cycle, product
+from typing import Final, TypeVar
+
+One = TypeVar("One")
+Other = TypeVar("Other")
 
 THOROUGH: Final = os.environ.get("THOROUGH") == "1"
 _USUAL_SEED: Final = 20261120
@@ -11,6 +16,13 @@ _USUAL_SEED: Final = 20261120
 def effort(usual: int, thorough: int) -> int:
     """Return how many seeds, rounds or places to try."""
     return thorough if THOROUGH else usual
+
+
+def crossed(ones: Iterable[One], others: Sequence[Other]) -> list[tuple[One, Other]]:
+    """Return every pair of a thorough search, else for each of the first one of the others, by turns."""
+    if THOROUGH:
+        return list(product(ones, others))
+    return list(zip(ones, cycle(others), strict=False))
 
 
 def seed_of_search() -> int:

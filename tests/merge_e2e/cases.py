@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.oracle import OracleError, OracleResult, merge_case
 
@@ -18,11 +19,12 @@ CASES = sorted(path.parent for path in FIXTURES.glob("*/cluster.yaml") if (path.
 OTHERS = [path.parent for name in ("polardbx", "shards") for path in FIXTURES.glob(f"{name}-*/cluster.yaml")]
 INPUTS = CASES + sorted(OTHERS)
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
-# Where one half says as much as the whole: the cases differ in what rows and events they have, not in how runs are cut.
-one_half = pytest.mark.parametrize("case", CASES[::2], ids=lambda case: str(case.name))
-other_half = pytest.mark.parametrize("case", CASES[1::2], ids=lambda case: str(case.name))
-half_of_inputs = pytest.mark.parametrize("case", INPUTS[::2], ids=lambda case: str(case.name))
-other_inputs = pytest.mark.parametrize("case", INPUTS[1::2], ids=lambda case: str(case.name))
+# Where a part says as much as the whole: the cases differ in what rows and events they have, not in how runs are cut.
+_PARTS = effort(4, 2)
+some_cases = pytest.mark.parametrize("case", CASES[::_PARTS], ids=lambda case: str(case.name))
+other_cases = pytest.mark.parametrize("case", CASES[1::_PARTS], ids=lambda case: str(case.name))
+some_inputs = pytest.mark.parametrize("case", INPUTS[::_PARTS], ids=lambda case: str(case.name))
+other_inputs = pytest.mark.parametrize("case", INPUTS[1::_PARTS], ids=lambda case: str(case.name))
 every_input = pytest.mark.parametrize("case", INPUTS, ids=lambda case: str(case.name))
 """For what can be told without the oracle, which does not judge PolarDB-X's cases: tests/polardbx does; nor those of
 shards without markers: tests/merge_e2e/shards does.

@@ -14,9 +14,9 @@ from tests.merge_e2e.cases import (
     copy_case,
     every_case,
     max_size,
-    one_half,
     oracle,
-    other_half,
+    other_cases,
+    some_cases,
     whole,
 )
 from tests.merge_e2e.editing import assert_prefix, transactions
@@ -51,7 +51,7 @@ def test_partitions_and_order_of_nodes_do_not_show(
     assert written(tmp_path) == oracle(case).files
 
 
-@one_half
+@some_cases
 def test_small_files_are_cut_as_the_oracle_cuts_them(case: Path, tmp_path: Path) -> None:
     total = sum(map(len, oracle(case).files.values()))
     path = copy_case(case, tmp_path / "case", max_size(max(500, total // 7)))
@@ -61,7 +61,7 @@ def test_small_files_are_cut_as_the_oracle_cuts_them(case: Path, tmp_path: Path)
         assert written(tmp_path / f"out-{partitions}") == expected.files
 
 
-@other_half
+@other_cases
 def test_what_is_not_final_is_held(case: Path, tmp_path: Path) -> None:
     expected = oracle(case, False)
     result = merge(case / "cluster.yaml", tmp_path, end_of_input=False)
@@ -71,7 +71,7 @@ def test_what_is_not_final_is_held(case: Path, tmp_path: Path) -> None:
     assert_prefix(written(tmp_path), oracle(case).files)
 
 
-@one_half
+@some_cases
 def test_ranges_of_tso(case: Path, tmp_path: Path) -> None:
     tsos = sorted({int(key[:19]) for key, _, _ in oracle(case).transactions})
     start, stop = tsos[len(tsos) // 3], tsos[2 * len(tsos) // 3]
@@ -83,7 +83,7 @@ def test_ranges_of_tso(case: Path, tmp_path: Path) -> None:
     assert written(tmp_path / "between") == merge_case(case / "cluster.yaml", True, start, stop).files
 
 
-@other_half
+@other_cases
 def test_stopping_at_a_tso_and_going_on_is_one_run(case: Path, tmp_path: Path) -> None:
     tsos = sorted({int(key[:19]) for key, _, _ in oracle(case).transactions})
     for stop in (tsos[len(tsos) // 4], tsos[len(tsos) // 2], tsos[len(tsos) // 2] + 1):

@@ -11,7 +11,7 @@ import yaml
 
 from binlog_merge.errors import UnannouncedDdl
 from tests.effort import effort
-from tests.merge_e2e.cases import case_named, copy_case, half_of_inputs, max_size, other_inputs, whole
+from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, some_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
@@ -45,7 +45,7 @@ def _merge_growing(
     assert written(out) == good
 
 
-@half_of_inputs
+@some_inputs
 def test_any_cuts_give_the_same_files(case: Path, tmp_path: Path) -> None:
     rng = random.Random(f"{case.name} cut")
     anywhere = rng.random() < 0.6
@@ -102,7 +102,7 @@ def _with_small_files(values: dict[str, Any]) -> None:
     values["output"]["max-size"] = 5000
 
 
-@half_of_inputs
+@some_inputs
 def test_nothing_new_changes_nothing(case: Path, tmp_path: Path) -> None:
     for end_of_input in (False, True):
         merge(case / "cluster.yaml", tmp_path, end_of_input=end_of_input)

@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, MissingFile, UnknownTableSchema
 from binlog_merge.log.reader import MergedBinlog
-from tests.merge_e2e.cases import INPUTS, case_named, copy_case, half_of_inputs, oracle, other_half, whole
+from tests.merge_e2e.cases import INPUTS, case_named, copy_case, oracle, other_cases, some_inputs, whole
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.test_filtered import filtered, told
@@ -20,7 +20,7 @@ from tests.pipeline.listed import Listed, in_log, transactions
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@half_of_inputs
+@some_inputs
 def test_they_are_those_of_the_merged_log(case: Path) -> None:
     path = case / "cluster.yaml"
     found, _ = transactions(path, partitions=INPUTS.index(case) % 3 + 1)
@@ -38,7 +38,7 @@ def test_they_are_those_of_the_merged_log(case: Path) -> None:
         assert row["bytes"] == sum(branch["end"] - branch["start"] for branch in row["branches"])
 
 
-@other_half
+@other_cases
 def test_they_have_the_rows_that_the_oracle_counts(case: Path) -> None:
     expected = oracle(case).transactions
     found, _ = transactions(case / "cluster.yaml")

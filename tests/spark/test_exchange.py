@@ -19,6 +19,7 @@ from binlog_merge.spark import tasks
 from binlog_merge.spark.exchange import OPTION, ShuffleExchange, carries_blocks
 from binlog_merge.spark.job import merge
 from binlog_merge.spark.runner import SparkRunner
+from tests.effort import THOROUGH
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -70,6 +71,7 @@ def test_the_same_bytes(name: str, carrying: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "out" / ".work").exists()
 
 
+@pytest.mark.parametrize("distance", ["near", "far", "pieces"] if THOROUGH else ["pieces"], indirect=True)
 @pytest.mark.usefixtures("distance")
 def test_rounds_here_and_there(carrying: Any, tmp_path: Path) -> None:
     """Blocks of rounds in the driver go to stages on Spark, and the other way round."""

@@ -7,6 +7,7 @@ import pytest
 
 from binlog_merge.errors import ShardDdlStopped, UnknownTableSchema, UnsupportedInput
 from binlog_merge.pipeline.result import MergeResult
+from tests.effort import crossed
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.shards.renames import Story, Teller, check
 from tests.merge_e2e.shards.stage import Played, Session, Stage, tables
@@ -175,8 +176,7 @@ def outcome(stage: Stage, played: Played, number: int, result: MergeResult, out:
     return NAMED if statements else CARRIED
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "mode"), crossed(ROWS, ("pessimistic", "optimistic")))
 def test_shards_without_markers(stage: Stage, name: str, mode: str) -> None:
     number = 900 + list(ROWS).index(name)
     stage.clear()
@@ -296,8 +296,7 @@ EXCHANGES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
-@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.parametrize(("name", "mode"), crossed(EXCHANGES, ("pessimistic", "optimistic")))
 def test_rows_that_change_places_with_others_unseen(stage: Stage, name: str, mode: str) -> None:
     stage.clear()
     number = 950 + list(EXCHANGES).index(name)

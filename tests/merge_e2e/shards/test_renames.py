@@ -11,7 +11,7 @@ from binlog_merge.errors import ShardDdlStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.replay.server.run import replay
-from tests.effort import effort
+from tests.effort import crossed, effort
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, written
@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.mysql]
 Told = dict[str, tuple[int, Played]]
 Captured = pytest.CaptureFixture[str]
 ERROR = {"shard-doubts": "error"}
+MODES = ("pessimistic", "optimistic")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,7 @@ def told(stage: Stage) -> Told:
     return found
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
-@pytest.mark.parametrize("story", CARRIED, ids=lambda story: str(story.id))
+@pytest.mark.parametrize(("story", "mode"), crossed(CARRIED, MODES), ids=lambda value: str(getattr(value, "id", value)))
 def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, story: Story, mode: str) -> None:
     number, played = told[story.name]
     stage.target.drop_databases()
@@ -63,7 +63,7 @@ def grown(path: Path, whole: dict[str, bytes], rng: random.Random, rounds: int) 
     return written(out)
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RENAME_SEEDS", "1"))))
 def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: str, seed: int) -> None:
     played = [told[one.name][1] for one in CARRIED if not one.sections]
@@ -75,7 +75,7 @@ def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: s
     assert grown(path, whole, rng, effort(5, 12)) == whole
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("story", IN_DOUBT, ids=lambda story: str(story.id))
 def test_what_no_statement_says_stops_the_merge_or_is_told(stage: Stage, story: Story, mode: str) -> None:
     number = 100 + 2 * IN_DOUBT.index(story) + (mode == "optimistic")
@@ -105,7 +105,7 @@ def shown(capsys: Captured, *arguments: str) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("decision", ["as-if-done", "skip"])
 def test_a_shard_that_does_not_follow(stage: Stage, capsys: Captured, mode: str, decision: str) -> None:
     """What waits is shown; what is decided counts for rows before and behind it, until the shard follows."""
