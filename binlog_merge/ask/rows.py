@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.ask.shape import Shape, fitted
+from binlog_merge.binlog.arrow import array_over, text_over
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
 from binlog_merge.binlog.images import ImageDecoder, Images
 from binlog_merge.binlog.kernels import log_index as x
@@ -157,10 +158,10 @@ class Rows:
 
     def _commit_tso(self) -> Any:
         values = self._of_transaction(x.X_TSO)
-        return pa.array(values, pa.int64(), mask=values < 0 if len(values) and values.min() < 0 else None)
+        return array_over(values, pa.int64(), values < 0)
 
     def _commit_time(self) -> Any:
-        return pa.array(self._of_transaction(x.X_COMMIT_US), pa.int64()).view(FIELDS["commit_time"])
+        return array_over(self._of_transaction(x.X_COMMIT_US), FIELDS["commit_time"])
 
     def _gtid(self) -> Any:
         return gtid_array(self._in_event[0], self.transactions, self.gtid)
@@ -169,13 +170,13 @@ class Rows:
         return order_key_array(self._in_event[0], self.transactions, self.changes.segment.buffer)
 
     def _file(self) -> Any:
-        return pa.repeat(pa.scalar(self.changes.segment.file.rpartition("/")[2], pa.string()), len(self))
+        return text_over(self.changes.segment.file.rpartition("/")[2], len(self))
 
     def _position(self) -> Any:
-        return pa.array(self._in_event[2], pa.int64())
+        return array_over(self._in_event[2], pa.int64())
 
     def _row(self) -> Any:
-        return pa.array(self._in_event[3], pa.int32())
+        return array_over(self._in_event[3], pa.int32())
 
     def _image(self, side: int, struct: Any) -> Any:
         columns = [
@@ -186,10 +187,11 @@ class Rows:
         ]
         if self._images is not None:
             mask, missing = self._images.mask(side), self._images.missing[side]
-            return pa.Array.from_buffers(struct, len(self), [mask], missing, children=columns)
-        lacking = ~self._there(side)
-        mask = pa.array(lacking) if lacking.any() else None
-        return pa.StructArray.from_arrays(columns, fields=list(struct), mask=mask)
+        else:
+            there = self._there(side)
+            missing = len(there) - int(np.count_nonzero(there))
+            mask = pa.py_buffer(np.packbits(there, bitorder="little")) if missing else None
+        return pa.Array.from_buffers(struct, len(self), [mask], missing, children=columns)
 
     def _column(self, side: int, place: int) -> Any:
         """Return the values of a column."""

@@ -16,6 +16,7 @@ Both NULL and absent columns become null; only the row images distinguish them.
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from binlog_merge.binlog.cell_length import string_max_length
@@ -99,6 +100,36 @@ def rows_to_batch(
             raise CellValueError(f"column {names[i]}: {error}; temporal_text=True shows every date") from None
         fields.append(pa.field(names[i], kind_of))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def array_over(values: Any, type_: Any, missing: Any = None) -> Any:
+    """Return an array over the memory of numbers; `missing` is a mask of those that are null.
+
+    `pa.array` of numbers looks for pandas, and importing that takes longer than a small question.
+    """
+    count = 0 if missing is None else int(np.count_nonzero(missing))
+    mask = pa.py_buffer(np.packbits(~missing, bitorder="little")) if count else None
+    return pa.Array.from_buffers(type_, len(values), [mask, pa.py_buffer(np.ascontiguousarray(values))], count)
+
+
+def texts_over(texts: Sequence[str | None]) -> Any:
+    """Return an array of texts, as `pa.array` does."""
+    data = [b"" if text is None else text.encode() for text in texts]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(each) for each in data], dtype=np.int64)])
+    if offsets[-1] >= 1 << 31:
+        raise pa.ArrowInvalid(f"{offsets[-1]} bytes of text are more than one batch holds")
+    missing = np.array([text is None for text in texts], bool)
+    count = int(np.count_nonzero(missing))
+    mask = pa.py_buffer(np.packbits(~missing, bitorder="little")) if count else None
+    offsets_32, joined = pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(data))
+    return pa.StringArray.from_buffers(len(data), offsets_32, joined, mask, count)
+
+
+def text_over(text: str, count: int) -> Any:
+    """Return an array of a text, `count` times."""
+    data = text.encode()
+    offsets = np.arange(count + 1, dtype=np.int32) * len(data)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(data * count))
 
 
 def member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, ...] | None:

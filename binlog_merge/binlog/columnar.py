@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlog_merge.binlog.arrow import arrow_type, cell_value, member_texts, padded_length
+from binlog_merge.binlog.arrow import arrow_type, cell_value, member_texts, padded_length, texts_over
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text
 from binlog_merge.binlog.constants import ColumnType as T
@@ -192,7 +192,7 @@ def _cell_by_cell(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
             )  # fmt: skip
         values.append(known[cell])
     try:
-        return pa.array(values, facts.type)
+        return texts_over(values) if facts.type == pa.string() else pa.array(values, facts.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise CellValueError(f"column {facts.name}: {error}; temporal_text=True shows every date") from None
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_merge.binlog.arrow import array_over
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, decode_rows
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ConfigError
@@ -163,12 +164,12 @@ class Where:
         }
         arrays = arrays or {"c": pa.nulls(len(rows))}
         try:
-            found = self._connection().from_arrow(pa.table(arrays)).project(f"{sql} AS found").to_arrow_table()
+            found = self._connection().from_arrow(pa.table(arrays)).project(f"{sql} AS found").fetchnumpy()
         except duckdb.Error as error:
             raise self._wrong(
                 f"it cannot be evaluated: {str(error).splitlines()[0].removeprefix('Invalid Input Error: ')}"
             ) from None
-        return found.column("found").to_numpy().astype(bool)
+        return found["found"].astype(bool)
 
     def _compiled(self, table: Table) -> _Compiled:
         if table not in self._known:
@@ -215,7 +216,7 @@ def _zone(name: str) -> str:
     if isinstance(zone, timezone):
         return zone.tzname(None).removeprefix("UTC") or "UTC"
     try:
-        pc.local_timestamp(pa.array([0], pa.timestamp("us", tz=name)))
+        pc.local_timestamp(array_over(np.zeros(1, np.int64), pa.timestamp("us", tz=name)))
     except pa.ArrowInvalid as error:
         raise ConfigError(f"the time zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
     return name

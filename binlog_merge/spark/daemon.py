@@ -34,6 +34,8 @@ if __name__ == "__main__":
     import pandas  # noqa: F401 (Spark's worker imports both for a task that takes or gives Arrow)
     import pyarrow.compute  # noqa: F401
 
+    import snapshot_store.mysql.sql.tokens  # noqa: F401 (sqlglot, which is imported when a statement is read)
+
     # Spark's worker collects garbage after every task: with all that is loaded here that would take longer than most
     # tasks (80 ms), and unshare the pages. What is frozen is not looked at.
     gc.collect()

@@ -5,35 +5,52 @@
 With GTID events it is for servers with gtid_mode=ON, without them for others. Every event has a checksum.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from binlog_merge.ask.rows import transactions_of
-from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag, EventType
-from binlog_merge.binlog.control import Xid
-from binlog_merge.binlog.gtid import Gtid
+from binlog_merge.binlog.constants import BINLOG_MAGIC, MAX_EVENT_SIZE, EventFlag, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.wire import pack_packed
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import written_log as w
 from binlog_merge.log.segments import Segment
-from binlog_merge.undo.blocks import blocks, by_transaction
+from binlog_merge.undo.blocks import blocks, ordered
 from binlog_merge.undo.inverse_events import forward_events, inverse_events
 from binlog_merge.undo.selection import Chosen, Reader
 
-_TABLE_MAP: Final = int(EventType.TABLE_MAP_EVENT)
-_BEGIN: Final = Query(0, 0, 0, b"", b"BEGIN").pack()
-_GTID_SIZE: Final = len(Gtid(0, bytes(16), 0, 0, 0, 0, 0, 0, 0, 0).pack()) - 1
-"""The length of a GTID event's body without that of the transaction in it."""
+_SERVER_VERSION: Final = 80_000
 
-Body = tuple[int, bytes]
-"""An event's type and body."""
-Transaction = tuple[int, int, list[Body]]
-"""A transaction's rank, its time in µs since 1970, and the events of its rows."""
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The bodies of the rows events of transactions.
+
+    `events` are those of all transactions (B_*, in `data`), `counts` is how many of them each one has; `ranks` are its
+    rank, `commit_us` its time in µs since 1970.
+    """
+
+    data: Any
+    events: Any
+    counts: Any
+    ranks: Any
+    commit_us: Any
+
+    def cut(self, number: int) -> tuple["Bodies", "Bodies"]:
+        """Return the first `number` transactions, and the others."""
+        events = int(self.counts[:number].sum())
+        first = Bodies(
+            self.data, self.events[:events], self.counts[:number], self.ranks[:number], self.commit_us[:number]
+        )
+        rest = Bodies(
+            self.data, self.events[events:], self.counts[number:], self.ranks[number:], self.commit_us[number:]
+        )
+        return first, rest
 
 
 @dataclass
@@ -56,26 +73,22 @@ class Binlog:
             data += self._event(EventType.PREVIOUS_GTIDS_LOG_EVENT, nothing, header.timestamp, flag)
         return data
 
-    def transaction(self, rows: Sequence[Body], micros: int) -> bytes:
-        """Return the events of a transaction that committed at a time, in µs since 1970."""
-        self.transactions += 1
-        seconds = micros // 1_000_000
-        xid = Xid(self.transactions).pack()
-        data = []
-        if self.sid is not None:
-            bodies = len(_BEGIN) + len(xid) + sum(len(body) for _, body in rows)
-            data.append(self._gtid(self.sid, bodies + 23 * (2 + len(rows)), micros))
-        data.append(self._event(EventType.QUERY_EVENT, _BEGIN, seconds, EventFlag.LOG_EVENT_SUPPRESS_USE_F))
-        data += [self._event(kind, body, seconds, 0) for kind, body in rows]
-        data.append(self._event(EventType.XID_EVENT, xid, seconds, 0))
-        return b"".join(data)
-
-    def _gtid(self, sid: bytes, rest: int, micros: int) -> bytes:
-        number, width, length = self.transactions, 0, rest
-        while (needed := len(pack_packed(length))) > width:  # the length of a transaction counts its own digits
-            width, length = needed, rest + 23 + _GTID_SIZE + needed
-        body = Gtid(0, sid, number, number - 1, number, micros, micros, length, 80_000, 80_000).pack()
-        return self._event(EventType.GTID_LOG_EVENT, body, micros // 1_000_000, 0)
+    def written(self, bodies: Bodies) -> memoryview:
+        """Return the events of transactions, whose row events are given."""
+        sizes = w.FRAME + bodies.events[:, w.B_END] - bodies.events[:, w.B_BEGIN]
+        if (largest := int(sizes.max())) > MAX_EVENT_SIZE:
+            raise BinlogFormatError(f"event of {largest} bytes is larger than {MAX_EVENT_SIZE}", offset=self.position)
+        out = np.empty(int(sizes.sum()) + w.MOST_AROUND * len(bodies.counts), np.uint8)
+        registers = np.zeros(k.REGISTERS, np.int64)
+        registers[k.SERVER_ID], registers[k.SERVER_VERSION] = self.description.header.server_id, _SERVER_VERSION
+        registers[k.FILE_BASE], registers[k.RANK], registers[k.SEQUENCE] = (
+            self.position, self.transactions, self.transactions,
+        )  # fmt: skip
+        sid = np.frombuffer(bytearray(self.sid or b""), np.uint8)
+        end = w.write_transactions(bodies.data, bodies.events, bodies.counts, bodies.commit_us, sid, registers, out)
+        self.position += end
+        self.transactions += len(bodies.counts)
+        return memoryview(out.data)[:end]
 
     def _event(self, kind: int, body: bytes, timestamp: int, flags: int) -> bytes:
         server_id = self.description.header.server_id
@@ -92,31 +105,66 @@ class RowsWriter:
 
     do_again: bool
 
-    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> tuple[list[Transaction], int]:
+    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> tuple[Bodies, int]:
         """Return the transactions of a segment, and how many rows they have."""
         make = forward_events if self.do_again else inverse_events
-        entries = [make(each) for each in chosen]
-        facts = transactions_of(segment)[:, [x.X_RANK, x.X_COMMIT_US]].tolist()
-        made: list[Transaction] = []
-        for number, of in by_transaction(segment, entries, backwards):
-            bodies = [body for each in of for body in ((_TABLE_MAP, each.table), (each.kind, each.rows))]
-            rank, micros = facts[number]
-            made.append((rank, micros, bodies))
-        return made, sum(each.number for _, _, of in entries for each in of)
+        made = [make(each) for each in chosen]
+        order, numbers, ends = ordered(segment, [(each.numbers, each.lasts) for each in made], backwards)
+        base, placed = 0, []
+        for each in made:
+            placed.append(each.bodies + np.array((base, base, 0)))
+            base += len(each.data)
+        events = np.concatenate(placed)[order].reshape(-1, 3)
+        facts = transactions_of(segment)[numbers]
+        bodies = Bodies(
+            np.concatenate([each.data for each in made]), events, 2 * np.diff(ends, prepend=0),
+            facts[:, x.X_RANK].copy(), facts[:, x.X_COMMIT_US].copy(),
+        )  # fmt: skip
+        return bodies, sum(each.rows for each in made)
 
 
-def binlog(reader: Reader, out: Binlog, do_again: bool = False) -> Iterator[bytes]:
+def binlog(reader: Reader, out: Binlog, do_again: bool = False) -> Iterator[bytes | memoryview]:
     """Yield the bytes of the file. Raises what reading the rows does, before the first byte unless `do_again`."""
 
-    def found() -> Iterator[Transaction]:
-        for transactions, rows in blocks(reader, RowsWriter(do_again), backwards=not do_again):
+    def found() -> Iterator[Bodies]:
+        for bodies, rows in blocks(reader, RowsWriter(do_again), backwards=not do_again):
             out.rows += rows
-            yield from transactions
+            yield bodies
 
     begun = False
-    for _, group in groupby(found(), key=itemgetter(0)):
-        of = list(group)
+    for bodies in _whole(found()):
         if not begun:
             yield out.head()
             begun = True
-        yield out.transaction([body for _, _, bodies in of for body in bodies], of[0][1])
+        yield out.written(bodies)
+
+
+def _whole(blocks: Iterable[Bodies]) -> Iterator[Bodies]:
+    """Yield whole transactions: one may go on in the next block."""
+    waiting: list[Bodies] = []
+    for block in blocks:
+        rest = block
+        if waiting and waiting[0].ranks[0] == block.ranks[0]:
+            first, rest = block.cut(1)
+            waiting.append(first)
+            if not len(rest.counts):
+                continue
+        if waiting:
+            yield _joined(waiting)
+        done, last = rest.cut(len(rest.counts) - 1)
+        if len(done.counts):
+            yield done
+        waiting = [last]
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(parts: Sequence[Bodies]) -> Bodies:
+    """Return a transaction whose parts are given."""
+    if len(parts) == 1:
+        return parts[0]
+    bases = np.cumsum([0, *(len(part.data) for part in parts[:-1])]).tolist()
+    events = [part.events + np.array((base, base, 0)) for part, base in zip(parts, bases, strict=True)]
+    counts = np.array([sum(int(part.counts[0]) for part in parts)], np.int64)
+    data = np.concatenate([part.data for part in parts])
+    return Bodies(data, np.concatenate(events), counts, parts[0].ranks, parts[0].commit_us)

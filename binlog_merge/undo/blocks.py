@@ -44,18 +44,30 @@ def by_transaction(
     segment: Segment, entries: Sequence[Entries[Made]], backwards: bool
 ) -> Iterator[tuple[int, list[Made]]]:
     """Yield each transaction's number, and what was made of its rows, in the order of the log or `backwards`."""
-    events = np.concatenate([each for each, _, _ in entries])
+    order, numbers, ends = ordered(segment, [(events, rows) for events, rows, _ in entries], backwards)
     made = [one for _, _, of in entries for one in of]
-    if len(entries) > 1:  # those of one table are in order
-        order = np.lexsort((np.concatenate([rows for _, rows, _ in entries]), events))
-        events, made = events[order], [made[i] for i in order.tolist()]
-    if backwards:
-        events = events[::-1]
-        made.reverse()
-    of = segment.events[events, k.E_TRANSACTION]
-    starts = np.flatnonzero(np.diff(of, prepend=-1))
-    for number, begin, end in zip(of[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), len(of)], strict=True):
+    made = [made[i] for i in order.tolist()]
+    begin = 0
+    for number, end in zip(numbers.tolist(), ends.tolist(), strict=True):
         yield number, made[begin:end]
+        begin = end
+
+
+def ordered(segment: Segment, entries: Sequence[tuple[Any, Any]], backwards: bool) -> tuple[Any, Any, Any]:
+    """Return the places, in the entries one after the other, of what was made, in the order of the log or `backwards`.
+
+    And the numbers of the transactions in that order, and where each one ends.
+    """
+    events = np.concatenate([each for each, _ in entries])
+    if len(entries) == 1:  # those of one table are in order
+        order = np.arange(len(events))
+    else:
+        order = np.lexsort((np.concatenate([rows for _, rows in entries]), events))
+    if backwards:
+        order = order[::-1]
+    of = segment.events[events[order], k.E_TRANSACTION]
+    ends = np.append(np.flatnonzero(np.diff(of)) + 1, len(of))
+    return order, of[ends - 1], ends
 
 
 class Waiting(Generic[Block]):

@@ -3,19 +3,19 @@
     WRITE   becomes DELETE of the same images       UPDATE   its images swapped
     DELETE  becomes WRITE of the same images
 
-Rows are cut at their ends, which the cut cells show, so that a row costs no more than a few slices. Where an image
-lacks columns (binlog_row_image MINIMAL, NOBLOB), rows are taken apart and completed.
+Rows are cut at their ends, which the cut cells show, and copied by a kernel. Where an image lacks columns
+(binlog_row_image MINIMAL, NOBLOB), rows are taken apart and completed.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows
-from binlog_merge.binlog.constants import ROWS_V1_TYPES, UPDATE_TYPES, EventType, RowsFlag
-from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.constants import EventType, RowsFlag
+from binlog_merge.binlog.kernels import events_of_rows as k
+from binlog_merge.binlog.kernels import log_walk as w
 from binlog_merge.binlog.rows import ABSENT as NOT_HELD
 from binlog_merge.binlog.rows import Row, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap
@@ -28,19 +28,21 @@ _INVERSE: Final[dict[int, int]] = {
     EventType.WRITE_ROWS_EVENT: EventType.DELETE_ROWS_EVENT,
     EventType.DELETE_ROWS_EVENT: EventType.WRITE_ROWS_EVENT,
 }
+_OLD: Final = [k.R_BODY, k.R_END, k.R_KIND, k.R_FIRST, k.R_FROM, k.R_TO]
 
 
-class MappedRows(NamedTuple):
-    """A rows event of `number` rows and its table map, as event bodies."""
+@dataclass(frozen=True, slots=True)
+class Events:
+    """The events that come of `rows` rows of a table: `numbers` and `lasts` are the old events, and their last rows.
 
-    table: bytes
-    kind: int
-    rows: bytes
-    number: int
+    `bodies` are those of a table map and a rows event for each of them: begin and end in `data`, and type.
+    """
 
-
-Events = tuple[Any, Any, list[MappedRows]]
-"""The numbers of events with chosen rows, of the last such row of each, and what comes of them."""
+    numbers: Any
+    lasts: Any
+    data: Any
+    bodies: Any
+    rows: int
 
 
 class _Head(NamedTuple):
@@ -72,57 +74,61 @@ class _Making:
 
     def __init__(self, chosen: Chosen, undo: bool) -> None:
         self.undo, self.chosen = undo, chosen
-        self.table = chosen.changes.table
-        self.data = memoryview(chosen.changes.segment.buffer.data)
-        self.ends = tuple(_image_ends(chosen.cut, side) for side in (BEFORE, AFTER))
-        self.heads: dict[tuple[int, bytes], _Head] = {}
+        self.table, self.buffer = chosen.changes.table, chosen.changes.segment.buffer
 
     def events(self) -> Events:
         """Return what comes of the events."""
-        chosen, changes = self.chosen, self.chosen.changes
-        of_rows = chosen.order()
-        begins = np.flatnonzero(np.diff(of_rows, prepend=-1))
-        ends = np.append(begins[1:], len(of_rows))
-        numbers = of_rows[begins]
-        of_all = changes.events[chosen.cut.events]
-        firsts, lasts = (np.searchsorted(of_all, numbers, side).tolist() for side in ("left", "right"))
-        places = changes.segment.events[numbers][:, [k.E_BODY, k.E_END, k.E_KIND]].tolist()
+        numbers, events = self._old_events()
+        heads, layout, texts = self._heads(events)
+        rows, cut = self.chosen.rows, self.chosen.cut
+        extents, lengths = np.empty((len(rows), 3), np.int64), np.empty(len(events), np.int64)
+        wrong = k.find_extents(cut.starts, cut.sizes, events, layout, rows, extents, lengths)
+        assert wrong < 0
+        others = np.flatnonzero(layout[events[:, k.R_HEAD], k.H_LENGTH] == k.NOT_HERE).tolist()
+        completed = {i: self._completed(events[i]) for i in others}
+        lengths[list(completed)] = [len(body) for body in completed.values()]
         table = replace(self.table, flags=self.table.flags | 1).pack()
-        rows = chosen.rows.tolist()
-        made = []
-        for place, first, last, begin, end in zip(places, firsts, lasts, begins.tolist(), ends.tolist(), strict=True):
-            kind, body = self._event(place, first, last, rows[begin:end])
-            made.append(MappedRows(table, kind, body, end - begin))
-        return numbers, chosen.rows[ends - 1], made
+        ends = len(table) + np.cumsum(lengths)
+        begins = ends - lengths
+        out = np.empty(len(table) + int(lengths.sum()), np.uint8)
+        out[: len(table)] = np.frombuffer(table, np.uint8)
+        k.write_events(self.buffer, events, layout, texts, extents, self.undo, begins, out)
+        for i, body in completed.items():
+            out[begins[i] : ends[i]] = np.frombuffer(body, np.uint8)
+        bodies = np.empty((len(events), 2, 3), np.int64)
+        bodies[:, 0] = 0, len(table), EventType.TABLE_MAP_EVENT
+        bodies[:, 1, 0], bodies[:, 1, 1] = begins, ends
+        bodies[:, 1, 2] = np.array([head.kind for head in heads], np.int64)[events[:, k.R_HEAD]]
+        return Events(numbers, rows[events[:, k.R_TO] - 1], out, bodies, len(rows))
 
-    def _event(self, place: Sequence[int], first: int, last: int, rows: list[int]) -> tuple[int, bytes]:
-        """Return what comes of `rows` of an event (begin, end, type) that has those from `first` to before `last`."""
-        data, (body, end, kind) = self.data, place
-        begin = self._rows_begin(body, kind)
-        if (known := (kind, bytes(data[body:begin]))) not in self.heads:
-            self.heads[known] = self._head(RowsEvent.parse(*known))
-        head = self.heads[known]
-        if self.undo and head.lacking:
-            made = _completed(RowsEvent.parse(kind, data[body:end]), self.table, [row - first for row in rows])
-            return int(made.type_code), made.pack()
-        extents = self._extents(head, first, last, begin, end)
-        pieces: list[Any] = [head.body]
+    def _old_events(self) -> tuple[Any, Any]:
+        """Return the numbers of the events with chosen rows, and these with the columns R_*."""
+        changes, of_rows = self.chosen.changes, self.chosen.order()
+        begins = np.flatnonzero(np.diff(of_rows, prepend=-1))
+        numbers = of_rows[begins]
+        of_all = changes.events[self.chosen.cut.events]
+        events = np.zeros((len(numbers), k.R_COLUMNS), np.int64)
+        places = changes.segment.events[numbers]
+        events[:, [k.R_BODY, k.R_END, k.R_KIND]] = places[:, [w.E_BODY, w.E_END, w.E_KIND]]
+        events[:, k.R_FIRST], events[:, k.R_LAST] = (np.searchsorted(of_all, numbers, s) for s in ("left", "right"))
+        events[:, k.R_FROM], events[:, k.R_TO] = begins, np.append(begins[1:], len(of_rows))
+        return numbers, events
+
+    def _heads(self, events: Any) -> tuple[list[_Head], Any, Any]:
+        """Return the heads of new events, the same with the columns H_*, and their bytes."""
+        found = np.empty(len(events), np.int64)
+        count = k.find_heads(self.buffer, events, len(self.table.types), found)
+        heads = []
+        for event in events[found[:count]]:
+            body, rows, kind = event[[k.R_BODY, k.R_ROWS, k.R_KIND]].tolist()
+            heads.append(self._head(RowsEvent.parse(kind, self.buffer[body:rows].tobytes())))
+        layout = np.empty((count, k.H_COLUMNS), np.int64)
+        layout[:, k.H_LENGTH] = [len(head.body) for head in heads]
+        layout[:, k.H_BEGIN] = np.cumsum(layout[:, k.H_LENGTH]) - layout[:, k.H_LENGTH]
+        layout[:, k.H_BEFORE], layout[:, k.H_AFTER] = [h.before for h in heads], [h.after for h in heads]
         if self.undo:
-            for row in reversed(rows):
-                start, middle, stop = extents[row - first]
-                pieces += data[middle:stop], data[start:middle]
-        else:
-            for row in rows:
-                start, _, stop = extents[row - first]
-                pieces.append(data[start:stop])
-        return head.kind, b"".join(pieces)
-
-    def _rows_begin(self, body: int, kind: int) -> int:
-        """Return where an event's rows begin; that its head is whole has been seen when the rows were cut."""
-        at, columns = body + 8, len(self.table.types)
-        if kind not in ROWS_V1_TYPES:
-            at += int.from_bytes(self.data[at : at + 2], "little")
-        return at + (1 if columns < 251 else 3) + (columns + 7) // 8 * (2 if kind in UPDATE_TYPES else 1)
+            layout[[head.lacking for head in heads], k.H_LENGTH] = k.NOT_HERE
+        return heads, layout, np.frombuffer(bytearray(b"".join(head.body for head in heads)), np.uint8)
 
     def _head(self, event: RowsEvent) -> _Head:
         made = _with(event, self.table, self.undo)
@@ -133,27 +139,11 @@ class _Making:
         lacking = before is not None and after is not None and min(before, after) < event.column_count
         return _Head(int(made.type_code), made.pack(), ((before or 0) + 7) // 8, ((after or 0) + 7) // 8, lacking)
 
-    def _extents(self, head: _Head, first: int, last: int, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Return (begin, end of the first image, end) of each row of an event.
-
-        An image ends with its last cell that has bytes, and with its bitmap if none has.
-        """
-        befores, afters = self.ends
-        found, at = [], begin
-        for row in range(first, last):
-            middle = max(at + head.before, befores[row])
-            stop = max(middle + head.after, afters[row])
-            found.append((at, middle, stop))
-            at = stop
-        assert at == end
-        return found
-
-
-def _image_ends(cut: CutRows, side: int) -> list[int]:
-    """Return where the last cell of each row's image ends, 0 for an image without cells."""
-    sizes = cut.sizes[side]
-    ends: list[int] = np.where(sizes >= 0, cut.starts[side] + sizes, 0).max(axis=0, initial=0).tolist()
-    return ends
+    def _completed(self, event: Any) -> bytes:
+        """Return the body of the inverse of an update whose images lack columns."""
+        body, end, kind, first, begin, stop = event[_OLD].tolist()
+        rows = (self.chosen.rows[begin:stop] - first).tolist()
+        return _completed(RowsEvent.parse(kind, self.buffer[body:end].tobytes()), self.table, rows).pack()
 
 
 def _with(event: RowsEvent, table: TableMap, undo: bool) -> RowsEvent:

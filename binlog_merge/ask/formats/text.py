@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from binlog_merge.ask.formats.json_lines import time_text
+from binlog_merge.ask.formats.json_lines import facts_of
 from binlog_merge.ask.selection import Selection
 from binlog_merge.ask.values import image_rows, shown_of
 
@@ -14,11 +14,10 @@ from binlog_merge.ask.values import image_rows, shown_of
 def pieces(selection: Selection) -> Iterator[bytes]:
     """Yield a line for each change: what a row has, and of an update what it had."""
     for batch in selection.batches():
-        facts = [name for name in batch.schema.names if name not in ("before", "after")]
-        rows = batch.select(facts).to_pylist()
+        rows = facts_of(batch)
         sides = [image_rows(batch.column(name), shown_of) for name in ("before", "after")]
         for row, before, after in zip(rows, *sides, strict=True):
-            place = f"{time_text(row['commit_time'])}  {row['gtid'] or 'ANONYMOUS'}  {row['file']}:{row['position']}"
+            place = f"{row['commit_time']}  {row['gtid'] or 'ANONYMOUS'}  {row['file']}:{row['position']}"
             values = values_text(before, after, row["before_absent"] or (), row["after_absent"] or ())
             yield f"{place}  {row['op']:<6}  {values}\n".encode("utf-8", "backslashreplace")
 

@@ -15,6 +15,9 @@ def _text(word: str) -> Any:
     return np.frombuffer(word.encode(), np.uint8).copy()
 
 
+BEGIN_SIZE, XID_SIZE = 19 + 14 + 5 + 4, 19 + 8 + 4
+GTID_SIZE = 19 + 49 + 4 + 4
+"""Without the packed length of its transaction."""
 _BEGIN, _CTS, _ARCHIVE = _text("BEGIN"), _text("# CTS::"), _text("::ARCHIVE")
 
 
@@ -53,7 +56,7 @@ def length_width(rest: int) -> int:
 @njit(inline="always")
 def gtid_size(width: int) -> int:
     """Return the length of a GTID event whose transaction length is packed in `width` bytes."""
-    return 19 + 49 + width + 4 + 4
+    return GTID_SIZE + width
 
 
 @njit(cache=True, _nrt=False)
@@ -134,6 +137,24 @@ def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
     return end + 4
 
 
+@njit(forceinline=True, _nrt=False)
+def write_begin(out: Any, o: int, reg: Any) -> int:
+    """Write the QUERY event of BEGIN, and return its end."""
+    for n in range(13 + 1):
+        out[o + 19 + n] = 0
+    copy(out, o + 19 + 14, _BEGIN, 0, 5)
+    write_header(out, o, reg, t.QUERY_EVENT, BEGIN_SIZE, t.SUPPRESS_USE)
+    return o + BEGIN_SIZE
+
+
+@njit(forceinline=True, _nrt=False)
+def write_xid(out: Any, o: int, reg: Any) -> int:
+    """Write the XID event, whose number is the transaction's rank, and return its end."""
+    store_64(out, o + 19, np.uint64(reg[k.RANK]))
+    write_header(out, o, reg, t.XID_EVENT, XID_SIZE, 0)
+    return o + XID_SIZE
+
+
 @njit(cache=True, _nrt=False)
 def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
     """Write BEGIN and optionally the CTS text of a transaction at OUT, after room for its GTID event.
@@ -151,12 +172,7 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
     )
     reg[k.LAST_ROWS] = reg[k.STATEMENT_OUT] = -1
     reg[k.FILTERED] = 0
-    o += gtid_size(width)
-    for n in range(13 + 1):
-        out[o + 19 + n] = 0
-    copy(out, o + 19 + 14, _BEGIN, 0, 5)
-    write_header(out, o, reg, t.QUERY_EVENT, 19 + 14 + 5 + 4, t.SUPPRESS_USE)
-    o += 19 + 14 + 5 + 4
+    o = write_begin(out, o + gtid_size(width), reg)
     if reg[k.CTS] != k.CTS_END:
         o = _write_cts(out, o, reg, key, 0)
     reg[k.OUT] = o
@@ -168,10 +184,7 @@ def end_transaction(out: Any, reg: Any, key: Any) -> None:
 
     The CTS text after it is that of PolarDB-X's global binlog: `CTS::`, the mark of a complete transaction.
     """
-    o = reg[k.OUT]
-    store_64(out, o + 19, np.uint64(reg[k.RANK]))
-    write_header(out, o, reg, t.XID_EVENT, 31, 0)
-    o += 31
+    o = write_xid(out, reg[k.OUT], reg)
     reg[k.EVENTS] += 4
     if reg[k.CTS] != k.CTS_BEGIN:
         o = _write_cts(out, o, reg, key, 2)

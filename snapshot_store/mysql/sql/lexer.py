@@ -1,7 +1,6 @@
 r"""Splitting statements into tokens with their offsets in the text.
 
-sqlglot's tokenizer is used with a dialect that has no keywords: which words are keywords depends on the position in the
-statement, and MySQL allows most keywords as names. Before that, `expand` does what the tokenizer cannot do:
+sqlglot's tokenizer (`tokens`) cuts the text. Before that, `expand` does what the tokenizer cannot do:
 
     CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH(a) */ -- note
     CREATE TABLE t (a INT)          PARTITION BY HASH(a)
@@ -13,11 +12,8 @@ source text.
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from sqlglot.dialects.mysql import MySQL
-from sqlglot.errors import TokenError
-from sqlglot.tokens import TokenType
+from functools import cache
+from typing import Literal
 
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.session import DdlSession
@@ -38,37 +34,6 @@ class Token:
     end: int
 
 
-class _Plain(MySQL):
-    class Tokenizer(MySQL.Tokenizer):
-        KEYWORDS: dict[str, TokenType] = {}  # noqa: RUF012
-        COMMENTS: list[str] = []  # noqa: RUF012
-
-
-class _AnsiQuotes(MySQL):
-    class Tokenizer(_Plain.Tokenizer):
-        QUOTES = ["'"]  # noqa: RUF012
-        IDENTIFIERS = ["`", '"']  # noqa: RUF012
-        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
-
-
-class _NoBackslash(MySQL):
-    class Tokenizer(_Plain.Tokenizer):
-        STRING_ESCAPES = ["'", '"']  # noqa: RUF012
-
-
-class _AnsiNoBackslash(MySQL):
-    class Tokenizer(_AnsiQuotes.Tokenizer):
-        STRING_ESCAPES = ["'"]  # noqa: RUF012
-
-
-# By (ANSI_QUOTES, backslash escapes).
-_DIALECTS: dict[tuple[bool, bool], type[Any]] = {
-    (False, True): _Plain,
-    (True, True): _AnsiQuotes,
-    (False, False): _NoBackslash,
-    (True, False): _AnsiNoBackslash,
-}
-
 _SINGLE = {True: r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'", False: r"'[^']*(?:''[^']*)*'"}
 _DOUBLE = {True: r'"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"', False: r'"[^"]*(?:""[^"]*)*"'}
 _OTHERS = r"""
@@ -82,14 +47,13 @@ _OTHERS = r"""
     | (?P<unclosed>['"`])
     | (?P<blank>[^\S \t\n\v\f\r])
 """
-# By (ANSI_QUOTES, backslash escapes); a quoted name has no backslash escapes.
-_LANDMARKS = {
-    (ansi, backslash): re.compile(
-        f"(?P<string>{_SINGLE[backslash]}|{_DOUBLE[backslash and not ansi]}){_OTHERS}", re.VERBOSE | re.DOTALL
-    )
-    for ansi in (False, True)
-    for backslash in (False, True)
-}
+
+
+@cache
+def _landmarks(ansi: bool, backslash: bool) -> re.Pattern[str]:
+    """Return what `expand` stops at, by ANSI_QUOTES and backslash escapes, which a quoted name does not have."""
+    strings = f"{_SINGLE[backslash]}|{_DOUBLE[backslash and not ansi]}"
+    return re.compile(f"(?P<string>{strings}){_OTHERS}", re.VERBOSE | re.DOTALL)
 
 
 def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
@@ -97,7 +61,7 @@ def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
 
     The result has the length of `sql`. An executable comment for a server newer than the session's is blanked.
     """
-    pattern = _LANDMARKS[session.ansi_quotes, session.backslash_escapes]
+    pattern = _landmarks(session.ansi_quotes, session.backslash_escapes)
     pieces: list[str] = []
     semicolons: list[int] = []
     start, opened = 0, 0
@@ -141,36 +105,11 @@ def _comment_end(sql: str, start: int) -> int:
 
 def tokenize(text: str, session: DdlSession, offset: int = 0) -> list[Token]:
     """Return the tokens of a text that `expand` returned; their offsets start at `offset`."""
-    dialect = _DIALECTS[session.ansi_quotes, session.backslash_escapes]
-    try:
-        raw = dialect().tokenize(text)
-    except TokenError as error:
-        raise DdlNotUnderstood(text, f"cannot be cut into tokens ({error})") from None
-    tokens = []
-    for token in raw:
-        start, end = token.start, token.end + 1
-        kind, value = _read(token.token_type, text[start:end], session)
-        tokens.append(Token(kind, value, start + offset, end + offset))
-    return tokens
+    from snapshot_store.mysql.sql.tokens import tokens_of  # importing sqlglot takes longer than a small question
+
+    return tokens_of(text, session, offset)
 
 
-def _read(type: TokenType, source: str, session: DdlSession) -> tuple[TokenKind, str]:
-    if source[0] == "`" or (source[0] == '"' and session.ansi_quotes):
-        return "name", source[1:-1].replace(source[0] * 2, source[0])
-    if type in (TokenType.STRING, TokenType.NATIONAL_STRING):
-        return "string", decode_string(source.lstrip("nN"), session.backslash_escapes)
-    if type in (TokenType.HEX_STRING, TokenType.BIT_STRING):
-        if not _BITS.fullmatch(source):
-            raise DdlNotUnderstood(source, "no hexadecimal or bit literal")
-        return "bits", source
-    if type == TokenType.NUMBER:
-        return "number", source
-    if type in (TokenType.VAR, TokenType.IDENTIFIER):
-        return "word", source
-    return "symbol", source
-
-
-_BITS = re.compile(r"0[xX][0-9a-fA-F]+|[xX]'(?:[0-9a-fA-F]{2})*'|0[bB][01]+|[bB]'[01]*'")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 
