@@ -176,6 +176,10 @@ def test_conditions_that_mysql_understands_otherwise_are_left_to_spark(tmp_path:
                 taken.add(column.type.name)
     assert {"int", "bigint", "decimal", "varchar"} <= taken
     assert {"year", "json", "float", "date", "varbinary"}.isdisjoint(taken)
+    asked = select(binlog, "types.reals").asked
+    name = next(c.name for c in asked.versions.tables()[-1].columns if c.type.name == "decimal")
+    small = pushed(binlog, [EqualTo(("after", name), Decimal("1E-7"))], asked, 1, 1)[0].where
+    assert small is not None and small.text.endswith(" = 0.0000001")  # 1E-7 would be a DOUBLE
 
 
 def test_transactions_and_schemas(spark: Any, merged: Path) -> None:
