@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows
-from binlog_merge.binlog.constants import ROWS_V1_TYPES, UPDATE_TYPES, EventType, RowsFlag
+from binlog_merge.binlog.constants import UPDATE_TYPES, EventType, RowsFlag
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 from binlog_merge.binlog.rows import ABSENT as NOT_HELD
 from binlog_merge.binlog.rows import Row, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap
@@ -98,7 +99,7 @@ class _Making:
     def _event(self, place: Sequence[int], first: int, last: int, rows: list[int]) -> tuple[int, bytes]:
         """Return what comes of `rows` of an event (begin, end, type) that has those from `first` to before `last`."""
         data, (body, end, kind) = self.data, place
-        begin = self._rows_begin(body, kind)
+        begin = self._rows_begin(body, end, kind)
         if (known := (kind, bytes(data[body:begin]))) not in self.heads:
             self.heads[known] = self._head(RowsEvent.parse(*known))
         head = self.heads[known]
@@ -117,12 +118,11 @@ class _Making:
                 pieces.append(data[start:stop])
         return head.kind, b"".join(pieces)
 
-    def _rows_begin(self, body: int, kind: int) -> int:
+    def _rows_begin(self, body: int, end: int, kind: int) -> int:
         """Return where an event's rows begin; that its head is whole has been seen when the rows were cut."""
-        at, columns = body + 8, len(self.table.types)
-        if kind not in ROWS_V1_TYPES:
-            at += int.from_bytes(self.data[at : at + 2], "little")
-        return at + (1 if columns < 251 else 3) + (columns + 7) // 8 * (2 if kind in UPDATE_TYPES else 1)
+        columns = len(self.table.types)
+        bitmaps = int(bitmaps_begin(self.chosen.changes.segment.buffer, body, end, kind, columns))
+        return bitmaps + (columns + 7) // 8 * (2 if kind in UPDATE_TYPES else 1)
 
     def _head(self, event: RowsEvent) -> _Head:
         made = _with(event, self.table, self.undo)
