@@ -93,10 +93,12 @@ def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False
                     if key < limit:
                         undecided = None
                         continue
+                    if key == limit:  # what stands before it in the log is before it
+                        return int(row[x.X_RANK])
                     return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
                 if of_rows:
                     continue
-                after = _is_after(int(row[x.X_COMMIT_US]), tso) if clocked else None
+                after = _is_after(int(row[x.X_COMMIT_US]), limit) if clocked else None
                 if after:
                     return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
                 if after is None and undecided is None:
@@ -126,12 +128,12 @@ def _chunk_to_begin_with(chunks: Chunks, limit: OrderKey) -> int:
     return int(late[0]) if len(late) else number
 
 
-def _is_after(commit_us: int, tso: int) -> bool | None:
-    """Return whether a commit time is after a TSO; None if its millisecond contains the TSO."""
+def _is_after(commit_us: int, limit: OrderKey) -> bool | None:
+    """Return whether a DDL with a commit time is at a key or after it; None if its millisecond contains the key."""
     millis = commit_us // 1000
-    if (millis + 1) << LOGICAL_BITS <= tso:
+    if (millis + 1) << LOGICAL_BITS <= limit.commit_tso:
         return False
-    return True if millis << LOGICAL_BITS >= tso else None
+    return True if OrderKey(millis << LOGICAL_BITS, 0, 0, 0) >= limit else None
 
 
 def _open(binlog: MergedBinlog, path: str, row: Any, tso: int) -> NoReturn:

@@ -71,7 +71,7 @@ def _condition(asked: Asked, filters: Sequence[Any]) -> Asked:
     kinds = {
         name: kind
         for name, kind in zip(asked.shape.names, asked.shape.types, strict=True)
-        if all(_alike(table, name) for table in tables)
+        if all(_alike(table, name, kind) for table in tables)
     }
     sides: dict[str, list[str]] = {"before": [], "after": []}
     for one in filters:
@@ -91,13 +91,17 @@ def _condition(asked: Asked, filters: Sequence[Any]) -> Asked:
     return replace(asked, where=where)
 
 
-_ALIKE: Final = TEXT_TYPES | INTEGER_BYTES.keys() | {"decimal", "enum", "set"}
+_TEXTS: Final = TEXT_TYPES | INTEGER_BYTES.keys() | {"enum", "set"}
+_NUMBERS: Final = INTEGER_BYTES.keys() | {"decimal"}
 
 
-def _alike(table: Table, name: str) -> bool:
-    """Return whether MySQL compares a column's values with others of their type as Spark does."""
+def _alike(table: Table, name: str, kind: Any) -> bool:
+    """Return whether MySQL compares a column's values with others of Spark's type as Spark does.
+
+    A DECIMAL and a text are compared as DOUBLE.
+    """
     place = table.index_of(name)
-    return place is None or table.columns[place].type.name in _ALIKE
+    return place is None or table.columns[place].type.name in (_TEXTS if pa.types.is_string(kind) else _NUMBERS)
 
 
 def _terms(one: Any, column: str, kind: Any) -> list[str]:
@@ -107,7 +111,10 @@ def _terms(one: Any, column: str, kind: Any) -> list[str]:
     if not values or any(not isinstance(value, right) or isinstance(value, bool) for value in values):
         return []
     name = quote_name(column)
-    literals = [str(value) if exact else quoted(value) for value in values]
+    # With an exponent a number would be a DOUBLE.
+    literals = [
+        f"{value:f}" if isinstance(value, Decimal) else quoted(value) if not exact else str(value) for value in values
+    ]
     if isinstance(one, ds.In):
         return [f"{name} IN ({', '.join(literals)})"]
     word = _COMPARED.get(type(one))

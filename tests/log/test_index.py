@@ -8,7 +8,7 @@ import pytest
 
 from binlog_merge.errors import MergeError
 from binlog_merge.log.index import key_of, transactions_of
-from binlog_merge.log.place import parse_place
+from binlog_merge.log.place import Place, parse_place
 from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy
 from binlog_merge.log.spans import ranks_between
 from snapshot_store.tso import tso_millis
@@ -77,3 +77,15 @@ def test_all_ways_to_name_a_transaction_are_one(tmp_path: Path) -> None:
     first, _ = ranks_between(binlog, parse_place("--start", moment), None)
     same = [rank for _, _, rank, _, one in every if one and tso_millis(one.commit_tso) == tso_millis(key.commit_tso)]
     assert first == same[0]
+
+
+def test_the_place_of_a_key_is_that_transaction(tmp_path: Path) -> None:
+    """Where a DDL is before transactions without a TSO of their own, whose keys have its TSO."""
+    binlog = merged("reshape-strings", tmp_path)
+    ranks = {key: row[2] for row in by_index(binlog, 1 << 20) if (key := row[-1]) is not None}
+    assert len({key.commit_tso for key in ranks}) < len(ranks)
+    for key, rank in ranks.items():
+        place, after = (Place.at_key("p", one) for one in (key, key._replace(node_seq=key.node_seq + 1)))
+        assert ranks_between(binlog, place, None)[0] == rank == ranks_between(binlog, None, place)[1] + 1
+        if place.text != binlog.state.files[-1].last_key:
+            assert ranks_between(binlog, None, after)[1] >= rank

@@ -13,7 +13,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.memory import copy, same_bytes
-from binlog_merge.binlog.kernels.row_cells import head
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 
 R_BODY, R_END, R_KIND, R_FIRST, R_LAST, R_FROM, R_TO, R_ROWS, R_HEAD = range(9)
 R_COLUMNS = 9
@@ -33,7 +33,7 @@ def find_heads(b: Any, events: Any, columns: int, found: Any) -> int:
     for i in range(len(events)):
         body, end, kind = events[i, R_BODY], events[i, R_END], events[i, R_KIND]
         images = 2 if t.is_whole_update(kind) else 1
-        rows = head(b, body, end, kind, columns) + images * ((columns + 7) >> 3)
+        rows = bitmaps_begin(b, body, end, kind, columns) + images * ((columns + 7) >> 3)
         number = count - 1
         while number >= 0:
             other = found[number]

@@ -24,7 +24,7 @@ from binlog_merge.binlog.kernels.memory import (
     u16,
     u32,
 )
-from binlog_merge.binlog.kernels.row_cells import head
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 
 # steps
 (S_BEFORE, S_COLUMN, S_OP, S_SIZE, S_PREFIX, S_MOST, S_WIDTH, S_KIND, S_META, S_SIGNED, S_PAD) = range(11)
@@ -93,10 +93,10 @@ def any_null(b: Any, at: int, columns: int) -> bool:
 @njit(cache=True, nogil=True, _nrt=False)
 def whole_images(b: Any, body: int, end: int, kind: int, columns: int) -> int:
     """Return where the rows of an event begin; -1 if it is malformed, or its images do not have all columns."""
-    at = head(b, body, end, kind, columns)
+    at = bitmaps_begin(b, body, end, kind, columns)
     bitmap = (columns + 7) >> 3
     images = 2 if t.is_whole_update(kind) else 1
-    if at < 0 or at + bitmap * images > end:
+    if at < 0:
         return -1
     bits = (2 << ((columns - 1) & 7)) - 1
     for _ in range(images):

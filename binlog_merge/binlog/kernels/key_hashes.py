@@ -19,8 +19,8 @@ from numba import njit
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.cells import cell_length, string_length
 from binlog_merge.binlog.kernels.column_types import VARCHAR
-from binlog_merge.binlog.kernels.memory import u16
 from binlog_merge.binlog.kernels.row_cells import FIXED
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 
 NUMBER, TEXT = 1, 2
 NOT_HELD, OTHER_TEXT = 1, 2
@@ -79,28 +79,6 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 
 @njit(inline="always")
-def _bitmaps(b: Any, at: int, end: int, kind: int, columns: int, images: int) -> int:
-    """Return the offset of an event's columns-present bitmaps, BAD if it is malformed."""
-    at += 8
-    if t.has_extra_data(kind):
-        if at + 2 > end or u16(b, at) < 2:
-            return BAD
-        at += u16(b, at)
-    if at >= end:
-        return BAD
-    count = np.int64(b[at])
-    at += 1
-    if count == 252:
-        if at + 2 > end:
-            return BAD
-        count = u16(b, at)
-        at += 2
-    if count != columns or at + ((columns + 7) >> 3) * images > end:
-        return BAD
-    return at
-
-
-@njit(inline="always")
 def _length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     """Return a cell's length, BAD if it does not fit."""
     if kind >= FIXED:
@@ -130,7 +108,7 @@ def hash_events(
                 flags[group + w] |= NOT_HELD
             continue
         images = 2 if t.is_whole_update(kind) else 1
-        present = _bitmaps(b, events[i, K_BODY], end, kind, columns, images)
+        present = bitmaps_begin(b, events[i, K_BODY], end, kind, columns)
         if present < 0:
             return BAD
         bitmap = (columns + 7) >> 3

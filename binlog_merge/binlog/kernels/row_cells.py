@@ -14,7 +14,7 @@ from numba import njit
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.cells import cell_length, string_length
 from binlog_merge.binlog.kernels.column_types import VARCHAR
-from binlog_merge.binlog.kernels.memory import u16
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 
 NULL: Final = -1
 ABSENT: Final = -2
@@ -28,26 +28,6 @@ def _bit(b: Any, at: int, i: int) -> bool:
     return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
-@njit(inline="always")
-def head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
-    """Return the offset of an event's columns-present bitmaps, -1 if the event is malformed."""
-    at += 8
-    if t.has_extra_data(kind):
-        if at + 2 > end or u16(b, at) < 2:
-            return -1
-        at += u16(b, at)
-    if at >= end:
-        return -1
-    count = np.int64(b[at])
-    at += 1
-    if count == 252:
-        if at + 2 > end:
-            return -1
-        count = u16(b, at)
-        at += 2
-    return at if count == columns else -1
-
-
 @njit(cache=True, nogil=True, _nrt=False)
 def cut_rows(
     b: Any, body: int, end: int, kind: int, types: Any, metas: Any, starts: Any, sizes: Any, row: int, store: bool
@@ -59,7 +39,7 @@ def cut_rows(
     JSON events first.
     """
     columns = len(types)
-    at = head(b, body, end, kind, columns)
+    at = bitmaps_begin(b, body, end, kind, columns)
     if at < 0:
         return -1
     is_update = t.is_whole_update(kind)
@@ -67,8 +47,6 @@ def cut_rows(
     bitmap = (columns + 7) >> 3
     present, images = at, 2 if is_update else 1
     at += bitmap * images
-    if at > end:
-        return -1
     first_side = 1 if is_write else 0
     counts0, counts1 = np.int64(0), np.int64(0)
     for c in range(columns):

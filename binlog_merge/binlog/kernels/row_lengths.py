@@ -157,6 +157,20 @@ def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
     return at
 
 
+@njit(cache=True, nogil=True, _nrt=False)
+def bitmaps_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
+    """Return the offset of a rows event's columns-present bitmaps; `b[at:end]` is its body.
+
+    BAD if its extra data do not fit, or as of `rows_begin`.
+    """
+    at += 8
+    if t.has_extra_data(kind):
+        if at + 2 > end or u16(b, at) < 2:
+            return BAD
+        at += u16(b, at)
+    return rows_begin(b, at, end, kind, columns)
+
+
 @njit(forceinline=True, _nrt=False)
 def rows_fit(b: Any, at: int, end: int, kind: int, steps: Any, shape: int) -> bool:
     """Return whether the rows of `b[at:end]`, a rows event after its extra data, end exactly at its end."""

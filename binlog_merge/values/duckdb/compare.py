@@ -96,9 +96,23 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
     if "string" in kinds:
         left, right = _exact(left), _exact(right)
     left, right = number(left), number(right)
-    if "double" in (left.kind, right.kind) or left.scale + right.scale > 18:
+    if "double" in (left.kind, right.kind):
         return double(left), double(right)
-    return left.text, right.text
+    if left.scale == right.scale or left.scale + right.scale <= 18:
+        return left.text, right.text
+    scale = max(left.scale, right.scale)
+    return _in_two(left, scale), _in_two(right, scale)
+
+
+def _in_two(piece: Sql, scale: int) -> str:
+    """Return SQL of a number's whole part and its fraction, which have the number's order.
+
+    No DECIMAL of the engine may have room for both sides, and as DOUBLE they lose digits.
+    """
+    text = piece.text
+    whole, fraction = (f"trunc({text})", f"{text} - trunc({text})") if piece.kind == "decimal" else (text, "0")
+    pair = f"{{'whole': ({whole})::HUGEINT, 'fraction': ({fraction})::DECIMAL(38,{scale})}}"
+    return f"(CASE WHEN {text} IS NOT NULL THEN {pair} END)"
 
 
 def _adapted(piece: Sql, other: Sql) -> Sql:

@@ -180,9 +180,14 @@ def numeric_literal(text: str) -> Sql:
     if "e" in text.lower():
         return Sql(f"{text}::DOUBLE", "double", constant=text)
     whole, _, fraction = text.partition(".")
-    if len(whole.lstrip("-")) + len(fraction) > 38:
+    if len(whole.lstrip("-0")) + len(fraction) > 38:
+        fraction = fraction.rstrip("0")
+    size = max(len(whole.lstrip("-0")) + len(fraction), 1)
+    if size > 38:
         return Sql(f"{text}::DOUBLE", "double", constant=text)
     if fraction:
-        size = max(len(whole.lstrip("-")) + len(fraction), 1)
-        return Sql(f"{text}::DECIMAL({size},{len(fraction)})", "decimal", constant=text, scale=len(fraction))
+        # In quotes: the engine itself takes a number for a DOUBLE if it has many digits.
+        return Sql(
+            f"'{whole}.{fraction}'::DECIMAL({size},{len(fraction)})", "decimal", constant=text, scale=len(fraction)
+        )
     return Sql(f"{whole}::HUGEINT", "int", constant=text)
