@@ -15,7 +15,7 @@ import pytest
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
 from binlog_merge.pipeline.result import MergeResult
-from tests.merge_e2e.cases import case_named, copy_case, every_input, whole
+from tests.merge_e2e.cases import case_named, copy_case, some_inputs, whole
 from tests.merge_e2e.editing import GTID, GTIDS, PREVIOUS_GTIDS, XID, Log, Piece, assert_prefix
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.mutation import groups_moved
@@ -45,7 +45,7 @@ def groups_of(log: Log) -> list[tuple[Piece, ...]]:
     return [log.events[first:end] for first, end in log.groups()]
 
 
-@every_input
+@some_inputs
 def test_groups_moved_inside_a_file(case: Path, tmp_path: Path) -> None:
     rng = random.Random(case.name)
     for number in range(2):

@@ -19,7 +19,7 @@ from binlog_merge.spark import tasks
 from binlog_merge.spark.exchange import OPTION, ShuffleExchange, carries_blocks
 from binlog_merge.spark.job import merge
 from binlog_merge.spark.runner import SparkRunner
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, effort
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -58,9 +58,8 @@ def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("three-nodes-online-ddl", "far"),
         ("shards-optimistic", "pieces"),
-        ("shards-pessimistic", "near"),
         ("in-doubt", "near"),
-    ],
+    ][: effort(2, 3)],
     indirect=["distance"],
 )
 @pytest.mark.usefixtures("distance")

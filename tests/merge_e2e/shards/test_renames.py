@@ -75,8 +75,9 @@ def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: s
     assert grown(path, whole, rng, effort(5, 12)) == whole
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("story", IN_DOUBT, ids=lambda story: str(story.id))
+@pytest.mark.parametrize(
+    ("story", "mode"), crossed(IN_DOUBT, MODES), ids=lambda value: str(getattr(value, "id", value))
+)
 def test_what_no_statement_says_stops_the_merge_or_is_told(stage: Stage, story: Story, mode: str) -> None:
     number = 100 + 2 * IN_DOUBT.index(story) + (mode == "optimistic")
     played = Teller(stage, story, number).tell()

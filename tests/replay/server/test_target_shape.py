@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from binlog_merge.cli.main import app
-from binlog_merge.errors import OutsideLog, ReplayStopped
+from binlog_merge.errors import OutsideLog, ReplayStopped, TargetBusy
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, ReplayResult
 from binlog_merge.replay.server.mysql import MysqlTarget
@@ -138,7 +138,8 @@ def test_what_is_applied_is_not_applied_again_where_the_record_goes(
             mysql_server.execute(damage)
 
     target = MysqlTarget(ServerAddress(socket=mysql_server.socket), log[0].cluster_uuid)
-    with pytest.raises(ReplayStopped) as caught:
+    # A session that is opened after that cannot tell an emptied record from one that another replay has taken over.
+    with pytest.raises((ReplayStopped, TargetBusy)) as caught:
         replay(log[0], target, ReplayOptions(batch=1), applied)
     assert done and mysql_server.query("SELECT COUNT(*) FROM s.made") == [(2,)]
     if not damage.startswith("DROP"):
