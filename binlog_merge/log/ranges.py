@@ -1,7 +1,7 @@
 """The first and last transaction of a replay, given as GTID or as commit TSO."""
 
 import re
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
@@ -95,15 +95,15 @@ def first_rank_from(binlog: MergedBinlog, limit: OrderKey, of_rows: bool = False
                         continue
                     if key == limit:  # what stands before it in the log is before it
                         return int(row[x.X_RANK])
-                    return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
+                    return int(row[x.X_RANK]) if undecided is None else _at_ddl(binlog, *undecided, limit)
                 if of_rows:
                     continue
                 after = _is_after(int(row[x.X_COMMIT_US]), limit) if clocked else None
                 if after:
-                    return int(row[x.X_RANK]) if undecided is None else _open(binlog, *undecided, tso)
+                    return int(row[x.X_RANK]) if undecided is None else _at_ddl(binlog, *undecided, limit)
                 if after is None and undecided is None:
                     undecided = path, row.copy()
-    return binlog.last_rank + 1 if undecided is None else _open(binlog, *undecided, tso)
+    return binlog.last_rank + 1 if undecided is None else _at_ddl(binlog, *undecided, limit)
 
 
 def _first_rank_to_look_at(binlog: MergedBinlog, limit: OrderKey) -> int:
@@ -136,10 +136,14 @@ def _is_after(commit_us: int, limit: OrderKey) -> bool | None:
     return True if OrderKey(millis << LOGICAL_BITS, 0, 0, 0) >= limit else None
 
 
-def _open(binlog: MergedBinlog, path: str, row: Any, tso: int) -> NoReturn:
+def _at_ddl(binlog: MergedBinlog, path: str, row: Any, limit: OrderKey) -> int:
+    """Return the rank of a DDL whose key a limit is, as no transaction has that key. Raises ConfigError for a TSO."""
+    its_tso = int(row[x.X_COMMIT_US]) // 1000 << LOGICAL_BITS
+    if limit > OrderKey(its_tso, 0, 0, 0) and limit.commit_tso == its_tso:
+        return int(row[x.X_RANK])
     gtid = f"{binlog.cluster_uuid}:{row[x.X_RANK]}"
     raise ConfigError(
-        f"the DDL {gtid} may have committed before or after TSO {tso}: its own TSO is not in the output",
+        f"the DDL {gtid} may have committed before or after TSO {limit.commit_tso}: its own TSO is not in the output",
         file=path,
         position=int(row[x.X_AT]),
         remedy="give a GTID instead",
