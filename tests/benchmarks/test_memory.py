@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from benchmarks.memory import GIANTS, KINDS, LIMIT_MIB, run_giant, scaled
+from tests.effort import THOROUGH
 
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS if THOROUGH else ["pad"])
 def test_a_64_mib_transaction(tmp_path: Path, spark: Any, kind: str) -> None:
     found = run_giant(spark, scaled(GIANTS["small-events"], 1 / 16), tmp_path / "giant", pad=kind == "pad")
     assert found["transactions"] == 3
