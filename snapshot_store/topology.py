@@ -20,8 +20,8 @@ SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_s
 class Route:
     """Sends the physical tables that match both patterns to one logical table.
 
-    An empty `target_table` keeps the table's own name. `node` is a pattern that limits the route to some nodes. `fold`:
-    names and patterns are compared case-insensitively.
+    An empty `target_table` keeps the table's own name. `node` is a pattern that limits the route to some nodes, whose
+    names are case-sensitive. `fold`: names and patterns of schemas and tables are compared case-insensitively.
     """
 
     schema_pattern: str
@@ -42,12 +42,22 @@ class Route:
         )
 
     @property
-    def rank(self) -> tuple[bool, bool]:
-        """Return how specific the route is: a table route beats a schema route, and plain names beat wildcards."""
-        return (bool(self.table_pattern), not _WILD.search(self.schema_pattern + self.table_pattern))
+    def rank(self) -> tuple[bool, bool, bool, bool]:
+        """Return how specific the route is.
+
+        A table route beats a schema route, then plain names beat wildcards, then a route for some nodes beats one for
+        all, and one for a single node beats a pattern.
+        """
+        plain = not _WILD.search(self.schema_pattern + self.table_pattern)
+        return (bool(self.table_pattern), plain, self.node != "*", not _WILD.search(self.node))
 
 
 _WILD = re.compile(r"[*?\[]")
+
+
+def matches_pattern(pattern: str, name: str) -> bool:
+    """Return whether a name matches a pattern of DM, case-sensitively. Raises ValueError for an impossible pattern."""
+    return _matches(pattern, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,7 @@ class Topology:
         if len(targets) > 1:
             raise AmbiguousRoute(
                 f"table {schema}.{table} of node {node} matches {len(chosen)} routes that send it to "
-                f"{_listed(targets)}: make one of their patterns narrower"
+                f"{_listed(targets)}: make one of their patterns narrower, or limit it to some nodes"
             )
         return chosen[0]
 

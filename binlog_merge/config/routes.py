@@ -54,6 +54,11 @@ class ExtractSource(_Extract):
 class RouteRule(Section):
     """Which physical tables make a logical table; DM's `routes`. Patterns know `*`, `?` and `[a-z]`."""
 
+    source_pattern: PlainName | None = Field(
+        default=None,
+        description="The nodes, by source-id: `*`, `?` and `[a-z]`. Without it the route is for all nodes.",
+        examples=["shard-2"],
+    )
     schema_pattern: PlainName = Field(
         description="The physical schemas: `*`, `?` and `[a-z]` as in DM.", examples=["shop_*"]
     )

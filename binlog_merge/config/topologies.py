@@ -24,6 +24,7 @@ def route_of(rule: RouteRule, config: MergeConfig) -> Route:
         rule.table_pattern or "",
         rule.target_schema,
         rule.target_table or "",
+        rule.source_pattern or "*",
         fold=not config.case_sensitive,
     )
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from binlog_merge.config.merge_config import MergeConfig, config_schema, differences
 from binlog_merge.config.nodes import Node
+from binlog_merge.config.topologies import topology_of
 from binlog_merge.config.values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 
@@ -178,6 +179,11 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
             " extract-source: {source-regexp: '(.*)', target-column: C}}]",
             "write the same column",
         ),
+        (
+            "routes: [{source-pattern: db-1, schema-pattern: a, target-schema: b}]",
+            "routes[0].source-pattern: no node has a source-id like 'db-1'; did you mean 'dn-1'?",
+        ),
+        ("routes: [{source-patern: dn-1, schema-pattern: a, target-schema: b}]", "did you mean 'source-pattern'?"),
         ("commit-tso: {max-disorder: -1}", "commit-tso.max-disorder"),
         ("base: {physical: {dn-3: a.sql}}", "no node has the source-id dn-3"),
         ("output: {max-size: 0}", "output.max-size"),
@@ -192,7 +198,7 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path, text: str, says: str) -> None:
     error = refused(tmp_path, MINIMAL + text + "\n")
     assert says in error.message
-    whole = ("base.physical", "one shard-mode", "only routes say")  # not of one line
+    whole = ("base.physical", "one shard-mode", "only routes say", "no node has a source-id like")  # not of one line
     assert error.file == f"{tmp_path}/cluster.yaml:6" or any(part in error.message for part in whole)
 
 
@@ -352,6 +358,16 @@ routes:
     extract = config.routes[0].extract()
     assert extract is not None
     assert extract.values("dn-1", "shop_2", "t_7") == (("c_table", "7"), ("c_schema", "2"), ("c_source", "dn-1"))
+
+
+def test_a_route_for_some_nodes(tmp_path: Path) -> None:
+    text = "routes: [{source-pattern: 'dn-[2-9]', schema-pattern: a, table-pattern: t, target-schema: a, "
+    config = MergeConfig.load(write(tmp_path, MINIMAL + text + "target-table: t_2}]"))
+    topology = topology_of(config)
+    assert [topology.logical_name(node, "A", "T") for node in ("dn-1", "dn-2")] == [("A", "T"), ("a", "t_2")]
+    everywhere = MergeConfig.load(write(tmp_path, MINIMAL + text.replace("source-pattern: 'dn-[2-9]', ", "") + "}]"))
+    assert config.fingerprint() != everywhere.fingerprint()
+    assert "source-pattern" not in everywhere.settings()["routes"][0]  # outputs that were begun before it go on
 
 
 def test_what_decides_about_shards_is_a_setting_of_the_output(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Routes: which physical tables make a logical one."""
 
+import itertools
+
 import pytest
 
 from snapshot_store.errors import AmbiguousRoute
@@ -52,6 +54,28 @@ def test_a_route_may_be_for_one_node() -> None:
     topology = Topology((Route("s", "t", "s", "t_archive", node="old-*"),))
     assert topology.logical_name("old-1", "s", "t") == ("s", "t_archive")
     assert topology.logical_name("new-1", "s", "t") == ("s", "t")
+
+
+def test_a_route_for_some_nodes_beats_one_for_all_and_one_node_beats_a_pattern() -> None:
+    routes = (
+        Route("s", "t", "s", "all"),
+        Route("s", "t", "s", "new", node="new-*"),
+        Route("s", "t", "s", "second", node="new-2"),
+    )
+    for order in itertools.permutations(routes):
+        topology = Topology(order)
+        found = [topology.logical_name(node, "s", "t") for node in ("old-1", "new-1", "new-2", "NEW-1")]
+        assert found == [("s", "all"), ("s", "new"), ("s", "second"), ("s", "all")]
+    with pytest.raises(AmbiguousRoute, match="limit it to some nodes"):
+        Topology((*routes, Route("s", "t", "s", "x", node="*w-1"))).logical_name("new-1", "s", "t")
+    # Names come first: a table route beats a schema route, and plain names beat wildcards, whatever the nodes.
+    assert Topology((routes[0], Route("s", "", "x", node="old-1"))).logical_name("old-1", "s", "t") == ("s", "all")
+    assert Topology((routes[0], Route("s", "*", "x", node="old-1"))).logical_name("old-1", "s", "t") == ("s", "all")
+
+
+def test_the_schema_of_a_route_for_some_nodes() -> None:
+    topology = Topology((Route("s", "", "s"), Route("s", "", "x", node="b")))
+    assert [topology.logical_schema(node, "s") for node in "ab"] == ["s", "x"]
 
 
 @pytest.mark.parametrize(

@@ -34,16 +34,18 @@ class Route:
     table_pattern: str
     target: Name
     extract: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "*"
 
     def section(self) -> dict[str, Any]:
         """Return the route as cluster.yaml has it."""
         schema, table = self.target
         section = {"schema-pattern": self.schema_pattern, "table-pattern": self.table_pattern}
+        section |= {} if self.source == "*" else {"source-pattern": self.source}
         return {**section, "target-schema": schema, "target-table": table, **self.extract}
 
-    def takes(self, schema: str, table: str) -> bool:
-        """Tell whether a table is one of the shards."""
-        pairs = ((self.schema_pattern, schema), (self.table_pattern, table))
+    def takes(self, schema: str, table: str, node: str = "") -> bool:
+        """Tell whether a table, of a node or of any, is one of the shards."""
+        pairs = ((self.source, node or self.source), (self.schema_pattern, schema), (self.table_pattern, table))
         return all(re.fullmatch(p.replace("*", ".*").replace("?", "."), name) for p, name in pairs)
 
 
@@ -134,7 +136,8 @@ class Stage:
 
     def shards(self, route: Route) -> list[tuple[str, Name]]:
         """Return the shards that there are, each as (node, table)."""
-        return [(node, name) for node, server in self.nodes.items() for name in tables(server) if route.takes(*name)]
+        found = [(node, name) for node, server in self.nodes.items() for name in tables(server)]
+        return [(node, name) for node, name in found if route.takes(*name, node)]
 
 
 class Session:
