@@ -11,6 +11,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 CONNECTION_LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
 """Error numbers of a lost connection: https://dev.mysql.com/doc/mysql-errors/en/."""
 
+_WHOLE_TABLES: Final = "SET SESSION autocommit = 1 /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */"
+"""Definitions are asked for whole: a server may be set to keep the invisible primary keys that it made to itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
@@ -59,6 +62,7 @@ class ServerAddress:
             # As in MySQL's own clients, a Unix socket is not encrypted unless requested.
             ssl_disabled=self.socket is not None and ssl_ca is None,
             max_allowed_packet=1 << 30,
+            init_command=_WHOLE_TABLES,
         )
 
     def __str__(self) -> str:

@@ -53,6 +53,20 @@ def test_all_tables_as_information_schema_has_them(mysql_server: MySqlServer) ->
     assert snapshot.version.startswith("9.")
 
 
+def test_a_key_that_the_server_made_and_hides(mysql_server: MySqlServer) -> None:
+    mysql_server.execute(
+        "CREATE DATABASE d; SET sql_generate_invisible_primary_key = 1; CREATE TABLE d.t (v INT);"
+        "SET GLOBAL show_gipk_in_create_table_and_information_schema = 0;"
+        "CREATE USER plain IDENTIFIED BY 'x'; GRANT SELECT ON d.* TO plain"
+    )
+    try:
+        assert "my_row_id" not in str(mysql_server.query("SHOW CREATE TABLE d.t"))
+        for user in (address(mysql_server), address(mysql_server, "plain", "x")):
+            assert [c.name for c in introspect(user).catalog.table("d", "t").columns] == ["my_row_id", "v"]
+    finally:
+        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1; DROP USER plain")
+
+
 def test_some_schemas(mysql_server: MySqlServer) -> None:
     mysql_server.execute(TABLES)
     assert set(introspect(address(mysql_server), ["o-d`d"]).catalog.tables) == {("o-d`d", "数据 表")}

@@ -40,6 +40,7 @@ from snapshot_store.ddl.apply.create import (
     with_constraints,
     with_implicit_timestamps,
 )
+from snapshot_store.ddl.apply.generated_key import check_generated_key, check_key_left, with_key_first
 from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of
 from snapshot_store.ddl.resolve import (
     Charset,
@@ -77,6 +78,7 @@ def alter_table(
         work.known(name)
     if context.session.validate:
         check_actions(context, table, actions)
+        check_generated_key(context, table, actions)
     conversion = _conversion(
         context,
         actions,
@@ -84,6 +86,7 @@ def alter_table(
     )
     table = _with_options(context, table, actions, (schema.charset, schema.collation), conversion)
     columns = _arranged(work, table, _changed_columns(work, table))
+    columns = with_key_first(work.table, table.engine, work.table.columns[0].name.lower() in work.dropped, columns)
     if conversion is not None:
         columns = [converted_column(context, c, conversion) for c in columns]
     check_names(tuple(columns), table.name)
@@ -96,7 +99,9 @@ def alter_table(
         specs = [a.column for a in actions if isinstance(a, AddColumn | ChangeColumn)]
         check_nulls(context, specs, [*work.constraints(), *_primary_key(table)])
     table = with_constraints(context, table, work.constraints())
-    return _with_partitions(context, table, actions)
+    table = _with_partitions(context, table, actions)
+    check_key_left(context, work.table, table)
+    return table
 
 
 def _primary_key(table: Table) -> list[Constraint]:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from snapshot_store.ddl.apply.generated_key import ROW_ID, ROW_ID_KEY, generates_key
 from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
@@ -11,14 +12,13 @@ from snapshot_store.ddl.indexes import (
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
 from snapshot_store.ddl.rewriting import rewritten
-from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec, PartitionSpec
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.ddl.validate.columns import check_columns
 from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_key_spec
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned
 from snapshot_store.errors import AlreadyExists
-from snapshot_store.model import Column, Default, IndexPart, Schema, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.model import Column, Default, Schema, Table
 from snapshot_store.mysql.sql.session import NO_ZERO_DATE, SQL_MODES
 
 _ENGINES = {
@@ -59,8 +59,6 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
     charset = resolve_options(context, options, inherited)
     specs = [item for item in statement.items if isinstance(item, ColumnSpec)]
     columns = tuple(resolve_column(context, spec, charset) for spec in specs)
-    if context.session.generate_invisible_primary_key and not _has_primary_key(statement):
-        columns, statement = (_ROW_ID, *columns), replace(statement, items=(_ROW_ID_KEY, *statement.items))
     if selected and context.session.strict:
         _check_left_out(context, columns, selected)
     columns = _with_selected(columns, selected)
@@ -78,11 +76,22 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
         engine=chosen_engine(context, options.engine or context.session.default_storage_engine),
         comment=options.comment or "",
     )
+    constraints = constraints_of(statement.items)
     if context.session.validate:
-        check_nulls(context, specs, constraints_of(statement.items))
-    table = with_constraints(context, table, constraints_of(statement.items))
-    if statement.partitioning is not None:
-        table = partitioned(context, table, statement.partitioning)
+        check_nulls(context, specs, constraints)
+    made = _completed(context, table, constraints, statement.partitioning)
+    if not generates_key(context, made):
+        return made
+    return _completed(context, replace(table, columns=(ROW_ID, *columns)), [ROW_ID_KEY, *constraints], None)
+
+
+def _completed(
+    context: Context, table: Table, constraints: list[Constraint], partitioning: PartitionSpec | None
+) -> Table:
+    """Return a table of columns with its keys, checks, foreign keys and partitions."""
+    table = with_constraints(context, table, constraints)
+    if partitioning is not None:
+        table = partitioned(context, table, partitioning)
     check_partitioned(context, table)
     return table
 
@@ -105,14 +114,6 @@ def _check_left_out(context: Context, columns: tuple[Column, ...], selected: tup
         given = column.name.lower() in names or column.nullable or column.default is not None or column.auto_increment
         given = given or column.generated is not None or column.type.name == "enum"
         context.limit(given, f"column {column.name} is not selected, and has no default")
-
-
-_ROW_ID = Column("my_row_id", ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True, invisible=True)
-_ROW_ID_KEY = KeySpec("primary", "PRIMARY", (IndexPart("my_row_id"),))
-
-
-def _has_primary_key(statement: CreateTable) -> bool:
-    return any(isinstance(c, KeySpec) and c.kind == "primary" for c in constraints_of(statement.items))
 
 
 def check_nulls(context: Context, specs: list[ColumnSpec], constraints: list[Constraint]) -> None:

@@ -215,6 +215,26 @@ _CARRIED = (
         n1 ALTER TABLE u DROP CHECK u_chk_1, ADD d INT DEFAULT (id * 2), ADD CHECK (id > 0)
         n1 rows u
         """),
+    Story("a generated invisible primary key", """
+        n1 SET sql_generate_invisible_primary_key = 1
+        n1 CREATE TABLE t (v VARCHAR(20))
+        n1 ALTER TABLE t ADD COLUMN id INT FIRST
+        n1 rows t
+        n1 ALTER TABLE t ADD COLUMN w INT DEFAULT 1 FIRST, MODIFY v VARCHAR(30) FIRST
+        n1 rows t
+        n1 CREATE TABLE u LIKE t
+        n1 ALTER TABLE u RENAME w, CHANGE w x BIGINT FIRST
+        n1 rows w
+        n1 ALTER TABLE t DROP PRIMARY KEY, DROP COLUMN my_row_id, ADD PRIMARY KEY (id)
+        n1 ALTER TABLE t MODIFY id INT FIRST
+        n1 rows t
+        n1 ALTER TABLE w ALTER COLUMN my_row_id SET VISIBLE, ADD COLUMN y INT FIRST
+        n1 ALTER TABLE w ADD COLUMN z INT FIRST
+        n1 rows w
+        n1 CREATE TABLE c SELECT * FROM t
+        n1 ALTER TABLE c ADD COLUMN y INT FIRST
+        n1 rows c
+        """),
     Story("an ALTER that renames too", f"""
         n1 CREATE TABLE t {T}
         n1 rows t
