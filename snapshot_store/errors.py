@@ -44,7 +44,11 @@ class UnknownSchema(SnapshotStoreError):
 
 
 class UnknownTable(SnapshotStoreError):
-    """A statement or a lookup names a table that does not exist at that time."""
+    """A statement or a lookup names a table that does not exist at that time; `name` is its (schema, table)."""
+
+    def __init__(self, message: str, name: tuple[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class UnknownColumn(SnapshotStoreError):

@@ -4,14 +4,17 @@ make.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate.left_out import without_left_out
 from binlog_merge.pipeline.coordinate.not_carried import (
     LEFT_OUT_DATABASES,
     NO_TABLE,
+    PARTLY_LEFT_OUT,
     UNKNOWN_TABLE,
     VIEW,
     NotCarried,
@@ -21,7 +24,7 @@ from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_vers
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
 from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
-from snapshot_store.ddl.effects import Effects, Verb, effects_of
+from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
@@ -73,8 +76,8 @@ class Extended:
     understood.
 
     `notes` are warnings about statements handled without being understood. `tables` are those named by the statement
-    that stopped it. Of a node's DDL: `applied`, `passed` are skipped as their tables are unknown, and `opaque` are
-    those after which only table maps describe the tables.
+    that stopped it. Of a node's DDL: `applied`, `passed` are skipped as tables are unknown, each with the first of
+    these, and `opaque` are those after which only table maps describe the tables.
     """
 
     versions: tuple[TableVersion, ...]
@@ -85,7 +88,7 @@ class Extended:
     notes: tuple[str, ...] = ()
     tables: tuple[tuple[str, str], ...] = ()
     applied: tuple[Applied, ...] = ()
-    passed: tuple[PhysicalDdl, ...] = ()
+    passed: tuple[tuple[PhysicalDdl, Name | None], ...] = ()
     opaque: tuple[PhysicalDdl, ...] = ()
 
 
@@ -179,29 +182,31 @@ def extend_physical(
     """Apply a node's DDL in order to its history; stops at the first on one of our tables that has no remedy.
 
     A table that no base schema has takes the shape of the logical base through the routes. DDL on a table that is
-    unknown there too is skipped and listed: such a table is described by its table maps only.
+    unknown there too is skipped and listed: such a table is described by its table maps only. Of a statement that also
+    names tables of databases that are left out, the rest is applied.
     """
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
     ignored: list[NotCarried] = []
     notes: list[str] = []
     applied: list[Applied] = []
-    passed: list[PhysicalDdl] = []
+    passed: list[tuple[PhysicalDdl, Name | None]] = []
     opaque: list[PhysicalDdl] = []
     for ddl in ddls:
         cursor.reach(ddl.key)
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
-            if not _concerns_us(ddl, topology):
+            left_out = _left_out(ddl, topology)
+            if not _concerns_us(ddl, cursor.catalog, topology):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
                 continue
             cursor.catalog = _known_tables(history, cursor.catalog, node, ddl, topology)
             effect = _of_strangers(ddl, cursor.catalog, topology) or apply_parsed(
-                cursor.catalog, ddl.parsed, ddl.schema
+                cursor.catalog, _ours(ddl, cursor.catalog, topology), ddl.schema
             )
         except (UnknownTable, UnknownSchema) as error:
             ignored.append(_not_carried(node, ddl, f"{UNKNOWN_TABLE}: {error}"))
-            passed.append(ddl)
+            passed.append((ddl, error.name if isinstance(error, UnknownTable) else None))
             continue
         except SnapshotStoreError as error:
             subject = subject_of(ddl.parsed, ddl.schema)
@@ -228,7 +233,7 @@ def extend_physical(
                     tuple(applied), tuple(passed), tuple(opaque),
                 )  # fmt: skip
             continue
-        why = _why_not_carried(effect, cursor.catalog)
+        why = _why_not_carried(effect, cursor.catalog) or left_out
         ignored += [] if why is None else [_not_carried(node, ddl, why)]
         applied.append(Applied(ddl, cursor.catalog, effect))
         new_tables, new_schemas = _versions(effect, cursor, made)
@@ -318,13 +323,33 @@ def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: Phys
     return catalog
 
 
-def _concerns_us(ddl: PhysicalDdl, topology: Topology) -> bool:
-    """Return whether a statement may change a table of the output: False if all tables it names are in ignored
+def _left_out(ddl: PhysicalDdl, topology: Topology) -> str | None:
+    """Return why a statement on tables in ignored schemas is not part of the output, or only in part."""
+    names = [name for name in ddl.effects().changed if name[1]]
+    ignored = [name for name in names if topology.is_ignored(name[0])]
+    if not ignored:
+        return None
+    return LEFT_OUT_DATABASES if len(ignored) == len(names) else PARTLY_LEFT_OUT
+
+
+def _concerns_us(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> bool:
+    """Return whether a statement may change a table that is known: False if all its tables are unknown and in ignored
     schemas.
     """
-    effects = ddl.effects()
-    names = [name for name in effects.tables if name[1]]
-    return not names or any(not topology.is_ignored(schema) for schema, _ in names)
+    names = [name for name in ddl.effects().tables if name[1]]
+    return not names or not all(_is_stranger(name, catalog, topology) for name in names)
+
+
+def _is_stranger(name: Name, catalog: Catalog, topology: Topology) -> bool:
+    """Return whether a table is in an ignored schema and has never been one of ours."""
+    return topology.is_ignored(name[0]) and name not in catalog.tables and name not in catalog.views
+
+
+def _ours(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> ParsedDdl:
+    """Return a statement without the unknown tables in ignored schemas that it drops or renames."""
+    statement = ddl.parsed.statement
+    ours = without_left_out(statement, ddl.effects(), partial(_is_stranger, catalog=catalog, topology=topology))
+    return ddl.parsed if ours == statement else replace(ddl.parsed, result=ours)
 
 
 def _of_strangers(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> DdlEffect | None:

@@ -9,6 +9,7 @@ from snapshot_store.ddl import statements as st
 from snapshot_store.errors import SnapshotStoreError
 
 LEFT_OUT_DATABASES: Final = "of databases that do not come out"
+PARTLY_LEFT_OUT: Final = "in part: tables of databases that do not come out"
 NO_TABLE: Final = "changes no table"
 VIEW: Final = "views do not come out: make them at the target"
 UNKNOWN_TABLE: Final = "of a table that is not known"

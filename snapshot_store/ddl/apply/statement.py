@@ -123,7 +123,7 @@ def _table(catalog: Catalog, name: Name) -> Table:
     table = catalog.tables.get(name)
     if table is None:
         raise UnknownTable(
-            f"table {name[0]}.{name[1]} is not known at this point; import a snapshot of it, or its CREATE TABLE"
+            f"table {name[0]}.{name[1]} is not known at this point; import a snapshot of it, or its CREATE TABLE", name
         )
     return table
 

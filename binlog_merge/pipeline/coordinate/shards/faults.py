@@ -34,10 +34,11 @@ _AS_TOLD = "set `shard-doubts: warn` and merge again: the target will then hold 
 
 def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeError]:
     """Yield the errors for a node's DDL on shards that are unknown or opaque."""
-    for ddl in extended.passed:
+    for ddl, missing in extended.passed:
         for name in _coordinated(node, ddl, modes)[:1]:
+            shard = Shard(node, *(missing or name))
             error: MergeError = UnknownTableSchema(
-                f"{ddl.sql[:200]!r}: {_unknown(Shard(node, *name))}", remedy=_know(Shard(node, *name), ddl.key)
+                f"{ddl.sql[:200]!r}: {_unknown(shard)}", remedy=_know(shard, ddl.key)
             )
             yield _located(error, node, ddl)
     for ddl in extended.opaque:
