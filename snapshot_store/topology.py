@@ -41,6 +41,11 @@ class Route:
             not self.table_pattern or _matches(self.table_pattern, table, self.fold)
         )
 
+    def makes(self, schema: str, table: str) -> bool:
+        """Return whether some table that the route matches becomes this logical one."""
+        own = not self.table_pattern or _matches(self.table_pattern, table, self.fold)
+        return self.target_schema == schema and (self.target_table == table if self.target_table else own)
+
     @property
     def rank(self) -> tuple[bool, bool, bool, bool]:
         """Return how specific the route is.

@@ -8,6 +8,7 @@ from binlog_merge.bootstrap.asking import UNORDERED
 from binlog_merge.bootstrap.values import Name, Reading, Shard
 from binlog_merge.config.extract import Extract
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.modes import key_columns
 from binlog_merge.config.topologies import route_of, topology_of
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.replay.duckdb.rows import keys_of
@@ -35,6 +36,10 @@ class Places:
     def name(self, shard: Shard) -> Name | None:
         """Return the logical table of a physical one, None if it is left out of the log."""
         return self.topology.logical_name(*shard)
+
+    def key_columns(self, name: Name) -> tuple[str, ...]:
+        """Return the columns that routes fill in which are part of the keys of a logical table."""
+        return key_columns(self.extracts, name)
 
     def reading(self, shard: Shard, table: Table) -> Reading:
         """Return how a physical table is read as rows of a logical one."""

@@ -7,10 +7,14 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """Extracts a value from a name. Raises ValueError for a regular expression that is invalid or without a group."""
+    """Extracts a value from a name; `key`: the column is part of the table's keys.
+
+    Raises ValueError for a regular expression that is invalid or without a group.
+    """
 
     regexp: str
     target_column: str
+    key: bool = False
 
     def __post_init__(self) -> None:
         try:
@@ -45,6 +49,11 @@ class Extract:
     def columns(self) -> tuple[str, ...]:
         """Return the names of the extra columns."""
         return tuple(e.target_column for e in (self.table, self.schema, self.source) if e is not None)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return the names of the extra columns that are part of the table's keys."""
+        return tuple(e.target_column for e in (self.table, self.schema, self.source) if e is not None and e.key)
 
     def values(self, node: str, schema: str, table: str) -> tuple[tuple[str, str], ...]:
         """Return (column, value) for the rows of a physical table."""

@@ -5,7 +5,6 @@ directory. The settings that determine the output's bytes are available separate
 output with other settings must be refused.
 """
 
-import difflib
 import glob
 import hashlib
 import json
@@ -28,9 +27,7 @@ from binlog_merge.config.sections import Base, CommitTso, Ddl, Markers, Reshape,
 from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
-from snapshot_store.topology import matches_pattern
 
-_MOST_NAMED = 10
 CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 
 
@@ -151,6 +148,7 @@ class MergeConfig(Section):
     @model_validator(mode="after")
     def _check_shards(self) -> Self:
         modes: dict[tuple[str, str | None], ShardMode] = {}
+        keys: dict[tuple[str, str | None], tuple[str, ...]] = {}
         for route in self.routes:
             target = (route.target_schema, route.target_table)
             mode = route.shard_mode or self.shard_mode
@@ -159,21 +157,18 @@ class MergeConfig(Section):
                     f"routes: {'.'.join(map(str, target))} is {modes[target]} by one route and {mode} by another: "
                     "all shards of a table have one shard-mode"
                 )
+            if route.target_table is not None and keys.setdefault(target, route.keys()) != route.keys():
+                raise ValueError(
+                    f"routes: {'.'.join(map(str, target))} has {', '.join(keys[target]) or 'no column'} with key: true "
+                    f"by one route and {', '.join(route.keys()) or 'none'} by another: all shards have the same"
+                )
         for i, route in enumerate(self.routes):
-            self._check_source(f"routes[{i}].source-pattern", route.source_pattern)
+            route.check(f"routes[{i}]", [node.source_id for node in self.nodes], self.shard_mode)
         if self.coordinates and self.topology == "markers":
             raise ValueError(
                 "topology: markers, but with a shard-mode other than marker only routes say where tables lie"
             )
         return self
-
-    def _check_source(self, key: str, pattern: str | None) -> None:
-        ids = [node.source_id for node in self.nodes]
-        if pattern is None or any(matches_pattern(pattern, name) for name in ids):
-            return
-        near = difflib.get_close_matches(pattern, ids, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"the nodes are {', '.join(sorted(ids)[:_MOST_NAMED])}"
-        raise ValueError(f"{key}: no node has a source-id like {pattern!r}; {hint}")
 
     @property
     def coordinates(self) -> bool:

@@ -18,6 +18,12 @@ def made_by_a_tool(table: str) -> bool:
     return table.startswith("_") and table.endswith(("_gho", "_new"))
 
 
+def key_columns(extracts: Mapping[Route, Extract], name: tuple[str, str]) -> tuple[str, ...]:
+    """Return the extracted columns that are part of the keys of a logical table: all its shards have the same."""
+    found = (extract.keys for route, extract in extracts.items() if extract.keys and route.makes(*name))
+    return next(found, ())
+
+
 @dataclass(frozen=True, slots=True)
 class Modes:
     """The modes and extra columns of routes; routes that are not in `routes` have the mode `default`."""
@@ -38,6 +44,10 @@ class Modes:
             return False
         found = [self.routes.get(r, self.default) for r in self.topology.routes if r.matches_schema(node, schema)]
         return any(mode != "marker" for mode in found or [self.default])
+
+    def key_columns(self, name: tuple[str, str]) -> tuple[str, ...]:
+        """Return the extracted columns that are part of the keys of a logical table."""
+        return key_columns(self.extracts, name)
 
     def extract(self, node: str, schema: str, table: str) -> Extract | None:
         """Return the extractors of a table's route, None if it has none. Raises AmbiguousRoute."""

@@ -1,5 +1,7 @@
 """The section of a route: which physical tables make a logical table."""
 
+import difflib
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -7,12 +9,21 @@ from pydantic import Field, model_validator
 from binlog_merge.config.extract import Extract, Extractor
 from binlog_merge.config.section import Section
 from binlog_merge.config.values import PlainName
+from snapshot_store.topology import matches_pattern
+
+_MOST_NAMED = 10
 
 ShardMode = Literal["marker", "pessimistic", "optimistic"]
 
 
 class _Extract(Section):
     target_column: PlainName = Field(description="The name of the column.", examples=["c_table"])
+    key: bool = Field(
+        default=False,
+        description="The column is part of the primary key and of every unique one, so that keys may repeat between "
+        "shards. Not with `shard-mode: marker`, where the cluster's own DDL says what the keys are.",
+        examples=["true"],
+    )
 
     @model_validator(mode="after")
     def _check_regexp(self) -> Self:
@@ -21,8 +32,24 @@ class _Extract(Section):
 
     def extractor(self) -> Extractor:
         """Return what takes the value out of a name."""
-        values = self.model_dump()
-        return Extractor(next(v for k, v in values.items() if k != "target_column"), self.target_column)
+        regexp = next(value for name, value in self.model_dump().items() if name.endswith("_regexp"))
+        return Extractor(regexp, self.target_column, self.key)
+
+    def settings(self) -> dict[str, Any]:
+        """Return it as plain values, as of an output that was begun before there was `key`."""
+        values = self.model_dump(by_alias=True)
+        return values if self.key else {name: value for name, value in values.items() if name != "key"}
+
+
+def _check_values(where: str, extractor: Extractor, ids: Sequence[str]) -> None:
+    """Raise ValueError if a node has no value, or two have values that are equal but for their case."""
+    values = {name: extractor.value(name) for name in ids}
+    first: dict[str, str] = {}
+    for name, value in values.items():
+        if not value:
+            raise ValueError(f"{where}: {extractor.regexp!r} takes nothing out of {name!r}, and is to be part of keys")
+        if values[other := first.setdefault(value.casefold(), name)] != value:
+            raise ValueError(f"{where}: {values[other]!r} and {value!r} differ only in case, and are equal in a key")
 
 
 class ExtractTable(_Extract):
@@ -96,8 +123,37 @@ class RouteRule(Section):
         rules = (self.extract_table, self.extract_schema, self.extract_source)
         return Extract(*(None if r is None else r.extractor() for r in rules)) if any(rules) else None
 
+    def check(self, where: str, ids: Sequence[str], mode: ShardMode) -> None:
+        """Raise ValueError for a route that no node has, and for columns of keys that cannot tell nodes apart.
+
+        `mode` is the cluster's.
+        """
+        own = [name for name in ids if matches_pattern(self.source_pattern or "*", name)]
+        if not own:
+            near = difflib.get_close_matches(str(self.source_pattern), ids, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the nodes are {', '.join(sorted(ids)[:_MOST_NAMED])}"
+            raise ValueError(f"{where}.source-pattern: no node has a source-id like {self.source_pattern!r}; {hint}")
+        if self.keys() and (self.shard_mode or mode) == "marker":
+            raise ValueError(
+                f"{where}: key: true of {', '.join(self.keys())} with shard-mode marker, where the cluster's own DDL "
+                "says what the keys are: use pessimistic or optimistic"
+            )
+        if self.extract_source is not None and self.extract_source.key:
+            _check_values(f"{where}.extract-source", self.extract_source.extractor(), own)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the extracted columns that are part of the logical table's keys."""
+        extract = self.extract()
+        return () if extract is None else extract.keys
+
     def settings(self) -> dict[str, Any]:
         """Return the route as plain values; what was added to routes later only where it is set."""
         values = self.model_dump(by_alias=True)
+        extracts: dict[str, _Extract | None] = {
+            "extract-table": self.extract_table,
+            "extract-schema": self.extract_schema,
+            "extract-source": self.extract_source,
+        }
+        values |= {name: rule.settings() for name, rule in extracts.items() if rule is not None}
         always = ("schema-pattern", "table-pattern", "target-schema", "target-table")
         return {name: value for name, value in values.items() if name in always or value is not None}

@@ -3,7 +3,7 @@
 A column whose cells pass unchanged keeps the source's metadata. A column that is padded or converted gets what MySQL
 would write for its logical definition. Names are always the logical ones. A field that is left without any column is
 dropped, as MySQL never writes an empty field. A field that the source did not need but a padded column does is added
-after the others. A primary key that lost a column is dropped.
+after the others. A primary key that lost a column is dropped, and one that a padded column joined has it.
 """
 
 from collections import Counter
@@ -111,12 +111,12 @@ def _member(column: Column, member: str) -> bytes:
 
 
 def logical_metadata(
-    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
+    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int], key: Sequence[int] = ()
 ) -> OptionalMetadata | None:
     """Return the metadata of the logical table map, None if it has no fields.
 
-    `sources` gives the physical column index of each logical column, -1 for a padded one. Raises UnsupportedInput for
-    metadata fields of an unknown type.
+    `sources` gives the physical column index of each logical column, -1 for a padded one. `key` are the columns of the
+    logical primary key. Raises UnsupportedInput for metadata fields of an unknown type.
     """
     if source.unknown:
         kinds = ", ".join(str(kind) for kind, _ in source.unknown)
@@ -124,6 +124,7 @@ def logical_metadata(
             f"table map metadata of type {kinds} is not known, so it cannot be mapped to other columns",
             remedy="report the server version; with binlog_row_metadata=MINIMAL the nodes may write less of it",
         )
+    source = _with_keys(source, sources, key)
     fields: dict[str, Any] = {}
     order: list[int] = []
     for kind in (*source.order, *_added(source.order, columns)):
@@ -200,20 +201,22 @@ def _default_charset(source: DefaultCharset | None, columns: Sequence[MapColumn]
     return DefaultCharset(default, tuple(exceptions))
 
 
-def _simple_key(
-    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
-) -> tuple[int, ...] | None:
-    key = source.simple_primary_key or ()
-    return tuple(sources.index(column) for column in key) if all(column in sources for column in key) else None
+def _with_keys(source: OptionalMetadata, sources: Sequence[int], key: Sequence[int]) -> OptionalMetadata:
+    """Return the source's metadata with the primary key's columns as numbers of logical ones; () if it lost one."""
+    simple = _logical_key([(column, 0) for column in source.simple_primary_key or ()], sources, key)
+    prefixed = _logical_key(source.primary_key_with_prefix or (), sources, key)
+    return replace(source, simple_primary_key=tuple(c for c, _ in simple), primary_key_with_prefix=prefixed)
 
 
-def _prefix_key(
-    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
-) -> tuple[tuple[int, int], ...] | None:
-    key = source.primary_key_with_prefix or ()
-    if any(column not in sources for column, _ in key):
-        return None
-    return tuple((sources.index(column), length) for column, length in key)
+def _logical_key(
+    source: Sequence[tuple[int, int]], sources: Sequence[int], key: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    if any(column not in sources for column, _ in source):
+        return ()
+    lengths = {sources.index(column): length for column, length in source}
+    if source and set(lengths) < set(key) and all(sources[i] < 0 for i in key if i not in lengths):
+        return tuple((i, lengths.get(i, 0)) for i in key)
+    return tuple(lengths.items())
 
 
 _Make = Callable[[OptionalMetadata, Sequence[MapColumn], Sequence[int]], Any]
@@ -226,8 +229,8 @@ _MAKE: Final[dict[int, tuple[str, _Make]]] = {
     M.SET_STR_VALUE: ("set_values", lambda s, c, _: tuple(x.members for x in _of_type(c, T.SET))),
     M.ENUM_STR_VALUE: ("enum_values", lambda s, c, _: tuple(x.members for x in _of_type(c, T.ENUM))),
     M.GEOMETRY_TYPE: ("geometry_types", lambda s, c, _: tuple(x.geometry for x in _of_type(c, T.GEOMETRY))),
-    M.SIMPLE_PRIMARY_KEY: ("simple_primary_key", _simple_key),
-    M.PRIMARY_KEY_WITH_PREFIX: ("primary_key_with_prefix", _prefix_key),
+    M.SIMPLE_PRIMARY_KEY: ("simple_primary_key", lambda s, _, __: s.simple_primary_key),
+    M.PRIMARY_KEY_WITH_PREFIX: ("primary_key_with_prefix", lambda s, _, __: s.primary_key_with_prefix),
     M.ENUM_AND_SET_DEFAULT_CHARSET: (
         "enum_and_set_default_charset",
         lambda s, c, _: _default_charset(s.enum_and_set_default_charset, _of_type(c, T.ENUM, T.SET)),

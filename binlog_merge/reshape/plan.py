@@ -16,7 +16,8 @@ class ReshapePlan:
     is a source); `convert` converts the cell, None if it is copied. `pad_now` are the padded columns whose value is the
     commit time: their pad is `encode_now(logical[i], commit_us, offset)`, `offset` being the time zone's offset in
     minutes. `computed` are the padded columns whose value an expression gives, row by row. `needs_slow_path`: some cell
-    depends on more than its own bytes.
+    depends on more than its own bytes. `tells` are the padded columns of the logical table's key: every before image
+    holds them.
 
     `schema` and `table` are the physical names. `column_types` and `column_metas` are those of the physical table map,
     `out_types` and `out_metas` those of the logical one.
@@ -39,3 +40,4 @@ class ReshapePlan:
     logical: tuple[Column, ...]
     offset: int = 0
     computed: tuple[tuple[int, Computed], ...] = ()
+    tells: tuple[int, ...] = ()

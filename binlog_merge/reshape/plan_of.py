@@ -74,7 +74,10 @@ def make_plan(
     made = [plan_column(physical, logical, i, at, actual, options) for i, at in enumerate(source)]
     kept = tuple(plan.kept for plan in made)
     identity = columns.identity and all(kept)
-    out = table_map if identity and _names_agree(table_map, logical) else _reshaped(table_map, logical, kept, source)
+    key = _key_of(logical)
+    out = table_map
+    if not (identity and _names_agree(table_map, logical)):
+        out = _reshaped(table_map, logical, kept, source, key if logical.primary_key is not None else ())
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
     pad_now = tuple(i for i, plan in enumerate(made) if plan.pads_now)
     computed = tuple((i, plan.pad) for i, plan in enumerate(made) if isinstance(plan.pad, Computed))
@@ -97,7 +100,20 @@ def make_plan(
         logical=logical.columns,
         offset=options.offset,
         computed=computed,
+        tells=tuple(i for i in key if source[i] < 0 and isinstance(made[i].pad, bytes)),
     )
+
+
+def _key_of(table: Table) -> tuple[int, ...]:
+    """Return the columns by which MySQL tells a table's rows apart: those of the primary key, or of the first unique
+    one without NULL.
+    """
+    unique = (index for index in table.indexes if index.unique)
+    for index in sorted(unique, key=lambda index: index.name != "PRIMARY"):
+        columns = [None if part.column is None else table.index_of(part.column) for part in index.parts]
+        if all(i is not None and not table.columns[i].nullable for i in columns):
+            return tuple(i for i in columns if i is not None)
+    return ()
 
 
 def _names_agree(table_map: TableMap, logical: Table) -> bool:
@@ -106,7 +122,9 @@ def _names_agree(table_map: TableMap, logical: Table) -> bool:
     return names is None or all(column.same_name(name) for column, name in zip(logical.columns, names, strict=True))
 
 
-def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:
+def _reshaped(
+    table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int], key: Sequence[int]
+) -> TableMap:
     """Return the table map with the logical columns; its names and table id are still the source's."""
     known = from_source(table_map)
     out = [
@@ -121,4 +139,4 @@ def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source:
         null_bitmap=nullable.to_bytes((len(out) + 7) // 8, "little"),
     )
     optional = table_map.optional
-    return mapped.with_optional(None if optional is None else logical_metadata(optional, out, source))
+    return mapped.with_optional(None if optional is None else logical_metadata(optional, out, source, key))

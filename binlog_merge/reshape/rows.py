@@ -1,7 +1,8 @@
 """Rewrites rows events in the logical table's shape; cells are copied as bytes and decoded only to be converted.
 
     present bitmaps   mapped: a column the image does not hold stays absent
-    padded columns    held by every after image of WRITE_ROWS, by another image only if it holds all physical columns
+    padded columns    held by every after image of WRITE_ROWS, by another image only if it holds all physical columns;
+                      those of the logical table's key by every before image, which tells the row by them
     null bitmaps      rebuilt; bits after the last column are 0
     partial JSON      differences stay as they are, their bits go to the logical JSON columns
 
@@ -53,7 +54,7 @@ def _reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int
         event.flags,
         event.extra,
         len(plan.source),
-        None if before is None else _mapped(plan, before, event.column_count, False),
+        None if before is None else _mapped(plan, before, event.column_count, False, plan.tells),
         None if after is None else _mapped(plan, after, event.column_count, type_code in WRITE_TYPES),
         b"",
     )
@@ -80,22 +81,24 @@ def _pads(plan: ReshapePlan, commit_us: int) -> list[bytes | None]:
     return pads
 
 
-def _mapped(plan: ReshapePlan, present: bytes, count: int, insert: bool) -> bytes:
-    """Return the columns-present bitmap of the logical image."""
+def _mapped(plan: ReshapePlan, present: bytes, count: int, insert: bool, tells: Sequence[int] = ()) -> bytes:
+    """Return the columns-present bitmap of the logical image; the padded columns `tells` are in it anyway."""
     held = set(bits_of(present, count))
-    padded = insert or len(held) == count
-    bits = sum(1 << i for i, source in enumerate(plan.source) if (padded if source < 0 else source in held))
+    padded = set(range(len(plan.source))) if insert or len(held) == count else set(tells)
+    bits = sum(1 << i for i, source in enumerate(plan.source) if (i in padded if source < 0 else source in held))
     return bits.to_bytes((len(plan.source) + 7) // 8, "little")
 
 
 def _check_rows_remain(plan: ReshapePlan, event: RowsEvent, out: RowsEvent) -> None:
     # With MINIMAL images a row may be identified by trimmed columns alone (a generated key, say). Without them it would
-    # match any row, and an insert without any cell could not even be counted.
-    for image, held, remaining in (
-        ("before", event.present_before, out.present_before),
-        ("after", event.present_after if event.type_code in WRITE_TYPES else None, out.present_after),
+    # match any row (or any of its shard), and an insert without any cell could not even be counted.
+    before = () if out.present_before is None else bits_of(out.present_before, len(plan.source))
+    inserted = event.present_after if event.type_code in WRITE_TYPES else None
+    for image, held, remains in (
+        ("before", event.present_before, set(before) - set(plan.tells)),
+        ("after", inserted, any(out.present_after or b"")),
     ):
-        if held is not None and bits_of(held, event.column_count) and not any(remaining or b""):
+        if held is not None and bits_of(held, event.column_count) and not remains:
             raise ConversionError(
                 f"the {image} images hold only columns that the logical table lacks; "
                 "set binlog_row_image=FULL on the nodes while such a column exists"

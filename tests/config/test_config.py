@@ -183,6 +183,22 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
             "routes: [{source-pattern: db-1, schema-pattern: a, target-schema: b}]",
             "routes[0].source-pattern: no node has a source-id like 'db-1'; did you mean 'dn-1'?",
         ),
+        (
+            "routes: [{schema-pattern: a, target-schema: b, "
+            "extract-source: {source-regexp: '(.*)', target-column: c, key: true}}]",
+            "routes[0]: key: true of c with shard-mode marker",
+        ),
+        (
+            "shard-mode: optimistic\nroutes: [{schema-pattern: a, target-schema: b, "
+            "extract-source: {source-regexp: 'dn-(2)', target-column: c, key: true}}]",
+            "routes[0].extract-source: 'dn-(2)' takes nothing out of 'dn-1', and is to be part of keys",
+        ),
+        (
+            "shard-mode: optimistic\nroutes: [{schema-pattern: a, table-pattern: t, target-schema: b, target-table: t, "
+            "extract-source: {source-regexp: '(.*)', target-column: c, key: true}}, "
+            "{schema-pattern: x, table-pattern: t, target-schema: b, target-table: t}]",
+            "routes: b.t has c with key: true by one route and none by another",
+        ),
         ("routes: [{source-patern: dn-1, schema-pattern: a, target-schema: b}]", "did you mean 'source-pattern'?"),
         ("commit-tso: {max-disorder: -1}", "commit-tso.max-disorder"),
         ("base: {physical: {dn-3: a.sql}}", "no node has the source-id dn-3"),
@@ -198,7 +214,14 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path, text: str, says: str) -> None:
     error = refused(tmp_path, MINIMAL + text + "\n")
     assert says in error.message
-    whole = ("base.physical", "one shard-mode", "only routes say", "no node has a source-id like")  # not of one line
+    whole = (
+        "base.physical",
+        "one shard-mode",
+        "only routes say",
+        "no node has a source-id like",
+        "key: true",
+        "part of keys",
+    )  # not of one line
     assert error.file == f"{tmp_path}/cluster.yaml:6" or any(part in error.message for part in whole)
 
 
@@ -368,6 +391,16 @@ def test_a_route_for_some_nodes(tmp_path: Path) -> None:
     everywhere = MergeConfig.load(write(tmp_path, MINIMAL + text.replace("source-pattern: 'dn-[2-9]', ", "") + "}]"))
     assert config.fingerprint() != everywhere.fingerprint()
     assert "source-pattern" not in everywhere.settings()["routes"][0]  # outputs that were begun before it go on
+
+
+def test_an_extracted_column_of_the_keys_is_a_setting_only_where_there_is_one(tmp_path: Path) -> None:
+    route = "{schema-pattern: a, target-schema: b, extract-source: {source-regexp: '(.*)', target-column: c%s}}"
+    plain, keyed = (
+        MergeConfig.load(write(tmp_path, f"{MINIMAL}shard-mode: optimistic\nroutes: [{route % key}]\n"))
+        for key in ("", ", key: true")
+    )
+    assert '"key"' not in plain.settings()["routes"][0] and '"key": true' in keyed.settings()["routes"][0]
+    assert (plain.routes[0].keys(), keyed.routes[0].keys()) == ((), ("c",))
 
 
 def test_what_decides_about_shards_is_a_setting_of_the_output(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from binlog_merge.reshape.plan_of import ReshapePlan, encode_now, make_plan, rew
 from binlog_merge.values.convert.cells import Policy, ReshapeOptions
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, decode_cell
-from snapshot_store.model import Column, Default, Generated, Table
+from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
 from tests.effort import effort
 
@@ -191,6 +191,25 @@ class TestPartialImages:
         row = ((int_cell(1), None, b"\x01"), (ABSENT, None, ABSENT))
         body = rows_body(self.physical, UPDATE, [row], present=(b"\x07", b"\x02"))
         assert reshaped(made, UPDATE, body) == [((int_cell(1), None), (ABSENT, ABSENT))]
+
+    def test_every_before_image_has_the_padded_columns_of_the_key(self) -> None:
+        """Else a row is told by the rest of the key alone, which rows of other shards have too."""
+        part = replace(LEVEL, name="part", nullable=False)
+        key = Index("PRIMARY", (IndexPart("id"), IndexPart("part")), unique=True)
+        logical = replace(table(part, ID, NAME, NOTE, schema="d", name="t"), indexes=(key,))
+        made = make_plan(table_map(self.physical, (0,)), self.physical, logical, 5)
+        row = ((int_cell(1), ABSENT, ABSENT), (ABSENT, None, ABSENT))
+        body = rows_body(self.physical, UPDATE, [row], present=(b"\x01", b"\x02"))
+        wanted = [((b"\x07", int_cell(1), ABSENT, ABSENT), (ABSENT, ABSENT, None, ABSENT))]
+        assert reshaped(made, UPDATE, body) == wanted
+        body = rows_body(self.physical, DELETE, [((int_cell(1), ABSENT, ABSENT), None)], present=(b"\x01", None))
+        assert reshaped(made, DELETE, body) == [(wanted[0][0], None)]
+        optional = TableMap.parse(made.out_table_map_body).optional
+        assert optional is not None and optional.simple_primary_key == (1, 0)
+        trimmed = replace(table(part, NAME, schema="d", name="t"), indexes=(replace(key, parts=key.parts[1:]),))
+        made = make_plan(table_map(self.physical), self.physical, trimmed, 5)
+        with pytest.raises(ConversionError, match="binlog_row_image=FULL"):  # any row of the shard has that part
+            rewrite_rows(made, DELETE, body, 0)
 
     def test_an_insert_is_always_padded(self) -> None:
         made = plan(self.physical, ID, LEVEL, replace(LEVEL, name="other"))

@@ -71,6 +71,7 @@ REGISTERS = 32
     KEYED,  # 0, or the number of the logical table's keys, from 1: see `pipeline.gather.keyed`
     PLAN_COLUMNS,
 ) = range(12)
+PAD, TELLS = -1, -2  # instead of a source: a pad, and one that every before image holds
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
 
 # What becomes of a rows event whose plan is asked.

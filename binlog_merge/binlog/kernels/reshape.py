@@ -64,17 +64,21 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
             if _bit(b, base, c):
                 in_count[image] += 1
         full = in_count[image] == physical
+        told = np.int64(0)
         for c in range(out_bitmap):
             out[out_base + c] = 0
         for c in range(logical):
             origin = shapes[source + 3 * c]
             # What is absent stays absent. A column that this node lacks is given where the image is whole, and always
-            # in an INSERT, which must say what every column becomes.
-            if (origin >= 0 and _bit(b, base, origin)) or (origin < 0 and (full or is_write)):
+            # in an INSERT, which must say what every column becomes; one of the key also in every before image.
+            tells = origin == k.TELLS and image == 0 and not is_write
+            if (origin >= 0 and _bit(b, base, origin)) or (origin < 0 and (full or is_write or tells)):
                 out[out_base + (c >> 3)] |= 1 << (c & 7)
                 out_count[image] += 1
+                if not tells:
+                    told += 1
         # A row told only by columns that the logical table lacks cannot be found there: Python says so.
-        if in_count[image] > 0 and out_count[image] == 0 and (image == 0 or not is_update):
+        if in_count[image] > 0 and told == 0 and (image == 0 or not is_update):
             return -3, 0
     at += bitmap * images
     o += out_bitmap * images

@@ -22,7 +22,7 @@ from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import ddl_events
 from binlog_merge.log.file_events import events_in
-from binlog_merge.pipeline.coordinate.shards.routes import with_columns
+from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.errors import DdlNotUnderstood
@@ -84,7 +84,11 @@ def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
                 continue
             route = places.topology.route(*shard)
             extract = None if route is None else places.extracts.get(route)
-            made = _as_logical(table if extract is None else with_columns(table, extract), logical, shard, places)
+            made = _as_logical(table, logical, shard, places)
+            if extract is not None:
+                made = with_columns(made, extract, None, places.key_columns)
+            else:
+                check_parents(made, places.key_columns)
             if (other := first.setdefault(logical, shard)) != shard and tables[logical] != made:
                 raise ConfigError(
                     f"{other} and {shard} are not defined alike: what {'.'.join(logical)} is cannot be told",

@@ -257,11 +257,12 @@ class PlanTable:
         numbers: list[int] = []
         for column_type, meta in zip(plan.column_types, plan.column_metas, strict=True):
             numbers += (column_type, meta)
-        for source, pad in zip(plan.source, plan.pads, strict=True):
+        for i, (source, pad) in enumerate(zip(plan.source, plan.pads, strict=True)):
             if source >= 0:
                 numbers += (source, 0, -1)
             else:
-                numbers += (-1, 0 if pad is None else self._store(pad), -1 if pad is None else len(pad))
+                kind = k.TELLS if i in plan.tells else k.PAD
+                numbers += (kind, 0 if pad is None else self._store(pad), -1 if pad is None else len(pad))
         row[k.PHYSICAL], row[k.LOGICAL] = len(plan.column_types), len(plan.source)
         row[k.SHAPE] = self._numbers(numbers)
         row[k.PADS_LENGTH] = sum(len(p) for s, p in zip(plan.source, plan.pads, strict=True) if s < 0 and p is not None)

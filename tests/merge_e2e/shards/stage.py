@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Route:
         schema, table = self.target
         section = {"schema-pattern": self.schema_pattern, "table-pattern": self.table_pattern}
         section |= {} if self.source == "*" else {"source-pattern": self.source}
-        return {**section, "target-schema": schema, "target-table": table, **self.extract}
+        return {**section, "target-schema": schema, "target-table": table, **deepcopy(dict(self.extract))}
 
     def takes(self, schema: str, table: str, node: str = "") -> bool:
         """Tell whether a table, of a node or of any, is one of the shards."""

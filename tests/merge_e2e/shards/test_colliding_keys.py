@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from binlog_merge.cli import main as cli
+from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Name, Route, Stage, create_of, databases, quoted
@@ -74,3 +75,122 @@ def test_equal_names_become_tables_of_their_own(mode: str, stage: Stage) -> None
         assert on_target(stage, ("k", table)) == in_duckdb(out, ("k", table)) == rows
         assert create_of(stage.target, ("k", table)) == create_of(stage.nodes[node], ("k", "t"))
     assert databases(stage.target) == ["k"]
+
+
+SHARD_IN_KEY = {"extract-source": {"source-regexp": "(.*)", "target-column": "c_shard", "key": True}}
+
+CREATED = (
+    "CREATE DATABASE k; CREATE TABLE k.t (id INT AUTO_INCREMENT PRIMARY KEY, mail VARCHAR(30), v INT, code INT, "
+    "UNIQUE KEY mail (mail), KEY v (v)) DEFAULT CHARSET utf8mb4; "
+    "INSERT INTO k.t (mail, v) VALUES ('a', 1), ('b', 2), (NULL, 3)"
+)
+
+ALTERED = (
+    "ALTER TABLE k.t ADD COLUMN w INT UNIQUE AFTER id, ADD UNIQUE KEY vm (v, mail(5) DESC), ALGORITHM=INPLACE",
+    "ALTER TABLE k.t DROP COLUMN mail",
+    "CREATE UNIQUE INDEX code ON k.t (code)",
+    "ALTER TABLE k.t DROP PRIMARY KEY, ADD PRIMARY KEY USING BTREE (id, v), RENAME COLUMN code TO kode",
+    "ALTER TABLE k.t MODIFY COLUMN id BIGINT AUTO_INCREMENT, ADD n INT NOT NULL DEFAULT 4 COMMENT 'UNIQUE, (x'",
+    "ALTER TABLE k.t RENAME INDEX vm TO v_m, DROP COLUMN w, ADD CONSTRAINT UNIQUE (n, kode)",
+)
+
+
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL"])
+@pytest.mark.parametrize("mode", MODES)
+def test_the_shard_becomes_part_of_every_key(mode: str, image: str, stage: Stage) -> None:
+    write = (
+        f"SET binlog_row_image = {image}; UPDATE k.t SET v = v + 10 WHERE id = 1; DELETE FROM k.t WHERE id = 2; "
+        "INSERT INTO k.t (id, v) VALUES (2, 22); UPDATE k.t SET id = id + 40 WHERE id = 3; "
+        "UPDATE k.t SET id = id - 40 WHERE id = 43"
+    )
+    story = [("*", CREATED), ("n1", write), ("n2", write)]
+    story += [step for sql in ALTERED for step in (("*", sql), ("n1", write), ("n2", write))]
+    case = Case(f"keyed-{image.lower()}", story, (Route("k", "t", ("k", "t"), SHARD_IN_KEY),))
+    _, out = play(stage, case, mode)
+    columns = "id, v, kode, n"
+    wanted = sorted((*row, node) for node, server in stage.nodes.items() for row in server.query(
+        f"SELECT {columns} FROM k.t"
+    ))  # fmt: skip
+    asked = f"SELECT {columns}, c_shard FROM k.t"
+    assert len(wanted) == 6 and sorted(stage.target.query(asked)) == wanted
+    with duckdb.connect(str(out.parent / "copy.db"), read_only=True) as file:
+        assert sorted(file.execute(asked).fetchall()) == wanted
+    keys = {line.strip(" ,") for line in create_of(stage.target, ("k", "t")).splitlines() if "KEY" in line}
+    assert keys == {
+        "PRIMARY KEY (`id`,`v`,`c_shard`) USING BTREE",
+        "UNIQUE KEY `v_m` (`v`,`c_shard`)",
+        "UNIQUE KEY `code` (`kode`,`c_shard`)",
+        "UNIQUE KEY `n` (`n`,`kode`,`c_shard`)",
+        "KEY `v` (`v`)",
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_foreign_keys_refer_to_rows_of_their_shard(mode: str, stage: Stage) -> None:
+    create = (
+        "CREATE DATABASE k; CREATE TABLE k.t (id INT AUTO_INCREMENT PRIMARY KEY, code INT UNIQUE, up INT, "
+        "FOREIGN KEY (up) REFERENCES t (id)); "
+        "CREATE TABLE k.line (id INT PRIMARY KEY, t_id INT, code INT, "
+        "CONSTRAINT its_t FOREIGN KEY (t_id) REFERENCES t (id) ON DELETE CASCADE); "
+        "CREATE TABLE k.note (id CHAR(36) PRIMARY KEY, t_id INT NOT NULL)"
+    )
+    write = (
+        "INSERT INTO k.t (code) VALUES (10), (11); UPDATE k.t SET up = 1 WHERE id = 2; "
+        "INSERT INTO k.line VALUES (1, 1, 10), (2, 2, 11); INSERT INTO k.note VALUES (CONCAT(UUID()), 2)"
+    )
+    later = (
+        "ALTER TABLE k.line ADD CONSTRAINT its_code FOREIGN KEY (code) REFERENCES k.t (code) ON UPDATE CASCADE",
+        "ALTER TABLE k.line ADD note INT",
+        "ALTER TABLE k.note ADD FOREIGN KEY fk (t_id) REFERENCES k.t (id)",
+    )
+    story = [("*", create), ("*", write), *(("*", sql) for sql in later)]
+    story += [("n2", "DELETE FROM k.line WHERE id = 1; UPDATE k.t SET code = 99 WHERE id = 2")]
+    unkeyed = {"extract-source": {**SHARD_IN_KEY["extract-source"], "key": False}}
+    routes = (
+        Route("k", "t", ("k", "t"), SHARD_IN_KEY),
+        Route("k", "line", ("k", "line"), SHARD_IN_KEY),
+        Route("k", "note", ("k", "note"), unkeyed),  # its ids differ: it needs the column, but not in its key
+    )
+    play(stage, Case("foreign", story, routes), mode)
+    for table, columns in (("t", "id, code, up"), ("line", "id, t_id, code, note"), ("note", "id, t_id")):
+        wanted = {(*row, n) for n, s in stage.nodes.items() for row in s.query(f"SELECT {columns} FROM k.{table}")}
+        assert wanted and set(stage.target.query(f"SELECT {columns}, c_shard FROM k.{table}")) == wanted
+    keys = {line.strip(" ,") for t in ("line", "note") for line in create_of(stage.target, ("k", t)).splitlines()}
+    assert {
+        "CONSTRAINT `its_t` FOREIGN KEY (`t_id`, `c_shard`) REFERENCES `t` (`id`, `c_shard`) ON DELETE CASCADE",
+        "CONSTRAINT `its_code` FOREIGN KEY (`code`, `c_shard`) REFERENCES `t` (`code`, `c_shard`) ON UPDATE CASCADE",
+        "CONSTRAINT `note_ibfk_1` FOREIGN KEY (`t_id`, `c_shard`) REFERENCES `t` (`id`, `c_shard`)",
+        "PRIMARY KEY (`id`)",
+    } <= keys
+
+
+@pytest.mark.parametrize(
+    ("action", "route", "said"),
+    [
+        ("RESTRICT", {}, "refers to k.t, whose keys have c_shard, which k.line lacks"),
+        ("SET NULL", SHARD_IN_KEY, "SET NULL would empty them"),
+    ],
+)
+def test_a_foreign_key_that_cannot_have_the_shard(action: str, route: Any, said: str, stage: Stage) -> None:
+    create = (
+        "CREATE DATABASE k; CREATE TABLE k.t (id INT PRIMARY KEY); CREATE TABLE k.line (id INT PRIMARY KEY, t_id INT, "
+        f"FOREIGN KEY (t_id) REFERENCES t (id) ON DELETE {action})"
+    )
+    routes = (Route("k", "t", ("k", "t"), SHARD_IN_KEY), Route("k", "line", ("k", "line"), route))
+    with pytest.raises(ConfigError, match=said):
+        play(stage, Case(f"unkeyed-{action[:3]}", [("*", create)], routes), "pessimistic")
+
+
+def test_a_base_whose_keys_lack_the_column_is_refused(stage: Stage) -> None:
+    path = stage.folder / "logical.sql"
+    path.write_text("CREATE DATABASE k; USE k; CREATE TABLE t (id INT PRIMARY KEY, c_shard VARCHAR(9) NOT NULL);")
+    one = "CREATE DATABASE k; USE k; CREATE TABLE t (id INT PRIMARY KEY);"
+    physical = {}
+    for node in stage.nodes:
+        (stage.folder / f"{node}.sql").write_text(one)
+        physical[node] = str(stage.folder / f"{node}.sql")
+    case = Case(
+        "base", [], (Route("k", "t", ("k", "t"), SHARD_IN_KEY),), {"base": {"logical": str(path), "physical": physical}}
+    )
+    with pytest.raises(ConfigError, match=r"the base has k.t with the key PRIMARY that lacks c_shard"):
+        play(stage, case, "pessimistic")

@@ -19,7 +19,7 @@ from binlog_merge.reshape.metadata import from_definition
 from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
 from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.history import SchemaHistory, TableVersion
-from snapshot_store.model import Column, Default, Table
+from snapshot_store.model import Column, Default, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -79,7 +79,7 @@ class Shapes:
 
 @st.composite
 def shapes(draw: st.DrawFn, least: int = 1, most: int = 9) -> Shapes:
-    """Make up a table, and a logical one with columns moved, left out and added."""
+    """Make up a table, and a logical one with columns moved, left out and added, also to its key."""
     count = draw(st.integers(least, most))
     kinds = draw(st.lists(st.sampled_from(TYPES), min_size=count, max_size=count)) if count < 20 else None
     columns = [Column(f"c{i}", kinds[i] if kinds else TYPES[i % 3]) for i in range(count)]
@@ -87,8 +87,10 @@ def shapes(draw: st.DrawFn, least: int = 1, most: int = 9) -> Shapes:
     left = list(left[: draw(st.integers(1, count))])
     for i in range(draw(st.integers(0, 3))):
         default = draw(st.sampled_from([None, Default("literal", "7")]))
-        left.insert(draw(st.integers(0, len(left))), Column(f"new{i}", ColumnType("int"), default=default))
-    return Shapes(Table("p", "t_0", tuple(columns)), Table("l", "t", tuple(left)))
+        left.insert(draw(st.integers(0, len(left))), Column(f"new{i}", ColumnType("int"), default is None, default))
+    key = tuple(IndexPart(column.name) for column in left if not column.nullable and draw(st.booleans()))
+    indexes = (Index("PRIMARY", key, unique=True),) if key else ()
+    return Shapes(Table("p", "t_0", tuple(columns)), Table("l", "t", tuple(left), indexes))
 
 
 @st.composite

@@ -10,7 +10,7 @@ from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import Modes
 from binlog_merge.config.topologies import route_of, topology_of
-from binlog_merge.errors import StoreUnusable
+from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
@@ -216,7 +216,22 @@ def _begun(
             log.join(node, catalog.tables.values(), known.floor.previous(), modes)
     if first:
         log.logical = {name: t for name, t in log.logical.items() if name in log.members}
+        for name, table in log.logical.items():
+            _check_keys(name, table, modes)
     return log
+
+
+def _check_keys(name: Name, table: Table, modes: Modes) -> None:
+    """Raise ConfigError if keys of a logical table lack the columns that routes say are part of them."""
+    columns = modes.key_columns(name)
+    for index in table.indexes if columns else ():
+        has = {(part.column or "").lower() for part in index.parts}
+        if index.unique and not {column.lower() for column in columns} <= has:
+            raise ConfigError(
+                f"the base has {'.'.join(name)} with the key {index.name} that lacks {', '.join(columns)}, which the "
+                "routes have with key: true",
+                remedy="make the base with `schema import --nodes`, which adds it; or add it to every unique key",
+            )
 
 
 def _first_tables(log: ShardLog) -> dict[Name, Table]:

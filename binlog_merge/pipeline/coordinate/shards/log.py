@@ -15,7 +15,8 @@ from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, as_logical, shard_events
-from binlog_merge.pipeline.coordinate.shards.routes import with_columns
+from binlog_merge.pipeline.coordinate.shards.keys import extended, keyed_sql
+from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
 from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -30,9 +31,11 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     ShardDdl,
     ShardEvent,
     Start,
+    Step,
 )
 from snapshot_store.ddl.effects import Effects, Verb
 from snapshot_store.model import Schema, Table
+from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -276,27 +279,51 @@ class ShardLog:
             return self._renamed_with_columns(event, modes)
         extract = modes.extract(*event.shard)
         if extract is None:
+            if modes.extracts and isinstance(event, ShardDdl | Joins):
+                check_parents(event.after if isinstance(event, ShardDdl) else event.table, modes.key_columns)
             return event
         if isinstance(event, Joins):
             table = self._extended(event.shard, event.table, modes)
             return Joins(event.key, event.shard, table, create_sql(table, qualified=True))
-        return self._ddl_with_columns(event, extract) if isinstance(event, ShardDdl) else event
+        return self._ddl_with_columns(event, extract, modes) if isinstance(event, ShardDdl) else event
 
     def _renamed_with_columns(self, event: Renamed, modes: Modes) -> Renamed:
         extract = modes.extract(*event.to)
         if extract is None or event.table is None:
             return event
-        instead = tuple(self._ddl_with_columns(ddl, extract) for ddl in event.instead)
+        instead = tuple(self._ddl_with_columns(ddl, extract, modes) for ddl in event.instead)
         return replace(event, table=self._extended(event.to, event.table, modes), instead=instead)
 
-    def _ddl_with_columns(self, ddl: ShardDdl, extract: Extract) -> ShardDdl:
-        like = self.logical.get((ddl.before.schema, ddl.before.name))
-        steps = tuple(replace(step, after=with_columns(step.after, extract, like)) for step in ddl.steps)
-        return ShardDdl(ddl.key, ddl.shard, ddl.sql, with_columns(ddl.before, extract, like), steps, ddl.session)
+    def _ddl_with_columns(self, ddl: ShardDdl, extract: Extract, modes: Modes) -> ShardDdl:
+        name = (ddl.before.schema, ddl.before.name)
+        session = ddl.session or DdlSession()
+        table = before = with_columns(ddl.before, extract, self._last(name, ddl.shard), modes.key_columns)
+        steps = list[Step]()
+        for step in ddl.steps:
+            step = extended(step, table, extract, session, modes.key_columns)
+            steps.append(step)
+            table = step.after
+        sql = keyed_sql(ddl.sql, session, before, table, extract.keys)
+        return ShardDdl(ddl.key, ddl.shard, sql, before, tuple(steps), ddl.session)
+
+    def _last(self, name: Name, shard: Shard) -> Table | None:
+        """Return a shard's table as the events so far leave it; else another's of its logical table, else that one."""
+        latest: Table | None = None
+        for of, event in reversed(self.events):
+            if of == name and isinstance(event, ShardDdl | Joins):
+                table = event.after if isinstance(event, ShardDdl) else event.table
+                if event.shard == shard:
+                    return table
+                latest = latest or table
+        return self.start(name)[1].members.get(shard) or latest or self.logical.get(name)
 
     def _extended(self, shard: Shard, table: Table, modes: Modes) -> Table:
         extract = modes.extract(*shard)
-        return table if extract is None else with_columns(table, extract, self.logical.get((table.schema, table.name)))
+        if extract is None:
+            if modes.extracts:
+                check_parents(table, modes.key_columns)
+            return table
+        return with_columns(table, extract, self._last((table.schema, table.name), shard), modes.key_columns)
 
 
 def _coordinated(events: Iterable[tuple[Name, ShardEvent]], modes: Modes) -> Iterator[tuple[Name, ShardEvent]]:

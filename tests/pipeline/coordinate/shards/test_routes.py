@@ -3,9 +3,14 @@
 import pytest
 
 from binlog_merge.config.extract import Extract, Extractor
+from binlog_merge.pipeline.coordinate.shards.clauses import applied
+from binlog_merge.pipeline.coordinate.shards.keys import keyed_sql
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.routes import with_columns
 from snapshot_store import parse_table
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
 
 SHARD = parse_table("CREATE TABLE t (id INT PRIMARY KEY) CHARSET latin1", schema="shop")
 
@@ -62,3 +67,63 @@ def test_a_shard_counts_as_having_the_columns() -> None:
     joined = join_all([table, with_columns(SHARD, extract)])
     assert joined is not None
     assert [c.name for c in joined.columns] == ["id", "c_table"]
+
+
+KEYED = Extract(source=Extractor("(.*)", "c", key=True))
+
+
+def keys_of(table: Table) -> dict[str, list[str | None]]:
+    return {index.name: [part.column for part in index.parts] for index in table.indexes}
+
+
+def test_an_extracted_column_is_the_last_of_every_unique_key() -> None:
+    shard = parse_table("CREATE TABLE t (a INT, b INT, PRIMARY KEY (a), UNIQUE u (b, a), KEY k (b))", schema="shop")
+    table = with_columns(shard, KEYED)
+    assert keys_of(table) == {"PRIMARY": ["a", "c"], "u": ["b", "a", "c"], "k": ["b"]}
+    assert with_columns(table, KEYED) == table
+    own = parse_table("CREATE TABLE t (c INT, a INT, PRIMARY KEY (c, a))", schema="shop")
+    assert with_columns(own, KEYED) == own
+
+
+@pytest.mark.parametrize(
+    ("sql", "wanted"),
+    [
+        ("ALTER TABLE t ADD UNIQUE (b)", "ALTER TABLE t ADD UNIQUE (b, `c`)"),
+        ("ALTER TABLE t ADD KEY (b), COMMENT 'PRIMARY KEY (x)'", None),
+        ("alter table t add constraint `x` unique index y using hash (b(3) desc, a) /* ) */ ;",
+         "alter table t add constraint `x` unique index y using hash (b(3) desc, a, `c`) /* ) */ ;"),
+        ("CREATE UNIQUE INDEX `UNIQUE` ON t ((a + 1))", "CREATE UNIQUE INDEX `UNIQUE` ON t ((a + 1), `c`)"),
+        ("ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)",
+         "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b, `c`)"),
+        ("ALTER TABLE t DROP PRIMARY KEY", None),
+        ("ALTER TABLE t ADD x INT UNIQUE FIRST, ADD y INT UNIQUE KEY",
+         "ALTER TABLE t ADD x INT  FIRST, ADD UNIQUE KEY `x` (`x`, `c`), ADD y INT , ADD UNIQUE KEY `y` (`y`, `c`)"),
+        ("ALTER TABLE t CHANGE b z VARCHAR(9) UNIQUE",
+         "ALTER TABLE t CHANGE b z VARCHAR(9) , ADD UNIQUE KEY `z` (`z`, `c`)"),
+        ("ALTER TABLE t DROP PRIMARY KEY, MODIFY b VARCHAR(9) PRIMARY KEY",
+         "ALTER TABLE t DROP PRIMARY KEY, MODIFY b VARCHAR(9) , ADD PRIMARY KEY (`b`, `c`)"),
+        ("ALTER TABLE t DROP COLUMN a;", "ALTER TABLE t DROP COLUMN a, DROP PRIMARY KEY;"),
+        ("ALTER TABLE t DROP COLUMN u", "ALTER TABLE t DROP COLUMN u, DROP KEY `u`"),
+        ("ALTER TABLE t DROP COLUMN u, DROP INDEX u", None),
+        ("ALTER TABLE t ADD FOREIGN KEY f (b) REFERENCES p (x)",
+         "ALTER TABLE t ADD FOREIGN KEY f (b, `c`) REFERENCES p (x, `c`)"),
+        ("ALTER TABLE t ADD FOREIGN KEY f (b) REFERENCES q (x)", None),
+        ("ALTER TABLE t ADD COLUMN (x INT UNIQUE, y INT)", "refused"),
+    ],
+)  # fmt: skip
+def test_a_statement_on_the_keys_is_one_on_keys_with_the_column(sql: str, wanted: str | None) -> None:
+    shard = parse_table("CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(9), u INT UNIQUE)", schema="shop")
+
+    def key_columns(name: tuple[str, str]) -> tuple[str, ...]:
+        return ("c",) if name == ("shop", "p") else ()
+
+    session = DdlSession(validate=False)
+    before = with_columns(shard, KEYED, None, key_columns)
+    after = with_columns(applied(shard, sql, session), KEYED, None, key_columns)
+    if wanted == "refused":
+        with pytest.raises(DdlNotUnderstood, match="have extracted columns"):
+            keyed_sql(sql, session, before, after, KEYED.keys)
+        return
+    made = keyed_sql(sql, session, before, after, KEYED.keys)
+    assert made == (wanted or sql)
+    assert keys_of(applied(before, made, session)) == keys_of(after)
