@@ -297,9 +297,9 @@ def collision_warnings(collided: Sequence[Collided]) -> dict[str, str]:
         more = "" if number == 1 else f"; {number:,} such keys were seen"
         warnings[table] = (
             f"keys collide: {one.second.origin} inserted a row of {table} with the {one.key.name} key {one.value} "
-            f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place}){more}. "
-            f"A replica stops there, with error 1062. If {', '.join(shards)} hold the same rows, name the table under "
-            "`copies`; else let `extract-source` with `key: true` in its route tell their rows apart, or give each "
-            "shard a table of its own by routes with `source-pattern`; the output must then be made anew"
+            f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place})"
+            f"{more}. A replica stops there, with error 1062. If {', '.join(shards)} hold the same rows, name the "
+            "table under `copies`; else let `extract-source` with `key: true` in its route tell their rows apart, or "
+            "give each shard a table of its own by routes with `source-pattern`; the output must then be made anew"
         )
     return warnings

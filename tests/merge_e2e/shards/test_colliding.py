@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.ask.life import life_of
+from binlog_merge.bootstrap.captured import CapturedNode
+from binlog_merge.bootstrap.plan import Places
+from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
@@ -14,6 +17,8 @@ from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.status.observer import Observer
 from binlog_merge.verify.whole import verify
+from snapshot_store.introspect import introspect
+from snapshot_store.server import ServerAddress
 from tests.merge_e2e.local import LocalRunner, merge
 from tests.merge_e2e.shards.stage import Played, Route, Session, Stage
 
@@ -53,8 +58,8 @@ def problems(path: Path) -> list[str]:
 
 def both_count(nodes: Nodes) -> None:
     for n in range(3):
-        for session in nodes.values():
-            session.run(f"INSERT INTO t1 (v) VALUES ('{n}')")
+        for node, session in nodes.items():
+            session.run(f"INSERT INTO t1 (v) VALUES ('{n} of {node}')")
 
 
 def verified(out: Path) -> list[str]:
@@ -204,3 +209,50 @@ def test_between_files_and_with_few_keys_held(stage: Stage, monkeypatch: pytest.
     assert len(result.files) > 2
     (warning,) = colliding(result.warnings)
     assert "PRIMARY key id=" in warning and "such keys were seen" in warning
+
+
+def seen_on_servers(stage: Stage, columns: str, story: Callable[[Nodes], None]) -> list[str]:
+    """Return what `schema import --nodes` says of the shards of d.t."""
+    path = stage.configuration("seen", play(stage, "seen", columns, story), "pessimistic")
+    places = Places.of(MergeConfig.load(path))
+    captured = [CapturedNode(n, (ServerAddress(socket=s.socket),), stage.folder) for n, s in stage.nodes.items()]
+    bases = {
+        node: NodeBase(introspect(ServerAddress(socket=s.socket)).catalog, "", 0) for node, s in stage.nodes.items()
+    }
+    return overlaps_of(captured, bases, logical_of(bases, places), places)
+
+
+def copied(nodes: Nodes) -> None:
+    for session in nodes.values():
+        session.run("INSERT INTO t1 VALUES ('DE', 'Germany'), ('AT', 'Austria')")
+
+
+def told_apart(nodes: Nodes) -> None:
+    for n, session in enumerate(nodes.values()):
+        session.run(f"INSERT INTO t1 VALUES ({n + 1}, 'x')")
+
+
+@pytest.mark.parametrize(
+    ("columns", "story", "said"),
+    [
+        (
+            "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT",
+            both_count,
+            "d_n1.t1 of node n1 and d_n2.t1 of node n2 both have a row id=1, and 3",
+        ),
+        (
+            "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT",
+            lambda nodes: None,
+            "both count id by AUTO_INCREMENT, in steps of 1",
+        ),
+        ("code CHAR(2) PRIMARY KEY, name TEXT", copied, "have the same 2 rows: it looks like a copy"),
+        ("id INT PRIMARY KEY, name TEXT", told_apart, None),
+        ("id INT, name TEXT", told_apart, None),
+    ],
+)
+def test_shards_are_looked_at_before_anything_is_merged(
+    stage: Stage, columns: str, story: Callable[[Nodes], None], said: str | None
+) -> None:
+    told = seen_on_servers(stage, columns, story)
+    assert [one for one in told if said is not None and one.startswith("d.t: ") and said in one] == told
+    assert len(told) == (said is not None)
