@@ -5,12 +5,15 @@ Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one 
 resolved (never "inherited"), so two tables compare by value. Values are sent to executors, so none holds a handle.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from snapshot_store.errors import UnknownTable
 from snapshot_store.mysql.column_type import ColumnType
+
+_CASCADES: Final = re.compile(r"\bON (DELETE|UPDATE) (CASCADE|SET)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,11 @@ class Table:
         """Return the ordinal of a column by name, or None."""
         wanted = column.lower()
         return next((i for i, c in enumerate(self.columns) if c.name.lower() == wanted), None)
+
+    @property
+    def cascades(self) -> bool:
+        """Return whether a change of another table may remove or change rows of this one, of which no binlog tells."""
+        return any(_CASCADES.search(text) for text in self.foreign_keys)
 
     @property
     def primary_key(self) -> Index | None:

@@ -71,10 +71,14 @@ Item = Change | Ddl
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The changes of a row and the DDL between them, in order; `left_out` says in words what is not among them."""
+    """The changes of a row and the DDL between them, in order; `left_out` says in words what is not among them.
+
+    `doubts` has the inserts of a key that another row has, in words: no server takes them.
+    """
 
     items: tuple[Item, ...]
     left_out: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
 
 
 def life_of(
@@ -98,16 +102,37 @@ def life_of(
     first, last = ranks_between(binlog, *places)
     wanted = _wanted(binlog, name, key, last)
     tables = tables_of(binlog, *name, last)
-    rows, left_out = list[_Row](), list(tables.others)
+    rows, left_out, doubts = list[_Row](), list(tables.others), list[str]()
+    files = {file.name: number for number, file in enumerate(binlog.state.files)}
     for tenure in tables.tenures:
         spans, others = spans_of(binlog, tenure, tuple(wanted), first)
         left_out += others
-        rows += _lived(_Asking(binlog, spans, first, last, time_zone), tuple(wanted.values()))
+        lived = _lived(_Asking(binlog, spans, first, last, time_zone), tuple(wanted.values()))
+        lived.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
+        doubts += _doubts(lived)
+        rows += lived
     who = WhoOf(binlog)
-    files = {file.name: number for number, file in enumerate(binlog.state.files)}
     rows.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
     changes = [Change(row.record, who.event(row.record["file"], row.record["position"])) for row in rows]
-    return Life(tuple(_with_statements(binlog, tables, changes, files)), tuple(left_out))
+    return Life(tuple(_with_statements(binlog, tables, changes, files)), tuple(left_out), tuple(doubts))
+
+
+def _doubts(rows: Sequence["_Row"]) -> Iterator[str]:
+    """Yield what is wrong with changes in their order: inserts of a key that a row has."""
+    standing: dict[Key, str] = {}
+    for row in rows:
+        place = row.record["gtid"] or f"{row.record['file']}:{row.record['position']}"
+        if row.before is not None and row.before != row.after:
+            standing.pop(row.before, None)
+        if row.after is None:
+            continue
+        if row.before is None and row.after in standing:
+            yield (
+                f"{place} inserts the row that stands since {standing[row.after]}: a server that applies the log stops "
+                "there, with error 1062. Two shards gave a row this key; or the first one was removed by a foreign key "
+                "with ON DELETE CASCADE, of which binlogs do not tell"
+            )
+        standing[row.after] = standing.get(row.after, place) if row.before is not None else place
 
 
 def _lived(asked: "_Asking", wanted: Key) -> "list[_Row]":

@@ -55,7 +55,7 @@ def history(
     with opened_log(merged_of(None, merged)) as folder:
         name, values = name_of(table), _pairs(key)
         life = life_of(MergedBinlog(folder), name, values, start=start, stop=stop, time_zone=time_zone)
-    for text in life.left_out:
+    for text in (*life.left_out, *life.doubts):
         print(printable(text), file=sys.stderr)
     items = life.items
     if output is OutputFormat.text:
@@ -65,7 +65,15 @@ def history(
         return
     found = [_values(item) for item in items]
     print_document(
-        {"table": ".".join(name), "key": values, "life": found, "left_out": list(life.left_out)}, output, "life"
+        {
+            "table": ".".join(name),
+            "key": values,
+            "life": found,
+            "left_out": list(life.left_out),
+            "doubts": list(life.doubts),
+        },
+        output,
+        "life",
     )
 
 

@@ -185,7 +185,10 @@ def lines_of(found: "Verified", directory: str) -> list[str]:
         f"  files      {values['files']}, {values['size']:,} bytes, {values['events']} events",
         f"  contents   {values['transactions']} transactions, {values['statements']} statements, {rows} rows",
         f"  shapes     {shapes}",
+        *(f"  keys       {text}" for text in values["collisions"]),
     ]
+    if values["collisions"]:
+        lines.append("  a server that applies the log stops at the first of these, with error 1062")
     return [printable(line) for line in lines]
 
 

@@ -38,6 +38,11 @@ class Modes:
         route = self.topology.route(node, schema, table)
         return self.default if route is None else self.routes.get(route, self.default)
 
+    @property
+    def without_markers(self) -> bool:
+        """Return whether there may be tables that are coordinated without markers."""
+        return self.default != "marker" or any(mode != "marker" for mode in self.routes.values())
+
     def coordinates(self, node: str, schema: str) -> bool:
         """Return whether a physical schema has tables that are coordinated without markers."""
         if self.topology.is_ignored(schema):

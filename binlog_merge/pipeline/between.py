@@ -12,6 +12,7 @@ from binlog_merge.files.node_file import Discovery
 from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.stores import cache_of
+from binlog_merge.pipeline.gather.collisions import KnownKeys
 from binlog_merge.pipeline.scan.kept import KeptPieces
 
 
@@ -22,7 +23,7 @@ class Between:
     `manifest` is None if it is to be loaded, and the output checked. `heads` are the nodes' files as they were read,
     `found` what the last round found of them, `notes` those of the capture (`files.as_of`) about the nodes that hold
     something back, which may let it out. `removed_at` is when `retention` was looked at last, by the monotonic clock.
-    `elsewhere` is the manifest's. `archiver` is told what is published.
+    `elsewhere` is the manifest's. `archiver` is told what is published. `keys` are those that stand in the log.
     """
 
     schemas: SchemaCache
@@ -34,6 +35,7 @@ class Between:
     removed_at: float | None = None
     elsewhere: Elsewhere | None = None
     archiver: Archiver | None = None
+    keys: KnownKeys = field(default_factory=KnownKeys)
 
     @classmethod
     def of(cls, config: MergeConfig, directory: Path) -> "Between":
@@ -43,6 +45,7 @@ class Between:
     def forget(self) -> None:
         """Forget everything, after a round that failed: the next one begins with what is on disk."""
         self.manifest = self.found = None
+        self.keys = KnownKeys()
         self.heads.clear()
         self.pieces.clear()
         self.schemas.clear()

@@ -26,6 +26,7 @@ from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.gather.collisions import collision_warnings
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
 from binlog_merge.pipeline.idle import awaited
@@ -125,6 +126,8 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     written = _write(run)
     with job.stage("publish"):
         _publish(run, written)
+    collided = between.keys.follow(g.keys for g in written.kept)
+    job.warnings += collision_warnings(collided).values()
     _archive(run, between)
     result = result_of(run, written)
     if written.bound.error is None:
@@ -133,7 +136,7 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
         except MergeError as failed:
             failed.result = result
             raise
-    note_run(run, written, result)
+    note_run(run, written, result, collided)
     between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)
     error = written.bound.error
     if error is not None:

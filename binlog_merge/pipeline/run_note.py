@@ -6,12 +6,14 @@ output's growth over the last minutes. A note that cannot be written is logged, 
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import IoError, ManifestError, MergeError
+from binlog_merge.files.manifest import Gone
 from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note, samples_of, write_state_note
+from binlog_merge.pipeline.gather.collisions import Collided, collision_warnings
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
 
@@ -22,8 +24,8 @@ _SAMPLE_SECONDS: Final = 2.0
 _SAMPLES_SECONDS: Final = 180.0
 
 
-def note_run(run: Run, written: WrittenRun, result: MergeResult) -> None:
-    """Write the note of a run that is published."""
+def note_run(run: Run, written: WrittenRun, result: MergeResult, collided: Sequence[Collided]) -> None:
+    """Write the note of a run that is published, in which these keys were found to collide."""
     directory = run.job.directory
     earlier = _earlier(directory)
     values = result.to_dict()
@@ -40,6 +42,7 @@ def note_run(run: Run, written: WrittenRun, result: MergeResult) -> None:
             "open_branches": [dict(found) for found in result.in_doubt[:_MOST_LISTED]],
             "warnings": [text[:_LONGEST_TEXT] for text in result.warnings[:_MOST_LISTED]],
             "warnings_count": len(result.warnings),
+            "collisions": _collisions(earlier, state.gone, collided),
             "last_ddl": _last_ddl(run, written) or earlier.get("last_ddl"),
             "samples": _samples(earlier, state.rank, dict(state.last.totals) if state.last is not None else {}),
             "error": None,
@@ -67,6 +70,18 @@ def _write(directory: Path, values: Mapping[str, Any]) -> None:
         write_state_note(directory / NOTES_FOLDER / MERGE_NOTE, values)
     except IoError as error:
         _LOG.warning("the state note for `status` cannot be written: %s (%s)", error.message, error.file)
+
+
+def _collisions(
+    earlier: Mapping[str, Any], gone: Gone | None, collided: Sequence[Collided]
+) -> dict[str, dict[str, str]]:
+    """Return what is known of keys that collide in the log, by table: a place that is still there, and words."""
+    known = dict(earlier.get("collisions") or {})
+    for table, text in collision_warnings(collided).items():
+        place = min(one.second.place for one in collided if str(one.key) == table)
+        known.setdefault(table, {"place": place, "text": text[:_LONGEST_TEXT]})
+    removed = "" if gone is None or gone.last_key is None else gone.last_key
+    return {table: one for table, one in sorted(known.items())[:_MOST_LISTED] if one["place"] > removed}
 
 
 def _last_ddl(run: Run, written: WrittenRun) -> dict[str, Any] | None:

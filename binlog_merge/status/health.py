@@ -19,6 +19,7 @@ CODES: Final[Mapping[str, Severity]] = {
     "capture-silent": Severity.error,
     "capture-stopped": Severity.error,
     "status-failed": Severity.error,
+    "keys-collide": Severity.warning,
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
     "serve-silent": Severity.warning,
@@ -67,6 +68,12 @@ def merge_problems(
         if below_all(nodes, merged):
             because = "; no node holds back: a marker or a statement does, see the warnings of the last run"
         yield problem("watermark-late", f"the watermark is {lag:.0f} s behind{because}")
+
+
+def collision_problems(collisions: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield what keys collide, by table."""
+    for text in collisions.values():
+        yield problem("keys-collide", text)
 
 
 def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:

@@ -63,6 +63,7 @@ class MergeNote:
     open_branches: tuple[OpenBranch, ...] = ()
     warnings: tuple[str, ...] = ()
     warnings_count: int = 0
+    collisions: Mapping[str, str] = field(default_factory=dict)
     last_ddl: LastDdl | None = None
     samples: tuple[Sample, ...] = ()
     error: str | None = None
@@ -153,6 +154,7 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
         ),
         warnings=tuple(map(str, values.get("warnings", ()))),
         warnings_count=_whole(values.get("warnings_count", 0)),
+        collisions={str(name): str(one["text"]) for name, one in values.get("collisions", {}).items()},
         last_ddl=None
         if ddl is None
         else LastDdl(str(ddl["key"]), str(ddl["schema"]), str(ddl["sql"]), time_of_key(str(ddl["key"])), None),

@@ -15,7 +15,15 @@ from binlog_merge.errors import ConfigError, IoError, ManifestError
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
-from binlog_merge.status.health import Limits, archive_problems, merge_problems, node_problems, problem, serve_problems
+from binlog_merge.status.health import (
+    Limits,
+    archive_problems,
+    collision_problems,
+    merge_problems,
+    node_problems,
+    problem,
+    serve_problems,
+)
 from binlog_merge.status.holding import with_holders
 from binlog_merge.status.node_files import NodeFiles, further
 from binlog_merge.status.node_servers import servers_of_node
@@ -66,6 +74,7 @@ class Observer:
             nodes = with_holders(nodes, merged)
         serves = serve_notes(self.out, now, lambda sent: self._growth.behind(sent, now), problems)
         problems += merge_problems(merged, nodes, note.error, now, self._limits)
+        problems += collision_problems(note.collisions)
         problems += node_problems(nodes)
         archive = archive_status(self.out, state, problems)
         problems += archive_problems(archive)

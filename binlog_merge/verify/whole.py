@@ -9,6 +9,7 @@
   1, 2, 3 … in each file |
 | order keys | ascending; equal only for transactions that were moved to the same position |
 | rows | cut into cells to the last byte, cells valid for their types; no NULL in a NOT NULL column |
+| keys | an insert of one that stands is named, see `verify.colliding` |
 | table maps | as the schema history has the table at that key; without unknown fields |
 """
 
@@ -30,6 +31,7 @@ from binlog_merge.log.rows import TableShapes, op_of
 from binlog_merge.places import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.verify.cells import CellChecks
+from binlog_merge.verify.colliding import LogKeys, keys_of
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class Verified:
-    """Counts of what was verified: `rows` by table and operation.
+    """Counts of what was verified: `rows` by table and operation. `keys` has the inserts of keys that stand.
 
     `shapes`: table maps were compared with a schema history; `some`: only some files were verified.
     """
@@ -50,6 +52,7 @@ class Verified:
     shapes: bool = False
     some: bool = False
     rows: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    keys: LogKeys = field(default_factory=LogKeys)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -57,7 +60,8 @@ class Verified:
         for (schema, table, op), number in sorted(self.rows.items()):
             rows.setdefault(f"{schema}.{table}", {})[op] = number
         names = ("files", "transactions", "statements", "events", "size", "shapes")
-        return {**{name: getattr(self, name) for name in names}, "rows": rows}
+        collisions = [fault.text() for fault in self.keys.faults.values()]
+        return {**{name: getattr(self, name) for name in names}, "rows": rows, "collisions": collisions}
 
 
 def verify(
@@ -83,6 +87,7 @@ def verify(
             raise ManifestError(f"{file.name} does not follow the file before it", file=file.name, remedy=DAMAGED)
         if only is not None and file.name not in only:
             key = None if file.last_key is None else OrderKey.parse(file.last_key)
+            found.keys.statement()  # it may have removed rows
             continue
         following = files[i + 1].name if i + 1 < len(files) else None
         _LOG.info("file is looked through", extra={"file": file.name, "size": file.size})
@@ -130,6 +135,8 @@ class _FileChecker:
         self.ordered = self.keyed = self.rotated = False
         self.tables: dict[int, TableMap] = {}
         self.cells: dict[tuple[Any, ...], CellChecks] = {}
+        self.keys: dict[int, Any] = {}
+        self.known_keys: dict[tuple[int, bytes], Any] = {}  # the tables are kept, so that no other one has their id
 
     def check(self) -> OrderKey | None:
         """Verify the file and return its last order key."""
@@ -161,7 +168,9 @@ class _FileChecker:
         elif isinstance(value, RowsEvent):
             self._rows(event, value)
         elif isinstance(value, Query):
-            self.found.statements += value.query not in (b"BEGIN", b"COMMIT")
+            if value.query not in (b"BEGIN", b"COMMIT"):
+                self.found.statements += 1
+                self.found.keys.statement()
         elif isinstance(value, PreviousGtids):
             self._previous(event, value)
         elif isinstance(value, Rotate):
@@ -220,6 +229,7 @@ class _FileChecker:
         if self.history is None or not self.keyed or self.key is None:
             return
         version = self.history.at(value.schema, value.table, self.key)
+        self.keys[value.table_id] = ()
         if version is not None and version.opaque:
             return
         place: dict[str, Any] = {"file": self.path, "position": event.offset, "order_key": self.key}
@@ -227,6 +237,10 @@ class _FileChecker:
             raise UnknownTableSchema(f"{value.schema}.{value.table} is not in the schema history", **place)
         if difference := check_witness(version.table, value):
             raise SchemaMismatch(f"{value.schema}.{value.table}: {difference}", **place, remedy=DAMAGED)
+        known = id(version.table), value.pack()[6:]
+        if known not in self.known_keys:
+            self.known_keys[known] = keys_of(version.table, value), version.table
+        self.keys[value.table_id] = self.known_keys[known][0]
 
     def _rows(self, event: RawEvent, value: RowsEvent) -> None:
         table = self.tables.get(value.table_id)
@@ -235,9 +249,12 @@ class _FileChecker:
         identity = (table.table_id, table.types, table.metas, table.null_bitmap, table.optional_raw)
         cells = self.cells.get(identity) or self.cells.setdefault(identity, CellChecks(table))
         number = 0
+        keys, transaction = self.keys.get(value.table_id, ()), f"{self.cluster}:{self.rank}"
         try:
             for row in iter_rows(value, table):
                 cells.check(row)
+                if keys:
+                    self.found.keys.row(table, keys, row, transaction)
                 number += 1
         except BinlogFormatError as error:
             self._wrong(error.reason, event)

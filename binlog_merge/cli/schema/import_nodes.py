@@ -5,7 +5,7 @@ looked up in the captured files, up to where the server's log ended when its tab
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
 from binlog_merge.binlog.query import StatusVar
 from binlog_merge.bootstrap.captured import CapturedNode
+from binlog_merge.bootstrap.overlap import Beginning, beginning_of, overlaps
 from binlog_merge.bootstrap.plan import Places
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.capture.files import NodeFiles
@@ -98,6 +99,39 @@ def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
             own = base.catalog.schemas.get(schema, Schema(schema))
             schemas.setdefault(logical[0], Schema(logical[0], own.charset, own.collation))
     return Catalog(schemas, tables)
+
+
+def overlaps_of(
+    captured: Iterable[CapturedNode], bases: Mapping[str, NodeBase], logical: Catalog, places: Places
+) -> list[str]:
+    """Return what shards of the logical tables have in common, in words: keys that collide, and copies."""
+    shards: dict[tuple[str, str], list[Shard]] = {}
+    for node, base in sorted(bases.items()):
+        for schema, name in sorted(base.catalog.tables):
+            shard = Shard(node, schema, name)
+            if (table := places.name(shard)) is not None and _same_key(
+                base.catalog.tables[schema, name], table, logical
+            ):
+                shards.setdefault(table, []).append(shard)
+    shared = {table: own for table, own in shards.items() if len(own) > 1}
+    beginnings: dict[Shard, Beginning] = {}
+    for one in captured if shared else ():
+        with one.reader(None) as reader:
+            for shard in (shard for own in shared.values() for shard in own if shard.node == one.name):
+                definition = bases[one.name].catalog.tables[shard.schema, shard.table]
+                beginnings[shard] = beginning_of(reader, shard, definition)
+    found: list[str] = []
+    for table, own in sorted(shared.items()):
+        primary = logical.tables[table].primary_key
+        key = [] if primary is None else [part.column or "" for part in primary.parts]
+        found += overlaps(".".join(table), key, {shard: beginnings[shard] for shard in own})
+    return found
+
+
+def _same_key(table: Table, logical: tuple[str, str], catalog: Catalog) -> bool:
+    """Return whether a shard's primary key is that of the logical table: no column of the route joins it."""
+    own, made = table.primary_key, catalog.tables[logical].primary_key
+    return own is not None and made is not None and own.parts == made.parts
 
 
 def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Places) -> Table:

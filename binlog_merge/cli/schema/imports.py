@@ -1,7 +1,7 @@
 """`binlog-merge schema import | set`: records tables from dumps and servers, and an operator's corrections."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,7 +109,7 @@ def import_(
 def _import_nodes(config: Path, password_file: Path | None, store: Path, output: OutputFormat) -> None:
     from binlog_merge.bootstrap.captured import captured_nodes
     from binlog_merge.bootstrap.plan import Places
-    from binlog_merge.cli.schema.import_nodes import base_of, logical_of
+    from binlog_merge.cli.schema.import_nodes import base_of, logical_of, overlaps_of
     from binlog_merge.config.merge_config import MergeConfig
     from snapshot_store.tso import ORIGIN
 
@@ -119,8 +119,10 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
     if store_path(store).exists():
         raise ConfigError("the store exists", file=str(store_path(store)), remedy="give --store a new file's name")
     with as_merge_errors(None):
-        bases = {one.name: base_of(one, places) for one in captured_nodes(cluster, password, None)}
+        captured = captured_nodes(cluster, password, None)
+        bases = {one.name: base_of(one, places) for one in captured}
         logical = logical_of(bases, places)
+        warnings = overlaps_of(captured, bases, logical, places)
     found: list[TableVersion] = []
     number = 0
     with opened(store, read_only=False) as to:
@@ -131,7 +133,7 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
             number += to.append_versions(tables, schemas)
             found += tables if name is None else ()
     what = f"as the base of {len(bases)} nodes and of the logical tables that they make"
-    _print_imported(found, number, str(config), store, what, output)
+    _print_imported(found, number, str(config), store, what, output, warnings)
 
 
 def _dump(path: Path, schemas: list[str]) -> "Catalog":
@@ -192,19 +194,28 @@ def _base(
 
 
 def _print_imported(
-    tables: "list[TableVersion]", new: int, source: str, store: Path, what: str, output: OutputFormat
+    tables: "list[TableVersion]",
+    new: int,
+    source: str,
+    store: Path,
+    what: str,
+    output: OutputFormat,
+    warnings: Sequence[str] = (),
 ) -> None:
     path = str(store_path(store))
     if output is not OutputFormat.text:
         from binlog_merge.cli.schema.values import version_values
 
-        print_document({"store": path, "new": new, "tables": [version_values(v) for v in tables]}, output, "tables")
+        shown = [version_values(v) for v in tables]
+        print_document({"store": path, "new": new, "tables": shown, "warnings": list(warnings)}, output, "tables")
     else:
         names = ", ".join(f"{v.schema}.{v.name}" + ("" if v.table else " (gone)") for v in tables[:10])
         more = f" and {len(tables) - 10} more" if len(tables) > 10 else ""
         print(printable(f"{source} imported into {path} {what}: {new} new versions"))
         if names:
             print(printable(f"  {names}{more}"))
+        for text in warnings:
+            print(printable(f"binlog-merge: {text}"), file=sys.stderr)
 
 
 _SET = """Correct a table: from a moment on it is what FILE makes of it, whatever the binlogs said.

@@ -159,7 +159,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
         notes=added.notes,
         places=messages.places,
         holds=together.holds(),
-        modes=known.shards.modes if known.shards.modes.extracts else None,
+        modes=known.shards.modes,
         locks=together.locks(bound).locks,
         messages=messages,
         shards=together,

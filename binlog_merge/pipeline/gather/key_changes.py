@@ -99,7 +99,7 @@ def key_changes(plans: PlanTable, buffer: Bytes, commit_us: Ints, found: Ints, t
         events = numbered[keyed == number]
         if table.keys:
             for batch, bodies_of in bodies.batches(events):
-                for cut, of in _cut(table, batch, bodies_of):
+                for cut, of in cut_bodies(table, batch, bodies_of):
                     parts += _of_rows(table, cut, of, touched)
         elif not table.known:
             parts.append(_of_unknown(table, events))
@@ -108,7 +108,7 @@ def key_changes(plans: PlanTable, buffer: Bytes, commit_us: Ints, found: Ints, t
     return together(parts)
 
 
-def _cut(table: KeyedTable, events: Ints, bodies_of: Any) -> Iterator[tuple[CutRows, Ints]]:
+def cut_bodies(table: KeyedTable, events: Ints, bodies_of: Any) -> Iterator[tuple[CutRows, Ints]]:
     """Yield the rows of events, with the number of each row's event; those that cannot be read are passed over."""
     try:
         bodies = bodies_of(events)
@@ -119,7 +119,7 @@ def _cut(table: KeyedTable, events: Ints, bodies_of: Any) -> Iterator[tuple[CutR
     except (MergeError, BinlogFormatError, ConversionError):
         half = len(events) // 2
         for part in (events[:half], events[half:]) if half else ():
-            yield from _cut(table, part, bodies_of)
+            yield from cut_bodies(table, part, bodies_of)
         return
     yield cut, events[:, k.F_COLUMNS][cut.events]
 
@@ -131,7 +131,7 @@ def _of_rows(table: KeyedTable, cut: CutRows, of: Ints, touched: bool) -> Iterat
     identified = np.zeros(len(cut), np.bool_)
     for index, key in enumerate(table.keys):
         number = table.number * KEYS_OF_A_TABLE + index
-        changed = updated & _changed(cut, key) if updated.any() else updated
+        changed = updated & key_changed(cut, key) if updated.any() else updated
         sides = [(BEFORE, FREES, deleted | changed), (AFTER, TAKES, inserted | changed)]
         if touched:
             sides.append((BEFORE, TOUCHES, updated & ~changed))
@@ -149,7 +149,7 @@ def _of_rows(table: KeyedTable, cut: CutRows, of: Ints, touched: bool) -> Iterat
         yield _unknown_rows(table, of[rows], rows)
 
 
-def _changed(cut: CutRows, key: UniqueKey) -> npt.NDArray[np.bool_]:
+def key_changed(cut: CutRows, key: UniqueKey) -> npt.NDArray[np.bool_]:
     """Return which updates change a key."""
     changed = np.zeros(len(cut), np.bool_)
     out = np.empty(len(cut), np.uint8)

@@ -26,19 +26,21 @@ class UniqueKey:
     """A primary or unique key. `parts` are None if an expression is among them: its values are not in the rows.
 
     An update that changes none of the `columns`, by index, does not change the key. `by_bytes`: values are equal
-    exactly if their bytes are.
+    exactly if their bytes are. `name` is the index's.
     """
 
     parts: tuple[KeyPart, ...] | None
     columns: tuple[int, ...]
     by_bytes: bool
+    name: str
 
 
 @dataclass(frozen=True)
 class KeyedTable:
     """A logical table, its number, the table map that is written before its rows, and its keys.
 
-    `known`: without keys it has none; otherwise its definition is not known. `refers`: it has foreign keys.
+    `known`: without keys it has none; otherwise its definition is not known. `refers`: it has foreign keys, and with
+    `cascades` a change of another table may remove or change its rows. `columns` are the names of its columns.
     """
 
     name: tuple[str, str]
@@ -47,6 +49,8 @@ class KeyedTable:
     keys: tuple[UniqueKey, ...]
     known: bool
     refers: bool
+    cascades: bool = False
+    columns: tuple[str, ...] = ()
 
 
 def keyed_table(number: int, table: Table, table_map: TableMap, known: bool) -> KeyedTable:
@@ -54,7 +58,14 @@ def keyed_table(number: int, table: Table, table_map: TableMap, known: bool) -> 
     unique = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")
     keys = tuple(_unique_key(table, index, table_map) for index in unique[:KEYS_OF_A_TABLE])
     return KeyedTable(
-        (table.schema, table.name), number, table_map, keys, known or bool(keys), bool(table.foreign_keys)
+        (table.schema, table.name),
+        number,
+        table_map,
+        keys,
+        known or bool(keys),
+        refers=bool(table.foreign_keys),
+        cascades=table.cascades,
+        columns=tuple(column.name for column in table.columns),
     )
 
 
@@ -63,10 +74,10 @@ def _unique_key(table: Table, index: Index, table_map: TableMap) -> UniqueKey:
     for part in index.parts:
         at = None if part.column is None else table.index_of(part.column)
         if at is None:
-            return UniqueKey(None, _behind(table, index), False)
+            return UniqueKey(None, _behind(table, index), False, index.name)
         parts.append(KeyPart(at, _collation(table.columns[at]), part.length))
     plain = all(real_type(table_map.types[p.column], table_map.metas[p.column]) not in _BY_VALUE for p in parts)
-    return UniqueKey(tuple(parts), tuple(part.column for part in parts), plain)
+    return UniqueKey(tuple(parts), tuple(part.column for part in parts), plain, index.name)
 
 
 def _behind(table: Table, index: Index) -> tuple[int, ...]:

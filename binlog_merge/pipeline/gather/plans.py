@@ -58,6 +58,7 @@ class PlanTable:
         self._verdicts = np.zeros(1, np.uint8)
         self.believed: set[str] = set()  # warnings about table maps that contradict the history
         self.reshape: list[ReshapePlan | None] = []
+        self.shards: list[Shard] = []  # the physical table of each plan
         self._index = np.zeros((256, 5), np.int64)
         self._keys = np.zeros(1 << 14, np.uint8)
         self._keys_end = 0
@@ -133,7 +134,7 @@ class PlanTable:
             gone = self._moving.gone(shard, key, moved_to)
             name = None if gone else self._moving.name(shard, key, moved_to) or name
         if name is None or (self.filter is not None and not self.filter.chooses(*name)):
-            return self._number((node, body[8:], 0, 0, ()), None)
+            return self._number((node, body[8:], 0, 0, ()), shard, None)
         history = self._schemas.history
         seen = key._replace(node_seq=key.node_seq + 1) if own else key
         logical = history.at(*name, key) if self._moving is None else self._moving.logical(name, seen, moved_to)
@@ -160,7 +161,7 @@ class PlanTable:
             target = filled(target, extract, source_id, table_map.schema, table_map.table)
         plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
         certain = logical.table is not None and not logical.opaque
-        return self._number(known, plan, target, row_steps(table_map), certain)
+        return self._number(known, shard, plan, target, row_steps(table_map), certain)
 
     def _physical(
         self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
@@ -208,6 +209,7 @@ class PlanTable:
     def _number(
         self,
         known: _Known,
+        shard: Shard,
         plan: ReshapePlan | None,
         target: Table | None = None,
         steps: Sequence[int] = (),
@@ -217,6 +219,7 @@ class PlanTable:
             return self._known[known]
         number = len(self.reshape)
         self.reshape.append(plan)
+        self.shards.append(shard)
         if number >= len(self._plans):
             self._plans = np.concatenate([self._plans, np.zeros_like(self._plans)])
         row = self._plans[number]

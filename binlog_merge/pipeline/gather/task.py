@@ -23,6 +23,7 @@ from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
 from binlog_merge.files.parts import send_part, sent
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.arranging import Doubt, no_order, window_in_order
+from binlog_merge.pipeline.gather.collisions import KeysOfTask
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.judge import judge_window
@@ -107,6 +108,7 @@ def _gathered(task: GatherTask, durable: bool) -> GatherResult:
         believed=tuple(sorted(plans.believed)),
         doubted=tuple(written.doubted[known] for known in sorted(written.doubted)),
         failed=_key_at(task.runs, written.branches) if error is not None else None,
+        keys=work.keys.seen(),
     )
 
 
@@ -146,6 +148,7 @@ class Gathering:
     def __init__(self, task: GatherTask, render: Renderer) -> None:
         self.task, self.render = task, render
         self.written = RowsWritten(task.last_timestamp)
+        self.keys = KeysOfTask(render.plans, task.schemas.modes, len(task.nodes))
 
     def write_run(self, rows: Rows) -> None:
         """Write a run's rows, with a new epoch of plans at every schema version among them."""
@@ -170,6 +173,7 @@ class Gathering:
             size = int(rows.end[start:end].sum() - rows.start[start:end].sum())
             # The bytes of a DDL's markers are not read, however many there are.
             if size > 2 * WINDOW_BYTES and not rows.flags[start] & ks.MARKER:
+                self.keys.interrupt()  # its rows are not looked at
                 self._write_giant(rows, start, end)  # a single transaction
             else:
                 self._write_window(rows, start, end)
@@ -186,6 +190,7 @@ class Gathering:
             if refused > start:
                 self._write_window(rows, start, refused)
             raise no_order(doubts, refused).located(**reader.place(rows, refused))
+        self.keys.look(reader.buffer, read, rows, start)
         verdicts = judge_window(plans, reader.buffer, read, rows, start)
         render.judged(verdicts)
         segments, keys = read.segments, read.keys

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from binlog_merge.files.known import KnownFile
 from binlog_merge.files.parts import Sent
@@ -11,6 +11,9 @@ from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.gather.schemas import Schemas
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.collisions import KeysSeen
 from snapshot_store.tso import OrderKey
 
 
@@ -111,4 +114,5 @@ class GatherResult:
     believed: tuple[str, ...] = ()  # warnings about table maps that contradict the schema history
     doubted: tuple[DoubtedTable, ...] = ()  # tables whose rows may be in no order that keeps their keys unique
     failed: OrderKey | None = None  # the key of the transaction that failed
+    keys: "KeysSeen | None" = None  # what the file does to the keys of tables that several shards make
     sent: Sent | None = None  # where the file is, if it is not at `path`

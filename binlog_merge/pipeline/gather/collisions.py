@@ -1,0 +1,305 @@
+"""Notices rows of different shards with one key, among those that a task writes: no server takes the second one.
+
+Only rows of tables that are merged without markers are looked at, those with which a task begins (a round of a log that
+is followed has no others), and of them as many keys as `values.standing_keys` holds: shards that give keys without
+regard to each other show it soon, and `verify` looks at all of a log. Keys are equal if their bytes are: what a
+collation alone makes equal is not noticed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
+from binlog_merge.binlog.kernels.key_hash import ABSENT, VALUE, hash_keys
+from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
+from binlog_merge.config.modes import Modes
+from binlog_merge.pipeline.gather.found_rows import rows_in_window
+from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed
+from binlog_merge.pipeline.gather.keyed import KeyedTable, UniqueKey
+from binlog_merge.pipeline.gather.logical_bodies import LogicalBodies
+from binlog_merge.pipeline.gather.plans import PlanTable
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.traces import Window
+from binlog_merge.pipeline.gather.verdicts import Bytes
+from binlog_merge.values.standing_keys import EVERY_HASH, MOST_KEYS, Collision, StandingKeys, Taken, fit, key_text
+
+Ints = npt.NDArray[np.int64]
+_SENT: Final = 1 << 12
+"""The keys that a task passes to the driver."""
+_LOOKED_AT: Final = 16 << 20
+"""The bytes of a task that are looked at: to look at all of them would add a third to what a merge costs."""
+_MOST_TABLES: Final = 256
+_MOST_COLLISIONS: Final = 64
+
+
+class KeyName(NamedTuple):
+    """A unique key of a logical table, and what its values look like."""
+
+    schema: str
+    table: str
+    name: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+_Which = tuple[KeyName, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Collided:
+    """Two shards that gave rows of a table the same key: the first example of `number` keys, and its value as text."""
+
+    key: KeyName
+    value: str
+    first: Taken
+    second: Taken
+    number: int = 1
+
+    @property
+    def which(self) -> _Which:
+        """Return the key, and who had it first and second."""
+        return self.key, self.first.origin, self.second.origin
+
+
+@dataclass(frozen=True, slots=True)
+class KeysSeen:
+    """What a part of the log did to keys. `interrupted`: something may have removed rows that were not looked at."""
+
+    keys: Mapping[KeyName, StandingKeys]
+    facts: Mapping[KeyName, tuple[ColumnFacts, ...]]
+    collided: tuple[Collided, ...]
+    interrupted: bool
+
+
+class KeysOfTask:
+    """Looks at the keys of rows that a task writes, window by window."""
+
+    def __init__(self, plans: PlanTable, modes: Modes | None, nodes: int) -> None:
+        shared = modes is not None and modes.without_markers and (nodes > 1 or modes.topology.routes)
+        self._plans, self._modes = plans, modes if shared else None
+        self._keys: dict[KeyName, StandingKeys] = {}
+        self._facts: dict[KeyName, tuple[ColumnFacts, ...]] = {}
+        self._collided: dict[_Which, Collided] = {}
+        self._interrupted = False
+        self._left = _LOOKED_AT
+        self._shared: dict[int, bool] = {}
+
+    def interrupt(self) -> None:
+        """Take note of a statement, or of rows that are not looked at."""
+        self._interrupted = True
+        for keys in self._keys.values():
+            keys.interrupt()
+
+    def look(self, buffer: Bytes, read: Window, rows: Rows, start: int) -> None:
+        """Look at the rows of a window; rows[start] is its first row."""
+        if self._modes is None or self._left < 0:
+            return
+        self._left -= int((read.segments[:, k.S_END] - read.segments[:, k.S_POS]).sum())
+        statements = read.segments[:, k.S_DDL] != 0
+        statements &= (rows.flags[start + np.asarray(read.row)] & ks.HEARTBEAT) == 0
+        found = self._concerned(buffer, read, rows, start)
+        window = _Looked(buffer, read, rows, start, found)
+        behind = np.cumsum(statements)[found[:, k.F_SEGMENT]]  # how many statements each event stands behind
+        for number in range(int(statements.sum()) + 1):
+            if number:
+                self.interrupt()
+            self._events(window, found[behind == number])
+        fit(self._keys.values(), MOST_KEYS)
+        if self._left < 0:
+            self.interrupt()
+
+    def _concerned(self, buffer: Bytes, read: Window, rows: Rows, start: int) -> Ints:
+        """Return the rows events (F_*, and their number) of a window that may collide."""
+        plans, output_filter = self._plans, self._plans.filter
+        found = rows_in_window(plans, buffer, read.segments, read.row, rows, start, k.KEYED)
+        concerned = np.array([self._is_shared(plan) for plan in found[:, k.F_PLAN].tolist()], np.bool_)
+        if output_filter is not None:
+            concerned &= ~output_filter.leaves_out(read.keys[:, k.K_TSO])[found[:, k.F_SEGMENT]]
+            concerned &= plans.arrays.plans[found[:, k.F_PLAN], k.ASKED] == 0
+        found = found[concerned]
+        return np.column_stack([found, np.arange(len(found))])
+
+    def _events(self, window: "_Looked", events: Ints) -> None:
+        if not len(events):
+            return
+        bodies = LogicalBodies(self._plans, window.buffer, window.read.keys[:, k.K_COMMIT_US])
+        keyed = self._plans.arrays.plans[events[:, k.F_PLAN], k.KEYED]
+        for number in np.unique(keyed).tolist():
+            self._table(self._plans.keyed[number - 1], events[keyed == number], bodies, window)
+
+    def _is_shared(self, plan: int) -> bool:
+        """Return whether the rows of a plan may collide with those of other shards."""
+        if plan not in self._shared:
+            assert self._modes is not None
+            table = self._plans.keyed[int(self._plans.arrays.plans[plan, k.KEYED]) - 1]
+            self._shared[plan] = (
+                self._modes.of(*self._plans.shards[plan]) != "marker"
+                and not table.cascades  # rows that a parent's statement removes are in no log
+                and any(key.parts for key in table.keys)
+            )
+        return self._shared[plan]
+
+    def _table(self, table: KeyedTable, events: Ints, bodies: LogicalBodies, window: "_Looked") -> None:
+        changes: dict[KeyName, list[_Change]] = {}
+        for batch, bodies_of in bodies.batches(events):
+            for cut, of in cut_bodies(table, batch, bodies_of):
+                for key in table.keys:
+                    if key.parts:
+                        changes.setdefault(self._name(table, key), []).extend(self._changes(table, key, cut, of))
+        for name, own in changes.items():
+            keys = self._keys[name]
+            for change in sorted(own, key=lambda change: change[:3]):
+                if change.cells is None:
+                    keys.interrupt()
+                elif change.sign == FREES:
+                    keys.free(change.hashed)
+                else:
+                    shard = self._plans.shards[int(window.found[change.event, k.F_PLAN])]
+                    taken = Taken(str(shard), window.place(change.event), change.cells)
+                    if hit := keys.take(change.hashed, taken):
+                        note(self._collided, name, hit, self._facts[name])
+
+    def _name(self, table: KeyedTable, key: UniqueKey) -> KeyName:
+        name = KeyName(*table.name, key.name, tuple(table.columns[column] for column in key.columns))
+        if name not in self._keys:
+            self._keys[name] = StandingKeys(interrupted=self._interrupted)
+            facts = column_facts(table.table_map, names=table.columns)
+            self._facts[name] = tuple(facts[column] for column in key.columns)
+        return name
+
+    def _changes(self, table: KeyedTable, key: UniqueKey, cut: CutRows, of: Ints) -> Iterator["_Change"]:
+        """Yield what rows do to a key, of the keys that are looked at."""
+        keys = self._keys[self._name(table, key)]
+        deleted = cut.sizes[AFTER, 0] == NO_IMAGE
+        inserted = cut.sizes[BEFORE, 0] == NO_IMAGE
+        updated = ~(deleted | inserted)
+        changed = updated & key_changed(cut, key) if updated.any() else updated
+        columns = np.array(key.columns, np.int64)
+        for side, sign, mask in ((BEFORE, FREES, deleted | changed), (AFTER, TAKES, inserted | changed)):
+            chosen = np.flatnonzero(mask)
+            hashes, states = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
+            hash_keys(cut.buffer, cut.starts, cut.sizes, columns, side, chosen, 0, hashes, states)
+            if sign == FREES and (states == ABSENT).any():
+                first = int(np.flatnonzero(states == ABSENT)[0])
+                yield _Change(int(of[chosen[first]]), int(chosen[first]), sign, 0, None)
+            numbers = hashes.view(np.uint64)
+            known = np.flatnonzero(states == VALUE)
+            if len(known) > MOST_KEYS:
+                keys.lower(int(np.partition(numbers[known], MOST_KEYS)[MOST_KEYS]))
+            if keys.limit < EVERY_HASH:
+                known = known[numbers[known] < np.uint64(keys.limit)]
+            for row, hashed in zip(chosen[known].tolist(), numbers[known].tolist(), strict=True):
+                cells = tuple(
+                    cut.buffer[int(cut.starts[side, c, row]) :][: int(cut.sizes[side, c, row])].tobytes()
+                    for c in key.columns
+                )
+                yield _Change(int(of[row]), row, sign, hashed, cells)
+
+    def seen(self) -> KeysSeen | None:
+        """Return what the driver puts together, None if nothing was looked at."""
+        if self._modes is None:
+            return None
+        names = sorted(self._keys)[:_MOST_TABLES]
+        keys = {name: self._keys[name].copy() for name in names}
+        fit(keys.values(), _SENT)
+        facts = {name: self._facts[name] for name in names}
+        return KeysSeen(keys, facts, tuple(self._collided.values()), self._interrupted)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A window and the rows events in it that are looked at."""
+
+    buffer: Bytes
+    read: Window
+    rows: Rows
+    start: int
+    found: Ints
+    places: dict[int, str] = field(default_factory=dict)
+
+    def place(self, event: int) -> str:
+        """Return the order key of an event's transaction."""
+        segment = int(self.found[event, k.F_SEGMENT])
+        if segment not in self.places:
+            self.places[segment] = self.rows.key(self.start + int(self.read.row[segment])).text()
+        return self.places[segment]
+
+
+class _Change(NamedTuple):
+    """A key is freed or taken. Without `cells` it is not known which one is freed."""
+
+    event: int
+    row: int
+    sign: int
+    hashed: int
+    cells: tuple[bytes, ...] | None
+
+
+def note(into: dict[_Which, Collided], name: KeyName, hit: Collision, facts: tuple[ColumnFacts, ...]) -> None:
+    """Count a collision among those of the same key and shards, of which the first one is kept."""
+    which = name, hit.first.origin, hit.second.origin
+    if which in into:
+        into[which] = replace(into[which], number=into[which].number + 1)
+    elif len(into) < _MOST_COLLISIONS:
+        into[which] = Collided(name, key_text(facts, hit.second.cells), hit.first, hit.second)
+
+
+@dataclass
+class KnownKeys:
+    """What stands in the log as far as a process has merged it; it is put together from the parts in their order."""
+
+    keys: dict[KeyName, StandingKeys] = field(default_factory=dict)
+    told: set[_Which] = field(default_factory=set)
+
+    def follow(self, parts: Iterable[KeysSeen | None]) -> tuple[Collided, ...]:
+        """Put the next parts behind what is known; return collisions in and between them, of keys and shards that had
+        none before.
+        """
+        collided: dict[_Which, Collided] = {}
+        for part in parts:
+            if part is not None:
+                self._follow(part, collided)
+                fit(self.keys.values(), MOST_KEYS)
+        new = [one for which, one in collided.items() if which not in self.told]
+        self.told |= collided.keys()
+        return tuple(sorted(new, key=lambda one: (one.key, one.second.place, one.second.origin)))
+
+    def _follow(self, part: KeysSeen, collided: dict[_Which, Collided]) -> None:
+        for name, keys in part.keys.items():
+            known = self.keys.setdefault(name, StandingKeys(interrupted=True))
+            for hit in known.follow(keys):
+                note(collided, name, hit, part.facts[name])
+        if part.interrupted:
+            for name in self.keys.keys() - part.keys.keys():
+                self.keys[name].interrupt()
+        for one in part.collided:
+            number = one.number + (collided[one.which].number if one.which in collided else 0)
+            collided[one.which] = replace(one, number=number)
+
+
+def collision_warnings(collided: Sequence[Collided]) -> dict[str, str]:
+    """Return a warning for each table of which shards gave rows the same keys, with the ways out; by the table."""
+    warnings = {}
+    for table, group in groupby(sorted(collided, key=lambda one: one.key), key=lambda one: str(one.key)):
+        own = list(group)
+        one = own[0]
+        shards = sorted({taken.origin for found in own for taken in (found.first, found.second)})
+        number = sum(found.number for found in own)
+        more = "" if number == 1 else f"; {number:,} such keys were seen"
+        warnings[table] = (
+            f"keys collide: {one.second.origin} inserted a row of {table} with the {one.key.name} key {one.value} "
+            f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place})"
+            f"{more}. A replica stops there, with error 1062. If {', '.join(shards)} hold the same rows, name the "
+            "table under `copies`; else let `extract-source` with `key: true` in its route tell their rows apart, or "
+            "give each shard a table of its own by routes with `source-pattern`; the output must then be made anew"
+        )
+    return warnings

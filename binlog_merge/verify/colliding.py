@@ -1,0 +1,119 @@
+"""Notices inserts of keys that stand, in a log that is looked through: a server that applies it stops at them.
+
+The keys are those of the schema history. A statement may remove rows, so that nothing stands after one, and so may a
+parent's DELETE: a table with a foreign key that cascades is not looked at.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from binlog_merge.binlog.columnar import ColumnFacts, column_facts
+from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.values.standing_keys import StandingKeys, Taken, fit, key_text
+from snapshot_store.model import Table
+
+_MOST_KEYS: Final = 1 << 17
+_MOST_EXAMPLES: Final = 100
+
+
+@dataclass
+class KeyFault:
+    """Rows of a table that got a key of rows that stood: the first example, by GTID, and how many there were."""
+
+    table: str
+    index: str
+    key: str
+    first: str
+    second: str
+    number: int = 1
+
+    def text(self) -> str:
+        """Return what is wrong in words."""
+        more = "" if self.number == 1 else f"; {self.number:,} rows are so"
+        return (
+            f"{self.table}: {self.second} inserts a row with the {self.index} key {self.key}, which the row has that "
+            f"{self.first} inserted{more}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    index: str
+    columns: tuple[int, ...]
+    facts: tuple[ColumnFacts, ...]
+
+
+@dataclass
+class LogKeys:
+    """The keys that stand at a place of a log."""
+
+    faults: dict[tuple[str, str], KeyFault] = field(default_factory=dict)
+    _standing: dict[tuple[str, str], StandingKeys] = field(default_factory=dict)
+    _rows: int = 0
+
+    def statement(self) -> None:
+        """Take note of a statement."""
+        self._standing.clear()
+
+    def row(self, table: TableMap, keys: tuple[_Key, ...], row: Row, gtid: str) -> None:
+        """Take note of a row's change."""
+        before, after = row
+        for key in keys:
+            old, new = _cells(before, key.columns), _cells(after, key.columns)
+            name = f"{table.schema}.{table.table}", key.index
+            standing = self._standing.setdefault(name, StandingKeys(interrupted=True))
+            if before is not None and after is not None and (new is None or old == new):
+                continue  # MINIMAL: a column that does not change is absent
+            if before is not None and old is None and _absent(before, key.columns):
+                standing.interrupt()  # which row it was is not known
+            if old is not None:
+                standing.free(_hash(old))
+            if new is not None and (hit := standing.take(_hash(new), Taken(gtid, gtid, new))):
+                self._note(name, key_text(key.facts, new), hit.first.origin, gtid)
+        self._rows += 1
+        if self._rows % 4096 == 0:
+            fit(self._standing.values(), _MOST_KEYS)
+
+    def _note(self, name: tuple[str, str], key: str, first: str, second: str) -> None:
+        if name in self.faults:
+            self.faults[name].number += 1
+        elif len(self.faults) < _MOST_EXAMPLES:
+            self.faults[name] = KeyFault(*name, key, first, second)
+
+
+def keys_of(table: Table, table_map: TableMap) -> tuple[_Key, ...]:
+    """Return the unique keys of a table whose values are in its rows as they are."""
+    if table.cascades or len(table.columns) != table_map.column_count:
+        return ()
+    return tuple(_keys_of(table, column_facts(table_map, names=[c.name for c in table.columns])))
+
+
+def _keys_of(table: Table, facts: tuple[ColumnFacts, ...]) -> Iterator[_Key]:
+    for index in table.indexes:
+        if index.unique or index.name == "PRIMARY":
+            places = [None if p.column is None or p.length else table.index_of(p.column) for p in index.parts]
+            columns = tuple(place for place in places if place is not None)
+            if len(columns) == len(places):
+                yield _Key(index.name, columns, tuple(facts[column] for column in columns))
+
+
+def _cells(image: RowImage | None, columns: tuple[int, ...]) -> tuple[bytes, ...] | None:
+    """Return the cells of a key, None if it has a part that is NULL or not in the image."""
+    if image is None:
+        return None
+    cells: list[Any] = [image[column] for column in columns]
+    if any(cell is None or cell is ABSENT or isinstance(cell, PartialJson) for cell in cells):
+        return None
+    return tuple(bytes(cell) for cell in cells)
+
+
+def _absent(image: RowImage, columns: tuple[int, ...]) -> bool:
+    return any(image[column] is ABSENT for column in columns)
+
+
+def _hash(cells: tuple[bytes, ...]) -> int:
+    data = b"".join(len(cell).to_bytes(4, "little") + cell for cell in cells)
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")

@@ -1,0 +1,258 @@
+"""Rows of different shards with one key: the merge says so, names both, and only where a server would stop."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.ask.life import life_of
+from binlog_merge.bootstrap.captured import CapturedNode
+from binlog_merge.bootstrap.plan import Places
+from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.remote_log import opened_log
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import history_of
+from binlog_merge.pipeline.gather import collisions
+from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.status.observer import Observer
+from binlog_merge.verify.whole import verify
+from snapshot_store.introspect import introspect
+from snapshot_store.server import ServerAddress
+from tests.merge_e2e.local import LocalRunner, merge
+from tests.merge_e2e.shards.stage import Played, Route, Session, Stage
+
+pytestmark = [pytest.mark.mysql]
+
+ROUTE = Route("d_n?", "t?", ("d", "t"))
+Nodes = dict[str, Session]
+
+
+def play(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None]) -> list[Played]:
+    """Make a shard on each node, and let a story happen on them."""
+    stage.clear()
+    with stage.scene(name, [ROUTE]) as (nodes, files):
+        for node, session in nodes.items():
+            session.run(f"CREATE DATABASE d_{node}")
+            session.run(f"USE d_{node}")
+            session.run(f"CREATE TABLE t1 ({columns})")
+        story(nodes)
+    return list(files)
+
+
+def told(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None], cut: bool = False) -> list[str]:
+    """Return what the merge of a story says of colliding keys; with `cut`, every node's file in two runs."""
+    path = stage.configuration(name, play(stage, name, columns, story), "pessimistic")
+    return colliding(merge(path, path.parent / "out").warnings)
+
+
+def colliding(warnings: tuple[str, ...]) -> list[str]:
+    return [warning for warning in warnings if warning.startswith("keys collide")]
+
+
+def problems(path: Path) -> list[str]:
+    """Return what `status` says of colliding keys."""
+    status = Observer(MergeConfig.load(path), path.parent / "out").look()
+    return [problem.text for problem in status.problems if problem.code == "keys-collide"]
+
+
+def both_count(nodes: Nodes) -> None:
+    for n in range(3):
+        for node, session in nodes.items():
+            session.run(f"INSERT INTO t1 (v) VALUES ('{n} of {node}')")
+
+
+def verified(out: Path) -> list[str]:
+    with opened_log(str(out)) as folder:
+        return [
+            fault.text() for fault in verify(MergedBinlog(folder), history_of(folder.directory)).keys.faults.values()
+        ]
+
+
+def test_counters_that_collide(stage: Stage) -> None:
+    (warning,) = told(stage, "count", "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT", both_count)
+    assert "n2/d_n2/t1 inserted a row of d.t with the PRIMARY key id=1 " in warning
+    assert "which a row of n1/d_n1/t1 has" in warning
+    assert "3 such keys were seen" in warning
+    out = stage.folder / "count" / "out"
+    (fault,) = verified(out)
+    assert fault.startswith("d.t: ") and "with the PRIMARY key id=1, which" in fault and fault.endswith("3 rows are so")
+    with opened_log(str(out)) as folder:
+        (doubt,) = life_of(MergedBinlog(folder), ("d", "t"), {"id": "2"}).doubts
+    assert " inserts the row that stands since " in doubt and "Two shards gave a row this key" in doubt
+    assert problems(stage.folder / "count" / "cluster.yaml") == [warning]
+    assert "`copies`" in warning and "`source-pattern`" in warning and "`key: true`" in warning
+
+
+def by_text(nodes: Nodes) -> None:
+    for session in nodes.values():
+        session.run("INSERT INTO t1 VALUES ('DE', 'x'), ('Österreich', 'y')")
+
+
+def test_values_of_texts_are_told(stage: Stage) -> None:
+    (warning,) = told(stage, "text", "code VARCHAR(20) PRIMARY KEY, v TEXT", by_text)
+    assert "PRIMARY key code='DE'" in warning and "2 such keys" in warning
+
+
+def by_unique_key(nodes: Nodes) -> None:
+    nodes["n1"].run("INSERT INTO t1 VALUES (1, 'a@x'), (2, NULL)")
+    nodes["n2"].run("INSERT INTO t1 VALUES (3, 'b@x'), (4, NULL)")
+    nodes["n2"].run("UPDATE t1 SET mail = 'a@x' WHERE id = 3")
+
+
+def test_a_unique_key_that_is_updated_to_anothers(stage: Stage) -> None:
+    (warning,) = told(stage, "unique", "id INT PRIMARY KEY, mail VARCHAR(20) UNIQUE", by_unique_key)
+    assert "mail key mail='a@x'" in warning
+
+
+COLUMNS = "id INT AUTO_INCREMENT PRIMARY KEY, v INT, w INT UNIQUE"
+
+
+def moved_by_application(nodes: Nodes) -> None:
+    nodes["n1"].run("INSERT INTO t1 VALUES (1, 1, 1), (2, 2, 2), (3, 3, 3)")
+    nodes["n1"].run("DELETE FROM t1 WHERE id = 1")
+    nodes["n2"].run("INSERT INTO t1 VALUES (1, 1, 1)")
+    nodes["n1"].run("UPDATE t1 SET id = 9, w = 9 WHERE id = 2")
+    nodes["n2"].run("REPLACE INTO t1 VALUES (2, 1, 2)")
+    nodes["n2"].run("INSERT INTO t1 VALUES (4, 1, 5) ON DUPLICATE KEY UPDATE v = 2")
+
+
+def emptied(nodes: Nodes) -> None:
+    nodes["n1"].run("INSERT INTO t1 VALUES (1, 1, 1)")
+    for session in nodes.values():
+        session.run("ALTER TABLE t1 ADD COLUMN x INT")
+    nodes["n2"].run("INSERT INTO t1 VALUES (2, 1, 2, 1)")
+
+
+def apart(nodes: Nodes) -> None:
+    for n, session in enumerate(nodes.values(), 1):
+        session.run(f"SET auto_increment_increment = 2, auto_increment_offset = {n}")
+        for _ in range(50):
+            session.run("INSERT INTO t1 (v) VALUES (1)")
+
+
+def kept_by_minimal_images(nodes: Nodes) -> None:
+    """A DELETE whose image has only the primary key frees the other key, too."""
+    for session in nodes.values():
+        session.run("SET binlog_row_image = 'MINIMAL'")
+    nodes["n1"].run("INSERT INTO t1 VALUES (1, 1, 1)")
+    nodes["n1"].run("DELETE FROM t1")
+    nodes["n2"].run("INSERT INTO t1 VALUES (2, 1, 1)")
+
+
+@pytest.mark.parametrize("story", [moved_by_application, emptied, apart, kept_by_minimal_images])
+def test_keys_that_a_server_takes(stage: Stage, story: Callable[[Nodes], None]) -> None:
+    assert told(stage, story.__name__, COLUMNS, story) == []
+    stage.target.drop_databases()
+    out = stage.folder / story.__name__ / "out"
+    stage.carry_out(out)
+    assert verified(out) == []
+    with opened_log(str(out)) as folder:
+        assert [life_of(MergedBinlog(folder), ("d", "t"), {"id": str(key)}).doubts for key in (1, 2, 3)] == 3 * [()]
+
+
+def cascading(nodes: Nodes) -> None:
+    """Rows that a parent's DELETE removes are in no binlog."""
+    for session in nodes.values():
+        session.run("CREATE TABLE c1 (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES t1 (id) ON DELETE CASCADE)")
+    nodes["n1"].run("INSERT INTO t1 VALUES (1)")
+    nodes["n1"].run("INSERT INTO c1 VALUES (7, 1)")
+    nodes["n1"].run("DELETE FROM t1")
+    nodes["n2"].run("INSERT INTO t1 VALUES (2)")
+    nodes["n2"].run("INSERT INTO c1 VALUES (7, 2)")
+
+
+def test_rows_that_a_cascade_removes(stage: Stage) -> None:
+    routes = [ROUTE, Route("d_n?", "c?", ("d", "c"))]
+    stage.clear()
+    with stage.scene("cascade", routes) as (nodes, files):
+        for node, session in nodes.items():
+            session.run(f"CREATE DATABASE d_{node}")
+            session.run(f"USE d_{node}")
+            session.run("CREATE TABLE t1 (id INT PRIMARY KEY)")
+        cascading(nodes)
+    path = stage.configuration("cascade", list(files), "pessimistic")
+    assert colliding(merge(path, path.parent / "out").warnings) == []
+    assert verified(path.parent / "out") == []
+
+
+def test_between_rounds(stage: Stage) -> None:
+    """What one round inserts stands in the next, and the status tells of it for as long as the log has it."""
+    played = play(stage, "rounds", "id INT PRIMARY KEY", lambda nodes: None)
+    for node, key in (("n1", 7), ("n2", 7), ("n2", 8)):
+        with stage.scene(f"round {key} of {node}", [ROUTE]) as (nodes, files):
+            nodes[node].run(f"INSERT INTO d_{node}.t1 VALUES ({key})")
+        played += files
+    path = stage.configuration("rounds", played[:1], "pessimistic")
+    out, said = path.parent / "out", list[list[str]]()
+    with Rounds(LocalRunner(), MergeConfig.load(path), out) as rounds:
+        for count in range(1, 5):
+            stage.configuration("rounds", played[:count], "pessimistic", routed=played[:1])
+            said.append(colliding(rounds.merge(end_of_input=True).warnings))
+    assert [len(one) for one in said] == [0, 0, 1, 0]
+    assert problems(path) == said[2]
+
+
+def test_between_files_and_with_few_keys_held(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of the output are written apart, and of many keys only some are held."""
+
+    def many(nodes: Nodes) -> None:
+        for session in nodes.values():
+            for n in range(0, 4000, 500):
+                session.run("INSERT INTO t1 (v) VALUES " + ",".join(f"('{k}')" for k in range(n, n + 500)))
+
+    monkeypatch.setattr(collisions, "MOST_KEYS", 600)
+    monkeypatch.setattr(collisions, "_SENT", 300)
+    played = play(stage, "files", "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT", many)
+    path = stage.configuration("files", played, "pessimistic", sections={"output": {"max-size": "32KiB"}})
+    result = merge(path, path.parent / "out")
+    assert len(result.files) > 2
+    (warning,) = colliding(result.warnings)
+    assert "PRIMARY key id=" in warning and "such keys were seen" in warning
+
+
+def seen_on_servers(stage: Stage, columns: str, story: Callable[[Nodes], None]) -> list[str]:
+    """Return what `schema import --nodes` says of the shards of d.t."""
+    path = stage.configuration("seen", play(stage, "seen", columns, story), "pessimistic")
+    places = Places.of(MergeConfig.load(path))
+    captured = [CapturedNode(n, (ServerAddress(socket=s.socket),), stage.folder) for n, s in stage.nodes.items()]
+    bases = {
+        node: NodeBase(introspect(ServerAddress(socket=s.socket)).catalog, "", 0) for node, s in stage.nodes.items()
+    }
+    return overlaps_of(captured, bases, logical_of(bases, places), places)
+
+
+def copied(nodes: Nodes) -> None:
+    for session in nodes.values():
+        session.run("INSERT INTO t1 VALUES ('DE', 'Germany'), ('AT', 'Austria')")
+
+
+def told_apart(nodes: Nodes) -> None:
+    for n, session in enumerate(nodes.values()):
+        session.run(f"INSERT INTO t1 VALUES ({n + 1}, 'x')")
+
+
+@pytest.mark.parametrize(
+    ("columns", "story", "said"),
+    [
+        (
+            "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT",
+            both_count,
+            "d_n1.t1 of node n1 and d_n2.t1 of node n2 both have a row id=1, and 3",
+        ),
+        (
+            "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT",
+            lambda nodes: None,
+            "both count id by AUTO_INCREMENT, in steps of 1",
+        ),
+        ("code CHAR(2) PRIMARY KEY, name TEXT", copied, "have the same 2 rows: it looks like a copy"),
+        ("id INT PRIMARY KEY, name TEXT", told_apart, None),
+        ("id INT, name TEXT", told_apart, None),
+    ],
+)
+def test_shards_are_looked_at_before_anything_is_merged(
+    stage: Stage, columns: str, story: Callable[[Nodes], None], said: str | None
+) -> None:
+    told = seen_on_servers(stage, columns, story)
+    assert [one for one in told if said is not None and one.startswith("d.t: ") and said in one] == told
+    assert len(told) == (said is not None)
