@@ -27,7 +27,7 @@ MOST = 20_000
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("cluster")) as started:
         for host in ("127.0.0.1", "127.0.0.2"):
-            started.add_worker(cores=2, host=host)
+            started.add_worker(cores=1, host=host)
         yield started
 
 
