@@ -8,9 +8,7 @@ from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.objects import Objects
 
 
-def put_new(
-    objects: Objects | FolderObjects, file: str, data: Path, suffix: str = "", own: str | None = None
-) -> str:
+def put_new(objects: Objects | FolderObjects, file: str, data: Path, suffix: str = "", own: str | None = None) -> str:
     """Put a file that no record has yet, and return the name of its object.
 
     What is there under the file's name is taken if it has the same bytes; else the file gets a name of its own beside

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.config.uri import Uri
 from binlog_merge.errors import OutputBusy
 from binlog_merge.files.intact import tail_of
 from binlog_merge.files.new_object import put_new

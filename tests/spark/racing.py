@@ -47,7 +47,8 @@ def main(master: str, config: str, expected: str, scratch: str, first: str, *out
     state = Manifest.load(Path(expected)).state
     whole = {file.name: Path(expected, file.name).read_bytes() for file in state.files}
     halfway = [OrderKey.parse(key).commit_tso for key in (state.files[0].first_key, state.files[-1].last_key)]
-    more = dict(option.split("=", 1) for option in os.environ.get("RACING_SPARK", "").split())
+    keys = {f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("AWS_")}
+    more = keys | dict(option.split("=", 1) for option in os.environ.get("RACING_SPARK", "").split())
     spark = create_session(master, {**_SPARK, **more}, {})
     try:
         for number, out in enumerate(outs, int(first)):
@@ -96,9 +97,7 @@ def left(out: str) -> list[str]:
     """Return what no reader needs, and no later run would go on with."""
     if is_uri(out):
         output = ObjectOutput(out)
-        return sorted(
-            name for name in output.objects.below() if name.startswith("parts/") or name.count(".") > 1
-        )
+        return sorted(name for name in output.objects.below() if name.startswith("parts/") or name.count(".") > 1)
     return sorted(str(path) for path in Path(out).rglob("*") if path.suffix == ".part" or ".work" in path.parts)
 
 

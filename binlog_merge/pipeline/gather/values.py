@@ -61,9 +61,9 @@ class GatherTask:
 
     `runs` are (order file, from row, to row). `begins` is the published size of a file that is continued, of which only
     what follows is written; 0 for a new file, which gets a head. `path` is the beginning of the paths that attempts
-    write to, each to one of its own: the result says which, since an engine may run two at once. `rank` and `sequence` are those of the next
-    transaction. `next_name` is the following file, with which a ROTATE closes this one. `ddl` are the logical DDL by
-    the key of their rows.
+    write to, each to one of its own: the result says which, since an engine may run two at once. `rank` and `sequence`
+    are those of the next transaction. `next_name` is the following file, with which a ROTATE closes this one. `ddl` are
+    the logical DDL by the key of their rows.
     """
 
     name: str

@@ -49,8 +49,8 @@ def gather(task: GatherTask) -> GatherResult:
     path.write_text(text)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return GatherResult(
-        task.name, str(path), task.begins + len(text), zlib.crc32(text.encode()), task.rank + count, task.sequence + count, first, last, 0, size,
-        count, len(keys), 0, 0, 0, 0, task.next_name is not None,
+        task.name, str(path), task.begins + len(text), zlib.crc32(text.encode()), task.rank + count,
+        task.sequence + count, first, last, 0, size, count, len(keys), 0, 0, 0, 0, task.next_name is not None,
     )  # fmt: skip
 
 
