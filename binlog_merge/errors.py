@@ -318,6 +318,17 @@ class IoError(MergeError):
     default_remedy = "check permissions and free space, then run it again; what was published before stays valid"
 
 
+class RenderedDamaged(MergeError):
+    """A file that is to be published is not what its task wrote."""
+
+    code, exit_code = "rendered-damaged", 61
+    may_pass = True
+    default_remedy = (
+        "run it again: it writes the file anew, and what was published before stays valid; if it comes again, look for "
+        "another program that writes to the folder, and at its disk or network file system"
+    )
+
+
 class ObjectStoreRefused(MergeError):
     """An object store refuses what is asked: bucket, credentials or region are wrong."""
 
@@ -617,6 +628,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     NotYet,
     KeysInDoubt,
     UndoRefused,
+    RenderedDamaged,
     InternalError,
 )
 

@@ -247,6 +247,10 @@ class ManifestState:
 class Elsewhere(Protocol):
     """Where a record counts before it counts here: an output in an object store, of which the directory is a copy."""
 
+    @property
+    def next_record(self) -> str:
+        """Return the name of the object in which the next record will be."""
+
     def append(self, record: Record, sent: Mapping[str, str]) -> None:
         """Publish a record, some of whose files are `sent`: objects by the files' names.
 

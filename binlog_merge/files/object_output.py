@@ -4,7 +4,7 @@
     PREFIX/binlog.index                    their names, for readers of nothing else
     PREFIX/manifest/000000000001.jsonl …   the manifest, an object a record, each put only if it is absent
     PREFIX/schema/000000000002-4f1a….duckdb  the schema store as of a record
-    PREFIX/parts/ATTEMPT/binlog.000001     while a merge runs on executors that share no folder: see `files.parts`
+    PREFIX/parts/RUN/binlog.000001.5e0c…   while a merge runs on executors that share no folder: see `files.parts`
 
 A store has no rename, append or lock. So a run works in a local folder, which is made anew from the store when it
 begins, and what it publishes goes there in an order that is the guarantee:
@@ -204,6 +204,11 @@ class ObjectOutput:
 
     def _missing(self, name: str) -> ManifestError:
         return ManifestError(f"{name} is missing", file=self.objects.place(name), remedy=PUT_BACK)
+
+    @property
+    def next_record(self) -> str:
+        """Return the name of the object in which the next record will be."""
+        return _object_of(self._number + 1)
 
     def append(self, record: Record, sent: Mapping[str, str]) -> None:
         """Publish a record, with the files that it names: from the folder, or `sent`, by their objects' names.

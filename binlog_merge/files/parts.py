@@ -3,22 +3,46 @@
 A new file is put under its name (`sent`), and the driver never sees its bytes. What an open file grows by goes to the
 driver, which puts the file anew:
 
-    PREFIX/parts/ATTEMPT/binlog.000001      one of a run that goes on, or was killed: the next run removes it
+    PREFIX/parts/RUN/binlog.000001.5e0c…    of an attempt of a run that goes on, or was killed: the next run removes it
 
-No reader looks there. A task that runs twice writes the same bytes twice.
+No reader looks there. Two attempts of one task put the same bytes, under one name or, in `parts`, under two. One that
+comes so late that a record was published meanwhile puts nothing: nobody waits for it, and nobody would remove it.
 """
 
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.config.uri import Uri
 from binlog_merge.errors import OutputBusy
 from binlog_merge.files.intact import tail_of
 from binlog_merge.files.new_object import put_new
 from binlog_merge.files.objects import Objects
+from binlog_merge.files.rendered import Rendered
 
 PARTS: Final = "parts"
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Where a run's tasks put what they write: the URI of the output, a name of the run, and that of the object in
+    which the run will publish.
+    """
+
+    store: str
+    run: str
+    record: str
+
+    def opened(self) -> Objects:
+        """Return the store, for an attempt that is to write. Raises OutputBusy if the run is over."""
+        objects = Objects(self.store)
+        if objects.size_of(self.record) is not None:
+            raise OutputBusy(
+                "this run, or another, has published while a task was still writing",
+                file=objects.place(self.record),
+                remedy="run it again, and it goes on from there",
+            )
+        return objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,40 +54,30 @@ class Sent:
     tail: str
 
 
-def sent(store: str, file: str, path: Path) -> Sent:
-    """Put a new file of an output. Raises what `Objects` raises, and OutputBusy."""
-    size = path.stat().st_size
-    return Sent(put_new(Objects(store), file, path), size, tail_of(path, size))
+def sent(away: Away, file: str, rendered: Rendered) -> Sent:
+    """Put a new file of an output. Raises what `Objects` raises, OutputBusy and RenderedDamaged."""
+    rendered.check(file)
+    name = put_new(away.opened(), file, rendered.path, own=away.run)
+    return Sent(name, rendered.size, tail_of(rendered.path, rendered.size))
 
 
-def part_uri(store: str, attempt: str, name: str) -> str:
-    """Return the URI of the object in which a file of an output goes to the driver."""
-    uri = Uri.parse(store)
-    return str(uri.with_path(f"{uri.path.rstrip('/')}/{PARTS}/{attempt}/{name}"))
+def send_part(away: Away, file: str, path: Path) -> str:
+    """Put what a file of an output grows by, and return the name of its object. Raises as `sent` does."""
+    name = f"{PARTS}/{away.run}/{file}.{uuid.uuid4().hex}"
+    away.opened().overwrite(name, path)
+    return name
 
 
-def send_part(uri: str, path: Path) -> None:
-    """Write a file to an object. Raises what `Objects` raises."""
-    objects, name = _split(uri)
-    objects.overwrite(name, path)
-
-
-def take_part(uri: str, path: Path, size: int) -> None:
-    """Fetch a file from its object, and remove this.
+def take_part(away: Away, name: str, path: Path, size: int) -> None:
+    """Fetch a part from its object, and remove all of this run.
 
     Raises OutputBusy if it is not there: another run has begun, and removed it.
     """
-    objects, name = _split(uri)
+    objects = Objects(away.store)
     if objects.fetch(name, path, size) is None:
         raise OutputBusy(
             "another merge into this output has begun, and removed what this one has written",
             file=objects.place(name),
             remedy="let one merge at a time write to an output; run it again, and it goes on from there",
         )
-    objects.delete([name])
-
-
-def _split(uri: str) -> tuple[Objects, str]:
-    whole = Uri.parse(uri)
-    folder, _, name = whole.path.rpartition("/")
-    return Objects(str(whole.with_path(folder))), name
+    objects.delete(list(objects.below(f"{PARTS}/{away.run}")))

@@ -4,8 +4,8 @@ The order is the guarantee. Whatever the moment of a crash, the manifest names o
 disk:
 
     0  the header is in the manifest                  (before any file has its final name)
-    1  fsync the temporary files of new output files
-    2  append to the open output file what it grows by, fsync it
+    1  compare the temporary files of new output files with what their tasks say of them, and fsync them
+    2  append to the open output file what it grows by, compare that as well, fsync it
     3  rename the new ones, in order of their numbers; fsync the directory
     4  replace binlog.index                           (whole, by rename; only if there are new files)
     5  append the publish record to the manifest      <- from here on they exist
@@ -18,12 +18,13 @@ byte. Published bytes are never changed; `recover` checks that nobody else has c
 import os
 import re
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import ConfigError, InternalError, ManifestError
+from binlog_merge.errors import ConfigError, InternalError, ManifestError, RenderedDamaged
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import (
@@ -39,6 +40,7 @@ from binlog_merge.files.intact import (
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.parts import Sent
+from binlog_merge.files.rendered import Rendered
 from binlog_merge.files.sidecar import keep_sidecars_of
 from binlog_merge.files.source import directory_error, io_error, is_text
 from binlog_merge.redaction import redacted
@@ -89,29 +91,33 @@ def part_path(directory: Path, name: str) -> Path:
     return directory / f".{name}.{uuid.uuid4().hex}.part"
 
 
-def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path | Sent]) -> ManifestState:
+def publish(
+    directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Rendered | Sent]
+) -> ManifestState:
     """Publish a run: append to the open file, give new files their names, then append `record` to the manifest.
 
-    `rendered` are the temporary paths: of a new file as a whole, of the open file only what it grows by. A new file
-    that is in an object store already has none. Raises IoError; then nothing of this run is published.
+    `rendered` are the temporary files: of a new file as a whole, of the open file only what it grows by. A new file
+    that is in an object store already has none. Raises IoError, and RenderedDamaged if a file is not what was written;
+    then nothing of this run is published.
     """
     state = manifest.state
     if state.header is None or set(rendered) != {file.name for file in record.files}:
         raise InternalError("publish was called without a header, or with other files than the record names")
     grown = state.open_file
     sent = {name: there for name, there in rendered.items() if isinstance(there, Sent)}
-    paths = {name: path for name, path in rendered.items() if isinstance(path, Path)}
-    growth = None if grown is None else paths.pop(grown.name, None)
-    new = [file for file in record.files if file.name in paths]
+    here = {name: found for name, found in rendered.items() if isinstance(found, Rendered)}
+    growth = None if grown is None else here.pop(grown.name, None)
+    new = [file for file in record.files if file.name in here]
     for file in new:
-        _check_rendered(paths[file.name], file, file.size)
-        sync_file(paths[file.name])
+        _check_size(here[file.name], file, file.size)
+        here[file.name].check(file.name)
+        sync_file(here[file.name].path)
     if grown is not None and growth is not None:
         _grow(directory / grown.name, grown, record.files[0], growth)
     failpoint("publish-before-rename")
     for file in new:
         try:
-            paths[file.name].replace(directory / file.name)
+            here[file.name].path.replace(directory / file.name)
         except OSError as error:
             raise io_error(error, str(directory / file.name)) from error
         failpoint("publish-after-rename")
@@ -138,21 +144,24 @@ def _tail_of(file: OutputFile, sent: Mapping[str, Sent], directory: Path) -> str
     return there.tail
 
 
-def _grow(path: Path, before: OutputFile, after: OutputFile, tail: Path) -> None:
+def _grow(path: Path, before: OutputFile, after: OutputFile, tail: Rendered) -> None:
     """Append to the open file what a run adds to it. If that fails, what was appended is cut off again."""
-    _check_rendered(tail, after, after.size - before.size)
+    _check_size(tail, after, after.size - before.size)
+    size = crc = 0
     try:
-        with tail.open("rb") as source, path.open("r+b", buffering=0) as target:
+        with tail.path.open("rb") as source, path.open("r+b", buffering=0) as target:
             target.truncate(before.size)  # a run that failed may have left bytes
             target.seek(before.size)
             try:
                 while chunk := source.read(_CHUNK):
                     _append(target.fileno(), chunk)
+                    size, crc = size + len(chunk), zlib.crc32(chunk, crc)
+                tail.compare(after.name, size, crc)
                 os.fsync(target.fileno())
-            except OSError:
+            except (OSError, RenderedDamaged):
                 target.truncate(before.size)
                 raise
-        tail.unlink()
+        tail.path.unlink()
     except OSError as error:
         raise io_error(error, str(path)) from error
 
@@ -240,13 +249,9 @@ def _numbered(directory: Path, basename: str) -> list[Path]:
     return [path for path in directory.iterdir() if pattern.fullmatch(path.name)] if directory.exists() else []
 
 
-def _check_rendered(path: Path, file: OutputFile, expected: int) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    if size != expected:
-        raise InternalError(f"{file.name} was rendered with {size} bytes, not {expected}", file=str(path))
+def _check_size(rendered: Rendered, file: OutputFile, expected: int) -> None:
+    if rendered.size != expected:
+        raise InternalError(f"{file.name} was rendered with {rendered.size} bytes, not {expected}")
 
 
 def _recover_file(path: Path, file: OutputFile, noted: Stamp | None) -> Stamp:

@@ -1,6 +1,6 @@
-"""Folders in TMPDIR that only this user can enter: one for each output that is written, and those of readers.
+"""Folders in TMPDIR that only this user can enter: one for each output that is written, those of readers and of tasks.
 
-A reader's folder goes with its process; what a killed one has left is removed by the next that makes one.
+A reader's or a task's folder goes with its process; what a killed one has left is removed by the next that makes one.
 """
 
 import fcntl
@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.files.source import io_error
 
 _READING: Final = "reading-"
+_TASK: Final = "task-"
 _LOCK: Final = ".lock"
 
 
@@ -31,12 +32,21 @@ def users_folder() -> Path:
     return parent
 
 
+def reading_folder() -> AbstractContextManager[Path]:
+    """Yield a new folder for a reader, which is removed at the end."""
+    return _folder(_READING)
+
+
+def scratch_folder() -> AbstractContextManager[Path]:
+    """Yield a new folder for what a task writes for the moment; it is removed at the end."""
+    return _folder(_TASK)
+
+
 @contextmanager
-def reading_folder() -> Iterator[Path]:
-    """Yield a new folder that is removed at the end."""
+def _folder(prefix: str) -> Iterator[Path]:
     parent = users_folder()
-    _sweep(parent)
-    folder = Path(tempfile.mkdtemp(prefix=_READING, dir=parent))
+    _sweep(parent, prefix)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -46,9 +56,9 @@ def reading_folder() -> Iterator[Path]:
         os.close(fd)
 
 
-def _sweep(parent: Path) -> None:
+def _sweep(parent: Path, prefix: str) -> None:
     """Remove the folders of processes that are gone. One without a lock file is just being made, or being removed."""
-    for folder in parent.glob(f"{_READING}*"):
+    for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
             try:

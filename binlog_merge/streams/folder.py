@@ -8,6 +8,7 @@ here, too.
 """
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import Folded, Gone, Header, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
+from binlog_merge.files.rendered import Rendered
 from binlog_merge.streams.chosen import Shared
 from binlog_merge.streams.derive import Deriver, Item, Place
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
@@ -46,12 +48,16 @@ class StreamFolder(LogFolder):
 
 @dataclass
 class Part:
-    """What a stream's file grows by at once: it `begun` at a place, and is at `place`; its bytes are in `path`."""
+    """What a stream's file grows by at once: it `begun` at a place, and is at `place`; its bytes are in `path`.
+
+    `crc` is the CRC-32 of these.
+    """
 
     file: OutputFile
     begun: Place
     place: Place
     path: Path
+    crc: int = 0
 
 
 class StreamWriter:
@@ -150,13 +156,14 @@ class StreamWriter:
     def derive(self, part: "Part", item: Item) -> bytes:
         """Return the bytes that an item adds to a part, whose place moves on. Raises MergeError."""
         made = self._deriver.derive(item, part.place, self._log.place(part.file.name))
-        part.place = made.place
+        part.place, part.crc = made.place, zlib.crc32(made.data, part.crc)
         return made.data
 
     def finish(self, source: ManifestState, part: "Part") -> None:
         """Publish a part; one that has read nothing is forgotten."""
         if part.place.read > part.begun.read:
-            self._publish(source, part.file, part.place, {part.file.name: part.path})
+            written = Rendered(part.path, part.place.size - part.begun.size, part.crc)
+            self._publish(source, part.file, part.place, {part.file.name: written})
         else:
             part.path.unlink(missing_ok=True)
 
@@ -203,7 +210,7 @@ class StreamWriter:
     def _own(self, name: str) -> OutputFile | None:
         return next((file for file in self._manifest.state.files if file.name == name), None)
 
-    def _publish(self, source: ManifestState, file: OutputFile, place: Place, rendered: Mapping[str, Path]) -> None:
+    def _publish(self, source: ManifestState, file: OutputFile, place: Place, rendered: Mapping[str, Rendered]) -> None:
         state = self._manifest.state
         own = self._own(file.name)
         before = 0 if own is None else own.transactions

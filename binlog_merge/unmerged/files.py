@@ -1,14 +1,13 @@
 """Renders a file that a merge would write into a folder for the moment, to be read as a file of a merged log."""
 
 import logging
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from binlog_merge.errors import MergeError
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile
+from binlog_merge.files.scratch import scratch_folder
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.pipeline.base.blocks import Held, holding
 from binlog_merge.pipeline.gather.task import render
@@ -25,9 +24,9 @@ def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator
     Logs what a merge warns of when it writes. Raises what a merge does at rows that are wrong.
     """
     task = replace(common, name=file.name, next_name=file.next_name, rank=file.first_rank, runs=file.runs)
-    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
+    with scratch_folder() as folder:
         with holding(Held(file.blocks)):
-            made = render(task, Path(folder))
+            made = render(task, folder)
         if made.error is not None:
             raise MergeError.from_dict(made.error)
         for text in made.believed:
@@ -39,4 +38,4 @@ def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator
             file.name, made.size, True, first, last, file.first_rank, file.last_rank, made.input_bytes,
             made.transactions, made.sequence,
         )  # fmt: skip
-        yield MergedBinlog(LogAsFound(Path(folder), ManifestState(header, None, (output,)))), output
+        yield MergedBinlog(LogAsFound(folder, ManifestState(header, None, (output,)))), output

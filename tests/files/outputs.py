@@ -1,6 +1,7 @@
 """Records to publish, made up, and runs that publish them, to be killed."""
 
 import hashlib
+import zlib
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
@@ -8,6 +9,7 @@ from binlog_merge.config.nodes import Node
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, NodeState, OutputFile, Publish
 from binlog_merge.files.publish import part_path, publish, recover
+from binlog_merge.files.rendered import Rendered
 
 CONFIG = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=("x",)), Node(source_id="b", files=("y",))))
 
@@ -77,9 +79,14 @@ def run(directory: Path) -> None:
             path = part_path(directory, f"binlog.{n:06d}")
             before = manifest.state.open_file
             published = before.size if before is not None and before.name == f"binlog.{n:06d}" else 0
-            path.write_bytes(contents(n, length)[published:])
-            rendered[f"binlog.{n:06d}"] = path
+            rendered[f"binlog.{n:06d}"] = write(path, contents(n, length)[published:])
         publish(directory, manifest, record(number, *files), rendered)
+
+
+def write(path: Path, data: bytes) -> Rendered:
+    """Write a file as a task does."""
+    path.write_bytes(data)
+    return Rendered(path, len(data), zlib.crc32(data))
 
 
 def listing(directory: Path) -> dict[str, bytes]:

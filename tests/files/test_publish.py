@@ -4,17 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import InternalError, IoError, ManifestError, OutputBusy
+from binlog_merge.errors import InternalError, IoError, ManifestError, OutputBusy, RenderedDamaged
 from binlog_merge.files import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.publish import FAILPOINTS, part_path, publish, recover
+from binlog_merge.files.rendered import Rendered
 from binlog_merge.files.source import open_source
-from tests.files.outputs import RUNS, contents, header, listing, output_file, record, run
+from tests.files.outputs import RUNS, contents, header, listing, output_file, record, run, write
 from tests.forked import forked
 
 
@@ -131,14 +133,45 @@ def test_changed_published_bytes_are_refused(tmp_path: Path, name: str, data: by
 def test_a_file_of_another_size_than_its_record_is_not_published(tmp_path: Path) -> None:
     manifest = Manifest.load(tmp_path)
     manifest.append(header())
-    part = part_path(tmp_path, "binlog.000001")
-    part.write_bytes(b"short")
+    part = write(part_path(tmp_path, "binlog.000001"), b"short")
+    one = record(1, output_file(1, 500, closed=False))
     with pytest.raises(InternalError, match="5 bytes, not 500"):
-        publish(tmp_path, manifest, record(1, output_file(1, 500, closed=False)), {"binlog.000001": part})
+        publish(tmp_path, manifest, one, {"binlog.000001": part})
     with pytest.raises(InternalError, match="other files"):
-        publish(tmp_path, manifest, record(1, output_file(1, 500, closed=False)), {})
+        publish(tmp_path, manifest, one, {})
     with pytest.raises(IoError):
-        publish(tmp_path, manifest, record(1, output_file(1, 500, closed=False)), {"binlog.000001": tmp_path / "none"})
+        publish(tmp_path, manifest, one, {"binlog.000001": Rendered(tmp_path / "none", 500, 0)})
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "a hole": lambda data: data[:10] + bytes(20) + data[30:],
+    "cut": lambda data: data[:-1],
+    "longer": lambda data: data + b"0",
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_is_not_as_its_task_wrote_it_is_not_published(
+    tmp_path: Path, number: int, damage: Callable[[bytes], bytes]
+) -> None:
+    """Neither what the open file grows by, nor a new one; and the next run goes on as if nothing had been."""
+    run(tmp_path)
+    before, state = listing(tmp_path), Manifest.load(tmp_path).state
+    manifest = Manifest.load(tmp_path)
+    parts = {
+        2: write(part_path(tmp_path, "binlog.000002"), contents(2, 700)[300:]),
+        3: write(part_path(tmp_path, "binlog.000003"), contents(3, 90_000)),
+    }
+    parts[number].path.write_bytes(damage(parts[number].path.read_bytes()))
+    files = [output_file(n, length, closed=closed) for n, length, closed in RUNS[2]]
+    with pytest.raises(RenderedDamaged, match=f"binlog.00000{number} has"):
+        publish(tmp_path, manifest, record(2, *files), {f"binlog.00000{n}": part for n, part in parts.items()})
+    assert Manifest.load(tmp_path).state == state and listing(tmp_path) == before
+    run(tmp_path)
+    assert listing(tmp_path)["binlog.000003"] == contents(3, 90_000)
+    assert listing(tmp_path)["binlog.000002"] == contents(2, 700)
 
 
 def test_two_merges_of_one_output(tmp_path: Path) -> None:

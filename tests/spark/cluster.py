@@ -25,6 +25,7 @@ QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """A short start counts more than the best code."""
 
 _STARTS_WITHIN = 120.0
+_HOST = "127.0.0.1"
 
 
 @dataclass
@@ -55,12 +56,12 @@ class Cluster:
                         one.kill()
             process.wait()
 
-    def add_worker(self, cores: int = 4) -> None:
+    def add_worker(self, cores: int = 4, host: str = _HOST) -> None:
         """Start a worker, with a working directory of its own, and wait until it is registered."""
         name = f"worker-{len(self._processes)}"
         log = self._start(
             "worker.Worker", "--cores", str(cores), "--memory", "2g", "--work-dir", str(self.directory / name),
-            self.master,
+            self.master, host=host,
         )  # fmt: skip
         _until(lambda: b"Successfully registered with master" in log.read_bytes())
         self.workers += 1
@@ -76,16 +77,16 @@ class Cluster:
             one.kill()
         return len(executors)
 
-    def _start(self, name: str, *arguments: str) -> Path:
+    def _start(self, name: str, *arguments: str, host: str = _HOST) -> Path:
         log = self.directory / f"{len(self._processes)}-{name}.log"
         bare = {
             name: value
             for name, value in os.environ.items()
             if name in ("PATH", "HOME", "JAVA_HOME", "LANG", "NUMBA_CACHE_DIR")
         }
-        own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"}
         own["SPARK_DAEMON_JAVA_OPTS"] = QUICK_JAVA
-        command = [f"{SPARK_HOME}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
+        command = [f"{SPARK_HOME}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", host]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [*command, "--webui-port", "0", *arguments],

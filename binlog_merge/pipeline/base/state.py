@@ -66,6 +66,14 @@ class Job:
         """
         return f"{self.engine.exchange.prefix(self.work)}{kind}-{self.attempt}"
 
+    @property
+    def written(self) -> str:
+        """Return the beginning of the paths of what this run's tasks write for the output.
+
+        It goes with the work folder: an attempt that begins when the run is over finds no place to write to.
+        """
+        return f"{self.work}/gather-{self.attempt}"
+
     def runner(self, size: int) -> Runner:
         """Return what runs tasks that read so many bytes in all."""
         return self.engine if size > self.in_driver else InDriver(self.engine.exchange)

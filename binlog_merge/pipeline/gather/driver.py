@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.parts import part_uri, take_part
-from binlog_merge.files.publish import file_name, part_path
+from binlog_merge.files.parts import Away, take_part
+from binlog_merge.files.publish import file_name
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
 from binlog_merge.pipeline.coordinate.holds import Holds
@@ -67,9 +68,7 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     size = sum(part.bytes for part in ordered.parts)
     with job.stage("gather", len(tasks), size):
         gathered = job.runner(size).run("gather", gather, tasks) if tasks else []
-        for task, result in zip(tasks, gathered, strict=True):
-            if task.part is not None:
-                take_part(task.part, Path(result.path), result.size - task.begins)
+        gathered = [_taken(task, result) for task, result in zip(tasks, gathered, strict=True)]
     for result in gathered:
         values = {
             "file": result.name,
@@ -80,6 +79,15 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         more = {"ddl": result.ddl, "rows_reshaped": result.reshaped, "error": (result.error or {}).get("code")}
         _LOG.debug("file written", extra={**values, **more})
     return gathered
+
+
+def _taken(task: GatherTask, result: GatherResult) -> GatherResult:
+    """Return a result whose file is here, unless it is in the store for good."""
+    if task.away is None or result.part is None:
+        return result
+    path = f"{task.path}.{task.name}"
+    take_part(task.away, result.part, Path(path), result.size - task.begins)
+    return replace(result, path=path)
 
 
 def input_files(inputs: Inputs) -> dict[tuple[int, int], InputFile]:
@@ -125,10 +133,10 @@ def gather_task(
     """Return the task that renders `rows` as the output file with this number."""
     basename = job.config.output.basename
     name = file_name(basename, number)
-    store = None if job.engine.exchange.shared else job.store
+    elsewhere = None if job.engine.exchange.shared else inputs.manifest.elsewhere
     return GatherTask(
         name=name,
-        path=str(part_path(job.directory, name)),
+        path=job.written,
         begins=goes_on.size if goes_on is not None else 0,
         head=inputs.head,
         runs=tuple(rows.runs),
@@ -143,6 +151,5 @@ def gather_task(
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
         key_doubts=job.config.key_doubts == "warn",
-        store=store if goes_on is None else None,
-        part=part_uri(store, job.attempt, name) if store is not None and goes_on is not None else None,
+        away=None if elsewhere is None else Away(str(job.store), job.attempt, elsewhere.next_record),
     )

@@ -5,7 +5,6 @@ what another takes, for the keys of the rows, and for the order. Only the keys' 
 `arranging.MOST_CHANGES`; if there are more, whole branches are put in order.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels import trace as t
+from binlog_merge.files.scratch import scratch_folder
 from binlog_merge.files.source import LocalSource, Source
 from binlog_merge.pipeline.gather import arranging
 from binlog_merge.pipeline.gather.arranging import (
@@ -134,10 +134,11 @@ def _statements(state: Renderer, rows: Rows, branch: Part) -> list[Part]:
     source, crc = _source(state, rows, branch)
     if not rows.flags[branch.row] & ks.COMPRESSED:
         return branch_parts(source, branch.row, branch.start, branch.stop, crc)[0]
-    with tempfile.NamedTemporaryFile(prefix="binlog-merge-") as file:
-        for buffer, end in unpacked_pieces(source, branch.start, branch.stop, crc):
-            file.write(buffer[:end].tobytes())
-        file.flush()
-        unpacked = LocalSource(file.name)
+    with scratch_folder() as folder:
+        path = folder / "unpacked"
+        with path.open("wb") as file:
+            for buffer, end in unpacked_pieces(source, branch.start, branch.stop, crc):
+                file.write(buffer[:end].tobytes())
+        unpacked = LocalSource(str(path))
     found = branch_parts(unpacked, branch.row, 0, unpacked.size, 0)[0]
     return [Part(part.row, part.start, part.stop, unpacked=unpacked) for part in found]

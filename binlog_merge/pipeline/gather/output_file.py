@@ -4,6 +4,7 @@ Of a file that is continued only what is new is written, to a temporary file; pu
 """
 
 import os
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,6 +16,7 @@ from binlog_merge.files.source import io_error
 from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.pipeline.base.columns import view
 
+_READ = 1 << 20
 OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length
 
 
@@ -39,7 +41,7 @@ class OutputFile:
     """The file being written, and a buffer with the bytes that follow its end.
 
     `begins` is the position in the output file at which what is written begins. One that is not `durable` is read once
-    more and then gone: nothing makes it come to disk.
+    more and then gone: nothing makes it come to disk. `crc` is the CRC-32 of all that is written.
     """
 
     fd: int
@@ -47,15 +49,19 @@ class OutputFile:
     begins: int = 0
     durable: bool = True
     position: int = field(init=False)  # in the output file, of the buffer's first byte
+    crc: int = field(init=False, default=0)
     buffer: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(OUT_BUFFER, np.uint8))
 
     def __post_init__(self) -> None:
         self.position = self.begins
+        self._crc_before = dict[int, int]()  # by the position at which a write began
         self._behind = WriteBehind(self.fd) if self.durable else None
 
     def write(self, count: int) -> None:
         """Append the first `count` bytes of the buffer to the file."""
         part = view(self.buffer)[:count]
+        self._crc_before[self.position] = self.crc
+        self.crc = zlib.crc32(part, self.crc)
         try:
             while part:
                 part = part[os.write(self.fd, part) :]
@@ -71,7 +77,9 @@ class OutputFile:
         self.write(len(data))
 
     def truncate(self, position: int) -> None:
-        """Truncate the file at `position` and continue there."""
+        """Truncate the file at `position`, where a write began, and continue there."""
+        if position != self.position:
+            self.crc = self._crc_before[position]
         os.ftruncate(self.fd, position - self.begins)
         os.lseek(self.fd, position - self.begins, os.SEEK_SET)
         self.position = position
@@ -79,8 +87,12 @@ class OutputFile:
             self._behind.truncated(position - self.begins)
 
     def overwrite(self, position: int, data: bytes) -> None:
-        """Replace bytes that are written already."""
+        """Replace bytes that are written already, from `position` on, where a write began."""
         os.pwrite(self.fd, data, position - self.begins)
+        self.crc, at = self._crc_before[position], position
+        while part := os.pread(self.fd, min(_READ, self.position - at), at - self.begins):
+            self.crc = zlib.crc32(part, self.crc)
+            at += len(part)
 
     def sync(self) -> None:
         """Flush everything to disk, if it is to be durable. Raises IoError."""

@@ -7,7 +7,7 @@ error is returned with it.
 """
 
 import os
-import tempfile
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,9 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
 from binlog_merge.files.parts import send_part, sent
+from binlog_merge.files.rendered import Rendered
+from binlog_merge.files.scratch import scratch_folder
+from binlog_merge.files.source import io_error
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.arranging import Doubt, no_order, window_in_order
 from binlog_merge.pipeline.gather.collisions import KeysOfTask
@@ -44,27 +47,28 @@ FLUSH = 4 << 20
 
 def gather(task: GatherTask) -> GatherResult:
     """Write one output file. An error is returned as `error`, with the valid prefix written before it."""
-    if task.store is None and task.part is None:
-        return _gathered(task, durable=True)
-    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
-        path = Path(folder) / task.name
-        result = replace(render(task, Path(folder)), path=task.path)
-        if task.store is not None:
-            return replace(result, sent=sent(task.store, task.name, path))
-        assert task.part is not None
-        send_part(task.part, path)
-        return result
+    away = task.away
+    if away is None:
+        return _gathered(task, f"{task.path}.{task.name}.{uuid.uuid4().hex}", durable=True)
+    with scratch_folder() as folder:
+        result = render(task, folder)
+        if task.begins:
+            return replace(result, part=send_part(away, task.name, Path(result.path)))
+        return replace(result, sent=sent(away, task.name, Rendered(Path(result.path), result.size, result.crc)))
 
 
 def render(task: GatherTask, folder: Path) -> GatherResult:
     """Write one output file into a folder from which it is read and then gone; see `gather`."""
-    return _gathered(replace(task, path=str(folder / task.name)), durable=False)
+    return _gathered(task, str(folder / task.name), durable=False)
 
 
-def _gathered(task: GatherTask, durable: bool) -> GatherResult:
+def _gathered(task: GatherTask, to: str, durable: bool) -> GatherResult:
     plans = PlanTable(task.schemas, task.nodes)
-    fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    out, reader = OutputFile(fd, task.path, task.begins, durable), InputReader(task.nodes, task.files)
+    try:
+        fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except OSError as raised:  # also where this attempt comes when the run is over, and has removed its folder
+        raise io_error(raised, to) from raised
+    out, reader = OutputFile(fd, to, task.begins, durable), InputReader(task.nodes, task.files)
     work = Gathering(task, Renderer(task.head, plans, reader, out))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None
@@ -89,8 +93,9 @@ def _gathered(task: GatherTask, durable: bool) -> GatherResult:
         out.close()
     return GatherResult(
         name=task.name,
-        path=task.path,
+        path=to,
         size=out.position,
+        crc=out.crc,
         rank=int(reg[k.RANK]),
         sequence=int(reg[k.SEQUENCE]),
         first_key=written.first_key,

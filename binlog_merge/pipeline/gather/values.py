@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.files.known import KnownFile
-from binlog_merge.files.parts import Sent
+from binlog_merge.files.parts import Away, Sent
 from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
@@ -60,9 +60,10 @@ class GatherTask:
     """One output file: its rows, and everything its bytes depend on.
 
     `runs` are (order file, from row, to row). `begins` is the published size of a file that is continued, of which only
-    what follows is written; 0 for a new file, which gets a head. `rank` and `sequence` are those of the next
-    transaction. `next_name` is the following file, with which a ROTATE closes this one. `ddl` are the logical DDL by
-    the key of their rows.
+    what follows is written; 0 for a new file, which gets a head. `path` is the beginning of the paths that attempts
+    write to, each to one of its own: the result says which, since an engine may run two at once. `rank` and `sequence`
+    are those of the next transaction. `next_name` is the following file, with which a ROTATE closes this one. `ddl` are
+    the logical DDL by the key of their rows.
     """
 
     name: str
@@ -81,8 +82,7 @@ class GatherTask:
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
     key_doubts: bool = False  # a transaction whose rows no order keeps unique is a warning, not an error
-    store: str | None = None  # the URI of the output to which a new file is sent, if the driver shares no folder
-    part: str | None = None  # and the URI of the object in which the driver gets what an open file grows by
+    away: Away | None = None  # where the file is sent, or what an open one grows by, if the driver shares no folder
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -92,11 +92,15 @@ class GatherTask:
 
 @dataclass(frozen=True, slots=True)
 class GatherResult:
-    """What was written; after an error, the valid prefix. `rank` and `sequence` are those of the next transaction."""
+    """What was written; after an error, the valid prefix. `rank` and `sequence` are those of the next transaction.
+
+    `path` has what this attempt wrote: of a continued file what follows. `crc` is the CRC-32 of that.
+    """
 
     name: str
     path: str
     size: int
+    crc: int
     rank: int
     sequence: int
     first_key: OrderKey | None
@@ -116,3 +120,4 @@ class GatherResult:
     failed: OrderKey | None = None  # the key of the transaction that failed
     keys: "KeysSeen | None" = None  # what the file does to the keys of tables that several shards make
     sent: Sent | None = None  # where the file is, if it is not at `path`
+    part: str | None = None  # and the name of the object that has what an open file grows by

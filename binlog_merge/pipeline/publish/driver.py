@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.files.manifest import NodeState, OutputFile, Publish
+from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
+from binlog_merge.files.rendered import Rendered
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
@@ -66,11 +67,17 @@ def publish_run(
     )
     unchanged = state.last is not None and not kept and _kept_of(record) == _kept_of(state.last)
     if not unchanged:
-        publish(job.directory, run.inputs.manifest, record, {g.name: g.sent or Path(g.path) for g in kept})
+        publish(job.directory, run.inputs.manifest, record, {g.name: g.sent or _rendered(g, state) for g in kept})
     values = {"run": record.run, "files": [f.name for f in files], "transactions": record.rank - state.rank}
     _LOG.info("published" if not unchanged else "nothing to publish", extra={**values, "watermark": record.watermark})
-    for path in job.directory.glob(".*.part"):
+    for path in job.work.glob(f"{Path(job.written).name}.*"):
         path.unlink()
+
+
+def _rendered(g: GatherResult, before: ManifestState) -> Rendered:
+    open_file = before.open_file
+    begins = open_file.size if open_file is not None and open_file.name == g.name else 0
+    return Rendered(Path(g.path), g.size - begins, g.crc)
 
 
 def _history_to(run: Run, node: str) -> OrderKey:

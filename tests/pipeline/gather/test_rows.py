@@ -75,7 +75,7 @@ def test_windows_are_whole_transactions(found: list[tuple[int, int]], most: int)
 
 
 def wrote(last: OrderKey | None, failed: OrderKey | None = None) -> GatherResult:
-    return GatherResult("", "", 0, 0, 0, None, last, 0, 0, 0, 0, 0, 0, 0, 0, False, failed=failed)
+    return GatherResult("", "", 0, 0, 0, 0, None, last, 0, 0, 0, 0, 0, 0, 0, 0, False, failed=failed)
 
 
 def test_how_far_everything_has_come_out() -> None:

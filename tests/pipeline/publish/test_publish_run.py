@@ -1,6 +1,7 @@
 """The end of runs: whatever the runs are, the manifest says of the files what one run would have said."""
 
 import shutil
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -44,11 +45,12 @@ def gather(task: GatherTask) -> GatherResult:
             size += rows.size(i)
             count += int(rows.first[i])
             text += f"{rows.key(i).commit_tso}:{rows.size(i)} "
-    Path(task.path).write_text(text)
+    path = Path(f"{task.path}.{task.name}")
+    path.write_text(text)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return GatherResult(
-        task.name, task.path, task.begins + len(text), task.rank + count, task.sequence + count, first, last, 0, size,
-        count, len(keys), 0, 0, 0, 0, task.next_name is not None,
+        task.name, str(path), task.begins + len(text), zlib.crc32(text.encode()), task.rank + count,
+        task.sequence + count, first, last, 0, size, count, len(keys), 0, 0, 0, 0, task.next_name is not None,
     )  # fmt: skip
 
 
@@ -69,6 +71,7 @@ def one_run(out: Path, found: list[Transaction], begin: int, text: str = "P1 C1=
     """Merge some transactions into an output as its next run."""
     job = Job(Gathers(), config_of(output={"max-size": f"{MOST}B"}), out, None, None, True, None, lambda *_: None)
     job.config = job.config.model_copy(update={"output": job.config.output.model_copy(update={"max_size": MOST})})
+    job.work.mkdir(exist_ok=True)
     manifest = Manifest.load(out)
     if manifest.state.header is None:
         manifest.append(header())
@@ -109,7 +112,7 @@ def test_runs_cannot_be_seen_in_what_is_published(tmp_path: Path, found: list[Tr
     assert sum(f.input_bytes for f in state.files) == sum(sum(t) for t in found)
     assert state.last is not None and whole.last is not None
     assert (state.last.totals, state.last.last_key) == (whole.last.totals, whole.last.last_key)
-    assert not list((tmp_path / "runs").glob(".*.part"))
+    assert not list((tmp_path / "runs" / ".work").iterdir())
 
 
 def test_a_run_that_changes_nothing_leaves_no_record(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""Two attempts of one task at once, by Spark's own speculation: what is published are the bytes of one of them.
+
+Executors are on two addresses, which Spark takes for two machines: it starts a second attempt on another only.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.merge_e2e.cases import case_named, copy_case, max_size
+from tests.merge_e2e.local import merge
+from tests.object_store import Store
+from tests.spark.cluster import Cluster
+from tests.spark.races import MODES
+from tests.spark.submitting import ROOT, stored
+
+pytestmark = pytest.mark.spark
+CASE = case_named("three-nodes-online-ddl")
+MOST = 20_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        for host in ("127.0.0.1", "127.0.0.2"):
+            started.add_worker(cores=1, host=host)
+        yield started
+
+
+def raced(cluster: Cluster, folder: Path, config: Path, outs: list[str], first: int, *conf: str) -> None:
+    """Merge into each of the outputs, each time in a race."""
+    merge(copy_case(CASE, folder / "alone", max_size(MOST)), folder / "whole")
+    (folder / "scratch").mkdir()
+    command = [sys.executable, "-m", "tests.spark.racing", cluster.master, str(config), str(folder / "whole")]
+    done = subprocess.run(
+        [*command, str(folder / "scratch"), str(first), *outs],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "RACING_SPARK": " ".join(conf)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("raced ") == len(outs)
+
+
+def into_folders(cluster: Cluster, folder: Path, races: int, first: int, *conf: str) -> None:
+    config = copy_case(CASE, folder / "case", max_size(MOST))
+    raced(cluster, folder, config, [str(folder / f"out-{n}") for n in range(races)], first, *conf)
+
+
+def into_store(cluster: Cluster, folder: Path, s3: Store, races: int, first: int) -> None:
+    config = stored(CASE, folder / "case", s3, MOST)
+    raced(cluster, folder, config, [s3.uri(f"merged-{first}-{n}") for n in range(races)], first)
+
+
+def test_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Each way to win, of a new output and of one that is gone on with."""
+    into_folders(cluster, tmp_path, 2 * len(MODES), 0)
+
+
+def test_parts_in_a_store_are_written_twice_at_once(cluster: Cluster, s3: Store, tmp_path: Path) -> None:
+    into_store(cluster, tmp_path, s3, 4, 2)
+
+
+@pytest.mark.soak
+def test_a_hundred_races(cluster: Cluster, s3: Store, tmp_path: Path) -> None:
+    """With index blocks in files, and carried by Spark; into folders, and a store."""
+    for part, conf in enumerate([(), ("spark.binlogmerge.exchange=files",)]):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        into_folders(cluster, folder, 36, 36 * part, *conf)
+    into_store(cluster, tmp_path, s3, 28, 72)
