@@ -66,8 +66,22 @@ def matches_pattern(pattern: str, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """Tables that every node has in full: only those of `node` come out."""
+
+    schema_pattern: str
+    table_pattern: str
+    node: str
+    fold: bool = False
+
+    def matches(self, schema: str, table: str) -> bool:
+        """Return whether a table is such a one, whichever node it is on."""
+        return _matches(self.schema_pattern, schema, self.fold) and _matches(self.table_pattern, table, self.fold)
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
-    """The routes of a cluster, and the schemas and tables that are left out of the output.
+    """The routes of a cluster, its copies, and the schemas and tables that are left out of the output.
 
     `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `hidden` are (schema,
     table) patterns. `fold`: these patterns are compared case-insensitively, except those of system schemas.
@@ -77,6 +91,17 @@ class Topology:
     ignored: frozenset[str] = SYSTEM_SCHEMAS
     hidden: frozenset[tuple[str, str]] = frozenset()
     fold: bool = False
+    copies: tuple[Copy, ...] = ()
+
+    def copy_from(self, schema: str, table: str) -> str | None:
+        """Return the node from which a table comes out that all have in full, None if it is no such table.
+
+        Raises AmbiguousRoute for one that comes from two.
+        """
+        found = {copy.node for copy in self.copies if copy.matches(schema, table)}
+        if len(found) > 1:
+            raise AmbiguousRoute(f"table {schema}.{table} is a copy from {_listed(found)}: make one pattern narrower")
+        return found.pop() if found else None
 
     def is_ignored(self, schema: str) -> bool:
         """Return whether a schema is left out of the output."""
@@ -92,6 +117,17 @@ class Topology:
             _matches(s, schema, self.fold) and _matches(t, table, self.fold) for s, t in self.hidden
         ):
             return None
+        if self.copies and self.copy_from(schema, table) not in (None, node):
+            return None
+        return self._routed(node, schema, table)
+
+    def referenced_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
+        """Return the logical table that a foreign key of a node refers to: `logical_name`, also for a copy that comes
+        out from another node.
+        """
+        return self.logical_name((self.copies and self.copy_from(schema, table)) or node, schema, table)
+
+    def _routed(self, node: str, schema: str, table: str) -> tuple[str, str]:
         route = self.route(node, schema, table)
         if route is None:
             return (schema, table)

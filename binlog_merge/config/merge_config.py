@@ -21,7 +21,7 @@ from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.outputs import Output, Retention
-from binlog_merge.config.routes import RouteRule, ShardMode
+from binlog_merge.config.routes import CopyRule, RouteRule, ShardMode
 from binlog_merge.config.section import Section
 from binlog_merge.config.sections import Base, CommitTso, Ddl, Markers, Reshape, Schemas, SparkValue
 from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
@@ -43,6 +43,9 @@ class MergeConfig(Section):
     nodes: tuple[Node, ...] = Field(min_length=1, description="The nodes, at least one.")
     routes: tuple[RouteRule, ...] = Field(
         default=(), description="Which physical tables make up a logical one. A table without a route keeps its name."
+    )
+    copies: tuple[CopyRule, ...] = Field(
+        default=(), description="Tables that every node has in full, as reference tables: those of one node come out."
     )
     shard_mode: ShardMode = Field(
         default="marker",
@@ -164,6 +167,8 @@ class MergeConfig(Section):
                 )
         for i, route in enumerate(self.routes):
             route.check(f"routes[{i}]", [node.source_id for node in self.nodes], self.shard_mode)
+        for i, copy in enumerate(self.copies):
+            copy.check(f"copies[{i}]", [node.source_id for node in self.nodes])
         if self.coordinates and self.topology == "markers":
             raise ValueError(
                 "topology: markers, but with a shard-mode other than marker only routes say where tables lie"
@@ -255,6 +260,13 @@ class MergeConfig(Section):
             numbers[source_id] = number
         return numbers
 
+    def copied_from(self, rule: CopyRule) -> str:
+        """Return the source-id of the node whose copy of a table comes out."""
+        if rule.source is not None:
+            return rule.source
+        numbers = self.node_numbers()
+        return min(numbers, key=lambda name: numbers[name])
+
     def cluster_uuid(self) -> str:
         """Return the UUID of the output's GTIDs: the configured one, or one derived from name and source-ids."""
         if self.output.cluster_uuid is not None:
@@ -282,6 +294,11 @@ class MergeConfig(Section):
         }
         values |= {f"markers.{key}": value for key, value in self.markers.settings().items()}
         values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
+        if self.copies:
+            # With the node that is meant: one that joins later, and sorts before it, does not take its place.
+            values["copies"] = sorted(
+                f"{c.schema_pattern}.{c.table_pattern} from {self.copied_from(c)}" for c in self.copies
+            )
         if self.reshape.offset:
             values["reshape.time-zone"] = self.reshape.time_zone
         if self.topology != "auto":

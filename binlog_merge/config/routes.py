@@ -78,6 +78,31 @@ class ExtractSource(_Extract):
     )
 
 
+class CopyRule(Section):
+    """Tables that every node has in full, as reference tables: those of one node come out."""
+
+    schema_pattern: PlainName = Field(description="The schemas: `*`, `?` and `[a-z]` as in DM.", examples=["app"])
+    table_pattern: PlainName = Field(description="The tables.", examples=["countries"])
+    source: str | None = Field(
+        default=None,
+        alias="from",
+        description="The source-id of the node whose rows and DDL come out; by default of the node with the lowest "
+        "number. Those of the others are compared with it.",
+        examples=["shard-1"],
+    )
+
+    def check(self, where: str, ids: Sequence[str]) -> None:
+        """Raise ValueError if no node has the source-id."""
+        if self.source is not None and self.source not in ids:
+            raise ValueError(f"{where}.from: {_no_node(self.source, ids)}")
+
+
+def _no_node(pattern: str, ids: Sequence[str]) -> str:
+    near = difflib.get_close_matches(pattern, ids, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"the nodes are {', '.join(sorted(ids)[:_MOST_NAMED])}"
+    return f"no node has a source-id like {pattern!r}; {hint}"
+
+
 class RouteRule(Section):
     """Which physical tables make a logical table; DM's `routes`. Patterns know `*`, `?` and `[a-z]`."""
 
@@ -130,9 +155,7 @@ class RouteRule(Section):
         """
         own = [name for name in ids if matches_pattern(self.source_pattern or "*", name)]
         if not own:
-            near = difflib.get_close_matches(str(self.source_pattern), ids, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the nodes are {', '.join(sorted(ids)[:_MOST_NAMED])}"
-            raise ValueError(f"{where}.source-pattern: no node has a source-id like {self.source_pattern!r}; {hint}")
+            raise ValueError(f"{where}.source-pattern: {_no_node(str(self.source_pattern), ids)}")
         if self.keys() and (self.shard_mode or mode) == "marker":
             raise ValueError(
                 f"{where}: key: true of {', '.join(self.keys())} with shard-mode marker, where the cluster's own DDL "

@@ -3,7 +3,7 @@
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import GHOSTS
 from binlog_merge.config.routes import RouteRule
-from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
+from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
 
 
 def topology_of(config: MergeConfig) -> Topology:
@@ -14,7 +14,9 @@ def topology_of(config: MergeConfig) -> Topology:
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
     hidden = _ghosts(config) if config.online_ddl else frozenset()
-    return Topology(routes, frozenset(ignored), hidden, not config.case_sensitive)
+    fold = not config.case_sensitive
+    copies = (Copy(c.schema_pattern, c.table_pattern, config.copied_from(c), fold) for c in config.copies)
+    return Topology(routes, frozenset(ignored), hidden, fold, tuple(copies))
 
 
 def route_of(rule: RouteRule, config: MergeConfig) -> Route:

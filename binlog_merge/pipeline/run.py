@@ -26,6 +26,7 @@ from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.copies.driver import compare_copies
 from binlog_merge.pipeline.gather.collisions import collision_warnings
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
@@ -125,7 +126,7 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     scanned = run.scanned
     written = _write(run)
     with job.stage("publish"):
-        _publish(run, written)
+        differing = _publish(run, written)
     collided = between.keys.follow(g.keys for g in written.kept)
     job.warnings += collision_warnings(collided).values()
     _archive(run, between)
@@ -138,7 +139,7 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
             raise
     note_run(run, written, result, collided)
     between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)
-    error = written.bound.error
+    error = written.bound.error or differing
     if error is not None:
         error.result = result
         raise error
@@ -178,8 +179,10 @@ def _explained(run: Run, error: MergeError) -> MergeError:
     return error
 
 
-def _publish(run: Run, written: WrittenRun) -> None:
-    """Save the state that the next run needs to the store, and publish the output files."""
+def _publish(run: Run, written: WrittenRun) -> MergeError | None:
+    """Save the state that the next run needs to the store, and publish the output files; return what the copies of
+    nodes differ in.
+    """
     job, coordination, bound = run.job, run.coordination, written.bound
     believed = sorted({text for g in written.kept for text in g.believed})
     job.warnings += [f"the table map is believed, not the schema history: {text}" for text in believed]
@@ -193,5 +196,7 @@ def _publish(run: Run, written: WrittenRun) -> None:
     keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
     waiting = written.ordered.waiting
     keep_shards(coordination.shards, job.directory, next_floor, bound.key, waiting, run.store.cache)
+    differing = compare_copies(run, bound, next_floor)
     announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
     publish_run(run, written, next_floor, versions, announced)
+    return differing

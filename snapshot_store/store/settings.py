@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from snapshot_store.store_errors import StoreDamaged
-from snapshot_store.topology import Route, Topology
+from snapshot_store.topology import Copy, Route, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ def topology_to_json(topology: Topology) -> str:
         [r.schema_pattern, r.table_pattern, r.target_schema, r.target_table, r.node, r.fold] for r in topology.routes
     ]  # the constructor's order
     never = {"ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)}
-    return json.dumps({"routes": routes, **never, "fold": topology.fold})
+    copies = [[c.schema_pattern, c.table_pattern, c.node, c.fold] for c in topology.copies]
+    return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies})
 
 
 def topology_from_json(text: str) -> Topology:
@@ -55,7 +56,8 @@ def topology_from_json(text: str) -> Topology:
         values = json.loads(text)
         hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
         routes = tuple(Route(*route) for route in values["routes"])
-        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False))
+        copies = tuple(Copy(*copy) for copy in values.get("copies", ()))  # likewise
+        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False), copies)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 

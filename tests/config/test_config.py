@@ -199,6 +199,12 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
             "{schema-pattern: x, table-pattern: t, target-schema: b, target-table: t}]",
             "routes: b.t has c with key: true by one route and none by another",
         ),
+        (
+            "copies: [{schema-pattern: a, table-pattern: b, from: dn1}]",
+            "copies[0].from: no node has a source-id like 'dn1'",
+        ),
+        ("copies: [{schema-pattern: a, table-pattern: b, form: dn-1}]", "did you mean 'from'?"),
+        ("copies: [{schema-pattern: a}]", "key 'table-pattern' is missing in copies[0]"),
         ("routes: [{source-patern: dn-1, schema-pattern: a, target-schema: b}]", "did you mean 'source-pattern'?"),
         ("commit-tso: {max-disorder: -1}", "commit-tso.max-disorder"),
         ("base: {physical: {dn-3: a.sql}}", "no node has the source-id dn-3"),
@@ -391,6 +397,19 @@ def test_a_route_for_some_nodes(tmp_path: Path) -> None:
     everywhere = MergeConfig.load(write(tmp_path, MINIMAL + text.replace("source-pattern: 'dn-[2-9]', ", "") + "}]"))
     assert config.fingerprint() != everywhere.fingerprint()
     assert "source-pattern" not in everywhere.settings()["routes"][0]  # outputs that were begun before it go on
+
+
+def test_copies_come_from_the_node_with_the_lowest_number_or_a_given_one(tmp_path: Path) -> None:
+    def load(rule: str, more: str = "") -> MergeConfig:
+        text = MINIMAL.replace("  - {source-id: dn-2", f"{more}  - {{source-id: dn-2")
+        return MergeConfig.load(write(tmp_path, f"{text}copies: [{{schema-pattern: a, table-pattern: b{rule}}}]\n"))
+
+    first, given, other = load(""), load(", from: dn-1"), load(", from: dn-2")
+    assert first.settings() == given.settings() != other.settings()
+    assert topology_of(first).copy_from("a", "b") == "dn-1" and topology_of(other).copy_from("A", "b") == "dn-2"
+    joined = "  - {source-id: a, files: x}\n"  # sorts first: another node would be meant, and the setting is another
+    assert load("", joined).settings()["copies"] != load(", from: dn-1", joined).settings()["copies"]
+    assert load(", from: dn-1", joined).settings()["copies"] == first.settings()["copies"]
 
 
 def test_an_extracted_column_of_the_keys_is_a_setting_only_where_there_is_one(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.store.settings import topology_from_json, topology_to_json
-from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
+from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
 
 SHARDS = Route("shop_*", "orders_[0-9]*", "shop", "orders")
 
@@ -71,6 +71,17 @@ def test_a_route_for_some_nodes_beats_one_for_all_and_one_node_beats_a_pattern()
     # Names come first: a table route beats a schema route, and plain names beat wildcards, whatever the nodes.
     assert Topology((routes[0], Route("s", "", "x", node="old-1"))).logical_name("old-1", "s", "t") == ("s", "all")
     assert Topology((routes[0], Route("s", "*", "x", node="old-1"))).logical_name("old-1", "s", "t") == ("s", "all")
+
+
+def test_a_copy_comes_out_of_one_node() -> None:
+    copies = (Copy("App*", "c_?", "b", fold=True),)
+    topology = Topology((Route("app_?", "", "app"),), copies=copies)
+    assert [topology.logical_name(node, "app_1", "c_1") for node in "abc"] == [None, ("app", "c_1"), None]
+    assert [topology.referenced_name(node, "app_1", "c_1") for node in "ab"] == [("app", "c_1")] * 2
+    assert topology.logical_name("a", "app_1", "t") == topology.referenced_name("a", "app_1", "t") == ("app", "t")
+    assert topology_from_json(topology_to_json(topology)) == topology
+    with pytest.raises(AmbiguousRoute, match=r"app_1\.c_1 is a copy from a, b"):
+        Topology(copies=(*copies, Copy("*", "*_1", "a"))).logical_name("a", "app_1", "c_1")
 
 
 def test_the_schema_of_a_route_for_some_nodes() -> None:

@@ -142,7 +142,7 @@ def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Pl
     keys = []
     for text in table.foreign_keys:
         schema, parent = foreign_key_of(text).table
-        target = places.name(Shard(shard.node, schema or shard.schema, parent))
+        target = places.topology.referenced_name(shard.node, schema or shard.schema, parent)
         if target is not None and not schema:
             text = text.replace(f"REFERENCES {quote_name(parent)}", f"REFERENCES {quote_name(target[1])}")
         keys.append(text.replace(f"CONSTRAINT `{own}", f"CONSTRAINT `{name}"))

@@ -202,7 +202,7 @@ class Messages:
             for (node, schema, table), spans in self.places.spans
             if spans[-1].until is None
         )
-        return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold)
+        return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold, copies=routes.copies)
 
     def history_keys(self, scanned: Sequence[ScannedNode]) -> set[HistoryKey]:
         """Return the history keys that placed tables and snapshots need."""

@@ -241,7 +241,7 @@ def _statements(
 
 def as_logical(node: str, topology: Topology, table: Table, logical: Name) -> Table:
     """Return a shard's table under the logical name, with all derived names."""
-    return under_name(table, logical, lambda name: topology.logical_name(node, *name) or name)
+    return under_name(table, logical, lambda name: topology.referenced_name(node, *name) or name)
 
 
 def _as_logical(ddl: NodeDdl, topology: Topology, table: Table, logical: Name) -> Table:
@@ -249,7 +249,9 @@ def _as_logical(ddl: NodeDdl, topology: Topology, table: Table, logical: Name) -
 
 
 def _routed(ddl: NodeDdl, topology: Topology, sql: str, name: Name, logical: Name) -> str:
-    naming = Naming(*name, lambda target: topology.logical_name(ddl.node, *target) or target, ddl.database or name[0])
+    naming = Naming(
+        *name, lambda target: topology.referenced_name(ddl.node, *target) or target, ddl.database or name[0]
+    )
     return routed(without_files(sql, ddl.session)[0], *logical, ddl.session, naming)
 
 
