@@ -173,6 +173,7 @@ class _Pass:
 
 def _catalog(read: _Read, variables: Mapping[str, str]) -> Catalog:
     from snapshot_store.ddl import DdlSession, apply_ddl
+    from snapshot_store.ddl.dump import without_defaults
 
     version = _number(variables["version"])
     general = "utf8mb4_general_ci" if version < 80000 else "utf8mb4_0900_ai_ci"
@@ -194,7 +195,7 @@ def _catalog(read: _Read, variables: Mapping[str, str]) -> Catalog:
         theirs = [(column, _SPELLINGS.get(kind, kind)) for column, kind in read.columns[schema, name]]
         if ours != theirs:
             raise DdlNotUnderstood(text, f"its columns are read as {ours}, and information_schema has {theirs}")
-        tables[schema, name] = made
+        tables[schema, name] = without_defaults(made, text, session)
     return Catalog(by_name, tables)
 
 

@@ -6,7 +6,7 @@ resolved (never "inherited"), so two tables compare by value. Values are sent to
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
@@ -14,6 +14,10 @@ from snapshot_store.errors import UnknownTable
 from snapshot_store.mysql.column_type import ColumnType
 
 _CASCADES: Final = re.compile(r"\bON (DELETE|UPDATE) (CASCADE|SET)\b", re.IGNORECASE)
+
+Attributes = tuple[tuple[str, str], ...]
+"""What a definition says of how it is stored, indexed or explained, as (name, value in SQL): no row depends on it, so
+== ignores it. ("ROW_FORMAT", "COMPRESSED"), ("WITH PARSER", "`ngram`"), ("ENGINE_ATTRIBUTE", "'{}'")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Column:
     generated: Generated | None = None
     invisible: bool = False
     comment: str = ""
+    attributes: Attributes = field(default=(), compare=False)
 
     def same_name(self, name: str) -> bool:
         """Return whether the column has this name, compared case-insensitively as MySQL does."""
@@ -79,6 +84,7 @@ class Index:
     kind: Literal["btree", "hash", "fulltext", "spatial"] = "btree"
     visible: bool = True
     implicit: bool = field(default=False, compare=False)
+    attributes: Attributes = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ class Table:
     foreign_keys: tuple[str, ...] = ()
     unenforced: tuple[str, ...] = ()
     partitioning: str = field(default="", compare=False)
+    attributes: Attributes = field(default=(), compare=False)
 
     def index_of(self, column: str) -> int | None:
         """Return the ordinal of a column by name, or None."""
@@ -117,6 +124,13 @@ class Table:
     def primary_key(self) -> Index | None:
         """Return the primary key, or None."""
         return next((i for i in self.indexes if i.name == "PRIMARY"), None)
+
+    @property
+    def whole(self) -> Hashable:
+        """Return a key of everything in the definition, also of what == ignores."""
+        columns = tuple(column.attributes for column in self.columns)
+        indexes = tuple((index.implicit, index.attributes) for index in self.indexes)
+        return self, self.partitioning, self.attributes, columns, indexes
 
     def renamed(self, schema: str, name: str) -> "Table":
         """Return the same table under another name."""

@@ -6,22 +6,13 @@ for a session without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` retu
 
 import re
 
+from snapshot_store.attributes import attributes_sql
 from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 
-_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
-_WITHOUT_NULL_DEFAULT = ("blob", "text", "json", "vector", "geomcollection", *_SPATIAL)
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
-
-
-_ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'": "''"})
-
-
-def quote_string(value: str) -> str:
-    """Return a string literal, escaped as the server's append_unescaped does."""
-    return f"'{value.translate(_ESCAPES)}'"
 
 
 def create_sql(table: Table, qualified: bool = False) -> str:
@@ -36,7 +27,23 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     body = ",\n".join(f"  {item}" for item in items)
     comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
     options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
+    options = " ".join([options, *attributes_sql(table.attributes)])
     return f"CREATE TABLE {name} (\n{body}\n) {options}{_partitions_sql(table)}"
+
+
+def without_defaults_sql(table: Table) -> tuple[str, ...]:
+    """Return the statement that takes from columns the DEFAULT NULL that CREATE TABLE gives them; usually none.
+
+    ALTER COLUMN … DROP DEFAULT leaves a column that may be NULL and must be given a value. No definition says that.
+    """
+    bare = [c for c in table.columns if c.default is None and c.nullable and c.generated is None]
+    drops = ", ".join(f"ALTER COLUMN {quote_name(column.name)} DROP DEFAULT" for column in bare)
+    return (f"ALTER TABLE {quote_name(table.schema)}.{quote_name(table.name)} {drops}",) if bare else ()
+
+
+def make_sql(table: Table) -> tuple[str, ...]:
+    """Return the statements that make a table, which name its schema: CREATE TABLE, and what that cannot say."""
+    return (create_sql(table, qualified=True), *without_defaults_sql(table))
 
 
 def _partitions_sql(table: Table) -> str:
@@ -95,7 +102,7 @@ def column_sql(column: Column, table: Table) -> str:
         parts.append("AUTO_INCREMENT")
     if column.comment:
         parts.append(f"COMMENT {quote_string(column.comment)}")
-    return " ".join(parts)
+    return " ".join([*parts, *attributes_sql(column.attributes)])
 
 
 def _charset_sql(type: ColumnType, table: Table) -> list[str]:
@@ -106,7 +113,7 @@ def _charset_sql(type: ColumnType, table: Table) -> list[str]:
 
 def _default_sql(column: Column) -> list[str]:
     default = column.default
-    if default is None or (default.kind == "null" and column.type.name.endswith(_WITHOUT_NULL_DEFAULT)):
+    if default is None or (default.kind == "null" and not column.type.defaults_to_literal):
         return []
     return [f"DEFAULT {_default_value(default, column.type)}"]
 
@@ -134,10 +141,11 @@ def index_sql(index: Index, table: Table) -> str:
         kind = "UNIQUE KEY" if index.unique else "KEY"
     head = "PRIMARY KEY" if index.name == "PRIMARY" else f"{kind} {quote_name(index.name)}"
     parts = ",".join(_part_sql(part) for part in index.parts)
-    using = " USING HASH" if index.kind == "hash" else ""
-    if index.kind == "btree" and table.engine == "MEMORY":
-        using = " USING BTREE"
-    return f"{head} ({parts}){using}{'' if index.visible else ' /*!80000 INVISIBLE */'}"
+    attributes = index.attributes
+    if index.kind == "hash" or (index.kind == "btree" and table.engine == "MEMORY"):
+        attributes = (("USING", index.kind.upper()), *(a for a in attributes if a[0] != "USING"))
+    hidden = [] if index.visible else ["/*!80000 INVISIBLE */"]
+    return " ".join([f"{head} ({parts})", *attributes_sql(attributes), *hidden])
 
 
 def _part_sql(part: IndexPart) -> str:

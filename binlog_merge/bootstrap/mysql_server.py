@@ -28,7 +28,7 @@ from binlog_merge.replay.server.run import replay
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_schema_sql, create_sql
+from snapshot_store.render_sql import create_schema_sql, make_sql
 from snapshot_store.server import message_of
 
 _DUPLICATE: Final = 1062
@@ -104,7 +104,8 @@ class MysqlServer:
                 self._session.run(create_schema_sql(made) if made else f"CREATE DATABASE {quote_name(schema)}")
         for name in wanted:
             self._session.run(f"DROP TABLE IF EXISTS {_place(name)}")
-            self._session.run(create_sql(loose(catalog.table(*name)), qualified=True))
+            for sql in make_sql(loose(catalog.table(*name))):
+                self._session.run(sql)
         self._session.close()
         ledger = Ledger(self.target, unfinished=True)
         try:

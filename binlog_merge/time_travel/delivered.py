@@ -17,7 +17,7 @@ from binlog_merge.time_travel.made import Made
 from binlog_merge.undo.statements import key_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_schema_sql, create_sql
+from snapshot_store.render_sql import create_schema_sql, make_sql
 from snapshot_store.server import message_of
 
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
@@ -114,7 +114,8 @@ def to_server(made: Made, server: MysqlTarget) -> None:
         if not session.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (table.schema,)):
             schema = made.target.catalog.schemas.get(table.schema)
             session.run(create_schema_sql(schema) if schema else f"CREATE DATABASE {quote_name(table.schema)}")
-        session.run(create_sql(table, qualified=True))
+        for sql in make_sql(table):
+            session.run(sql)
         session.run("BEGIN")
         for statement in _inserts(made):
             session.send(statement)

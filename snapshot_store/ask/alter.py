@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from snapshot_store.diff import ColumnChanged, IndexChanged, diff_tables
 from snapshot_store.model import Column, Index, Table
-from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import column_sql, create_sql, index_sql, quote_string
+from snapshot_store.mysql.sql.names import quote_name, quote_string
+from snapshot_store.render_sql import column_sql, index_sql, make_sql
 
 
 def alter_sql(a: Table, b: Table) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ def alter_sql(a: Table, b: Table) -> tuple[str, ...]:
 def change_sql(a: Table | None, b: Table | None) -> tuple[str, ...]:
     """Return the statements that turn `a` into `b`, where None means that the table does not exist."""
     if a is None:
-        return () if b is None else (create_sql(b, qualified=True),)
+        return () if b is None else make_sql(b)
     if b is None:
         return (f"DROP TABLE {quote_name(a.schema)}.{quote_name(a.name)}",)
     return alter_sql(a, b)

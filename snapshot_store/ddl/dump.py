@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from snapshot_store.ddl.apply.statement import apply_parsed
 from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.specs import ColumnSpec
 from snapshot_store.ddl.statements import CreateTable
-from snapshot_store.model import Catalog, Schema
+from snapshot_store.model import Catalog, Default, Schema, Table
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import expand
 from snapshot_store.mysql.sql.session import DdlSession
@@ -33,6 +35,21 @@ def parse_dump(sql: str, default_schema: str | None = None, session: DdlSession 
         catalog = _with_schema(catalog, _schema_of(parsed, default_schema), session)
         catalog = apply_parsed(catalog, parsed, default_schema).catalog
     return catalog
+
+
+def without_defaults(table: Table, shown: str, session: DdlSession) -> Table:
+    """Return a table as SHOW CREATE TABLE shows it: columns without a DEFAULT there have none, not NULL.
+
+    (Of types for which it shows no DEFAULT NULL, none is taken away.)
+    """
+    statement = ParsedDdl.of(shown, session).statement
+    if not isinstance(statement, CreateTable):
+        return table
+    bare = {item.name for item in statement.items if isinstance(item, ColumnSpec) and item.default is None}
+    null = Default("null")
+    gone = {c.name for c in table.columns if c.name in bare and c.default == null and c.type.defaults_to_literal}
+    columns = (replace(c, default=None) if c.name in gone else c for c in table.columns)
+    return replace(table, columns=tuple(columns))
 
 
 def _used(statement: str, session: DdlSession) -> str:

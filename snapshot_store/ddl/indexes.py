@@ -111,7 +111,8 @@ def _add_index(
     structure = _structure(spec, engine)
     if spec.kind == "index" and any(p.column and by_name[p.column.lower()].type.name in SPATIAL_TYPES for p in parts):
         structure = "spatial"
-    index = Index(name, parts, unique, structure, spec.visible, implicit)
+    using = (("USING", structure.upper()),) if spec.algorithm == structure else ()  # another one is ignored
+    index = Index(name, parts, unique, structure, spec.visible, implicit, (*using, *spec.attributes))
     return (index, *indexes) if name == "PRIMARY" else (*indexes, index)
 
 
@@ -147,9 +148,28 @@ def _structure(spec: KeySpec, engine: str) -> Literal["btree", "hash", "fulltext
 
 
 def for_engine(indexes: Sequence[Index], engine: str) -> tuple[Index, ...]:
-    """Return a table's indexes after it changes its engine; an explicit USING is forgotten."""
+    """Return a table's indexes after it changes its engine; an explicit USING HASH is forgotten."""
     default: Literal["hash", "btree"] = "hash" if _HASH_ENGINES.get(engine.upper()) == "hash" else "btree"
-    return tuple(replace(i, kind=default) if i.kind in ("btree", "hash") else i for i in indexes)
+    return tuple(
+        i
+        if i.kind in ("fulltext", "spatial") or ("USING", "BTREE") in i.attributes
+        else replace(i, kind=default, attributes=tuple(a for a in i.attributes if a[0] != "USING"))
+        for i in indexes
+    )
+
+
+def with_block_sizes(table: Table) -> Table:
+    """Return the table without its indexes' KEY_BLOCK_SIZE, if it is InnoDB and neither compressed nor partitioned."""
+    said = dict(table.attributes)
+    if (
+        table.engine != "InnoDB"
+        or table.partitioning
+        or said.get("ROW_FORMAT", "").upper() == "COMPRESSED"
+        or "KEY_BLOCK_SIZE" in said
+    ):
+        return table
+    indexes = (replace(i, attributes=tuple(a for a in i.attributes if a[0] != "KEY_BLOCK_SIZE")) for i in table.indexes)
+    return replace(table, indexes=tuple(indexes))
 
 
 def _stem(parts: Sequence[IndexPart]) -> str:

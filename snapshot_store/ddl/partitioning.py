@@ -10,9 +10,11 @@ values: enough to know which rows are in which partition.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from snapshot_store.model import Attributes
 from snapshot_store.mysql.sql.names import quote_name
 
 _PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
@@ -26,7 +28,8 @@ class Partitioning:
     """A table's partitioning; `bounds` has one entry for each of `names`, "" if there is no bound.
 
     `values`, as `Partition.tuples`, has one for each of `names` too. `expression` is that of HASH, RANGE and LIST, ""
-    if it is not known; `sub` is that of HASH subpartitions. Each partition has `subs` subpartitions.
+    if it is not known; `sub` is that of HASH subpartitions. Each partition has `subs` subpartitions. `said` are options
+    of partitions and subpartitions by their names; `algorithm` is that of KEY, 0 for the server's own choice.
     """
 
     method: str
@@ -40,6 +43,9 @@ class Partitioning:
     sub: str = ""
     subs: int = 0
     linear_sub: bool = False
+    said: Attributes = ()
+    algorithm: int = 0
+    sub_algorithm: int = 0
 
     @property
     def by_value(self) -> bool:
@@ -59,7 +65,7 @@ class Partitioning:
         if by is None or None in parts:
             return None
         numbered = self.names == tuple(f"p{i}" for i in range(len(self.names)))
-        if not self.by_value and not self.subs and numbered:
+        if not self.by_value and not self.subs and numbered and not self.said:
             return f"PARTITION BY {by} PARTITIONS {len(self.names)}"
         listed = ",\n ".join(part for part in parts if part is not None)
         return f"PARTITION BY {by}\n({listed})"
@@ -72,10 +78,11 @@ class Partitioning:
             by = f"({','.join(map(quote_name, self.columns[:first]))})"
         elif not self.expression:
             return None
-        text = f"{'LINEAR ' if self.linear else ''}{self.method} {by}"
+        text = f"{'LINEAR ' if self.linear else ''}{self.method}{_algorithm(self.algorithm)} {by}"
         if not self.subs:
             return text
-        sub = f"HASH ({self.sub})" if self.sub else f"KEY ({','.join(map(quote_name, self.columns[first:]))})"
+        columns = ",".join(map(quote_name, self.columns[first:]))
+        sub = f"HASH ({self.sub})" if self.sub else f"KEY{_algorithm(self.sub_algorithm)} ({columns})"
         return f"{text}\nSUBPARTITION BY {'LINEAR ' if self.linear_sub else ''}{sub} SUBPARTITIONS {self.subs}"
 
     def _own_columns(self) -> int:
@@ -95,15 +102,37 @@ class Partitioning:
         elif self.method.startswith("LIST"):
             many = len(values[0]) > 1
             text += f" VALUES IN ({','.join(f'({v})' if many else v for v in map(','.join, values))})"
+        text += self._said(name)
         if self.subs and len(self.subpartitions) == len(self.names) * self.subs:
             own = self.subpartitions[index * self.subs : (index + 1) * self.subs]
-            text += f" ({', '.join(f'SUBPARTITION {quote_name(sub)}' for sub in own)})"
+            text += f" ({', '.join(f'SUBPARTITION {quote_name(sub)}{self._said(sub)}' for sub in own)})"
         return text
 
-    def with_parts(self, parts: Sequence[Part]) -> "Partitioning":
-        """Return the same partitioning with other partitions."""
+    def _said(self, name: str) -> str:
+        said = dict(self.said).get(name, "")
+        return f" {said}" if said else ""
+
+    def with_parts(
+        self, parts: Sequence[Part], new: Mapping[str, tuple[str, ...]] = MappingProxyType({}), said: Attributes = ()
+    ) -> "Partitioning":
+        """Return the same partitioning with other partitions.
+
+        `new` are the subpartitions that are written for new ones, by their names; `said` are their options.
+        """
         names, bounds = tuple(part[0] for part in parts), tuple(part[1] for part in parts)
-        return replace(self, names=names, bounds=bounds, values=tuple(part[2] for part in parts))
+        subs = self._subpartitions_of(names, new)
+        kept = {name for name in names if name not in new} | (set(subs) & set(self.subpartitions))
+        options = (*((name, text) for name, text in self.said if name in kept), *said)
+        values = tuple(part[2] for part in parts)
+        return replace(self, names=names, bounds=bounds, values=values, subpartitions=subs, said=options)
+
+    def _subpartitions_of(self, names: Sequence[str], new: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the subpartitions of partitions, () if they all have the names that servers give them."""
+        if not self.subs or not (self.subpartitions or any(new.values())):
+            return ()
+        known = {n: self.subpartitions[i * self.subs : (i + 1) * self.subs] for i, n in enumerate(self.names)}
+        known |= new
+        return tuple(sub for n in names for sub in known[n] or [f"{n}sp{i}" for i in range(self.subs)])
 
     def text(self) -> str:
         """Return the text form, for `Table.partitioning`."""
@@ -112,7 +141,8 @@ class Partitioning:
         lists = (",".join(map(quote_name, self.columns)), parts, ",".join(map(quote_name, self.subpartitions)))
         rows = {"by": self.expression, "linear": self.linear, "values": self.values}
         subs = {"sub": self.sub, "subs": self.subs, "linear_sub": self.linear_sub}
-        known = {name: value for name, value in {**rows, **subs}.items() if value}
+        more = {"said": self.said, "algorithm": self.algorithm, "sub_algorithm": self.sub_algorithm}
+        known = {name: value for name, value in {**rows, **subs, **more}.items() if value}
         return f"{self.method} " + " ".join(f"({items})" for items in lists) + "\n" + json.dumps(known)
 
     @classmethod
@@ -135,4 +165,11 @@ class Partitioning:
             known.get("sub", ""),
             known.get("subs", 0),
             known.get("linear_sub", False),
+            tuple((name, said) for name, said in known.get("said", ())),
+            known.get("algorithm", 0),
+            known.get("sub_algorithm", 0),
         )
+
+
+def _algorithm(number: int) -> str:
+    return f" ALGORITHM = {number}" if number else ""

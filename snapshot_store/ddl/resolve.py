@@ -170,6 +170,7 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
         generated=spec.generated,
         invisible=spec.invisible,
         comment=spec.comment,
+        attributes=spec.attributes,
     )
 
 

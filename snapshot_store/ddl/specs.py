@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from snapshot_store.model import Default, Generated, IndexPart
+from snapshot_store.model import Attributes, Default, Generated, IndexPart
 from snapshot_store.mysql.sql.cursor import TableName
 from snapshot_store.mysql.sql.type_spec import TypeSpec
 
@@ -33,6 +33,7 @@ class KeySpec:
     parts: tuple[IndexPart, ...]
     algorithm: str | None = None
     visible: bool = True
+    attributes: Attributes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class ColumnSpec:
     invisible: bool = False
     comment: str = ""
     constraints: tuple[Constraint, ...] = ()
+    attributes: Attributes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Options:
     engine: str | None = None
     comment: str | None = None
     auto_increment: int | None = None
+    attributes: Attributes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Partition:
     """A partition as written; `kind` is "RANGE" or "LIST" if it is defined by values, else "".
 
     `tuples` are the values as the server prints them, () if they are not understood. A tuple has one expression for
-    each column of RANGE COLUMNS and LIST COLUMNS, and a single one for RANGE and LIST.
+    each column of RANGE COLUMNS and LIST COLUMNS, and a single one for RANGE and LIST. `said` is what is said of it and
+    of its subpartitions besides, as (name, options in SQL).
     """
 
     name: str
@@ -100,11 +104,15 @@ class Partition:
     values: tuple[str, ...] = ()
     subpartitions: tuple[str, ...] = ()
     tuples: tuple[tuple[str, ...], ...] = ()
+    said: Attributes = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """PARTITION BY; `column` if the expression is a single column. `sub` is the SUBPARTITION BY clause."""
+    """PARTITION BY; `column` if the expression is a single column. `sub` is the SUBPARTITION BY clause.
+
+    `algorithm` is that of KEY, 0 for the server's own choice.
+    """
 
     method: str
     columns: tuple[str, ...]
@@ -114,6 +122,7 @@ class PartitionSpec:
     sub: "PartitionSpec | None" = None
     count: int | None = None
     partitions: tuple[Partition, ...] = ()
+    algorithm: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
+_WITHOUT_NULL_DEFAULT = ("blob", "text", "json", "vector", "geomcollection", *_SPATIAL)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
@@ -25,3 +28,8 @@ class ColumnType:
     members: tuple[str, ...] = ()
     srid: int | None = None
     display_width: int | None = field(default=None, compare=False)
+
+    @property
+    def defaults_to_literal(self) -> bool:
+        """Return whether a column may have a literal as DEFAULT, and so shows DEFAULT NULL where it has none."""
+        return not self.name.endswith(_WITHOUT_NULL_DEFAULT)

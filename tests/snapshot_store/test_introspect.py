@@ -7,7 +7,7 @@ import pytest
 from snapshot_store import introspect as module
 from snapshot_store.errors import UnknownSchema
 from snapshot_store.introspect import ServerRefused, introspect
-from snapshot_store.render_sql import type_sql
+from snapshot_store.render_sql import make_sql, type_sql
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 
@@ -65,6 +65,18 @@ def test_a_key_that_the_server_made_and_hides(mysql_server: MySqlServer) -> None
             assert [c.name for c in introspect(user).catalog.table("d", "t").columns] == ["my_row_id", "v"]
     finally:
         mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1; DROP USER plain")
+
+
+def test_columns_without_a_default(mysql_server: MySqlServer) -> None:
+    mysql_server.execute(
+        "CREATE DATABASE d; CREATE TABLE d.t (a INT, b INT, c TEXT, e TIMESTAMP NULL, f VARCHAR(9) NOT NULL, "
+        "g INT AS (1)); ALTER TABLE d.t ALTER a DROP DEFAULT, ALTER e DROP DEFAULT"
+    )
+    table = introspect(address(mysql_server)).catalog.table("d", "t")
+    without = [c.name for c in table.columns if c.default is None]
+    assert without == ["a", "e", "f", "g"]
+    mysql_server.execute("DROP TABLE d.t; " + "; ".join(make_sql(table)))
+    assert introspect(address(mysql_server)).catalog.table("d", "t") == table
 
 
 def test_some_schemas(mysql_server: MySqlServer) -> None:

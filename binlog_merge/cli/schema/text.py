@@ -22,7 +22,7 @@ from snapshot_store.diff import (
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.names import since
-from snapshot_store.render_sql import column_sql, create_sql, index_sql, type_sql
+from snapshot_store.render_sql import column_sql, create_sql, index_sql, make_sql, type_sql
 
 _ANY = Table("", "", ())  # a table of the usual character set: others are spelt out
 
@@ -69,7 +69,7 @@ def shown_sql(versions: Iterable[TableVersion]) -> Iterator[str]:
     for version in versions:
         if version.table is not None:
             yield f"-- {one_line(heading(version))}"
-            yield f"{create_sql(version.table, qualified=True)};"
+            yield from (f"{sql};" for sql in make_sql(version.table))
 
 
 def history_text(changes: Sequence[VersionChange]) -> Iterator[str]:
@@ -102,7 +102,7 @@ def history_sql(changes: Iterable[VersionChange]) -> Iterator[str]:
         if version.ddl:
             yield f"{version.ddl.rstrip().rstrip(';')};"
         elif version.table is not None:
-            yield f"{create_sql(version.table, qualified=True)};"
+            yield from (f"{sql};" for sql in make_sql(version.table))
 
 
 def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:

@@ -13,8 +13,9 @@ from snapshot_store.diff import TableChange
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column
 from snapshot_store.model_json import table_to_json
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.names import time_of
-from snapshot_store.render_sql import create_sql, quote_string, type_sql
+from snapshot_store.render_sql import create_sql, type_sql
 from snapshot_store.tso import OrderKey
 
 

@@ -19,7 +19,7 @@ from snapshot_store.ddl.effects import Name
 from snapshot_store.history import OPAQUE, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_sql
+from snapshot_store.render_sql import make_sql
 from snapshot_store.tso import OrderKey
 
 
@@ -136,7 +136,7 @@ def _statements(before: Table | None, after: Table | None) -> tuple[str, ...]:
     """Return the statements that turn one definition of a table into another."""
     if after is None:
         return () if before is None else (f"DROP TABLE {quote_name(before.schema)}.{quote_name(before.name)}",)
-    return (create_sql(after, qualified=True),) if before is None else alter_sql(before, after)
+    return make_sql(after) if before is None else alter_sql(before, after)
 
 
 def opaque_versions(

@@ -33,7 +33,7 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
-from snapshot_store.render_sql import create_sql
+from snapshot_store.render_sql import create_sql, without_defaults_sql
 from snapshot_store.tso import OrderKey
 
 LEFT_OUT = "# LEFT OUT BY FILTER"
@@ -168,6 +168,12 @@ class OutputFilter:
             made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
             if made is None:  # IF NOT EXISTS, of a table that exists
                 return self._nothing(ddl)
+            if without_defaults_sql(made):
+                raise ConfigError(
+                    f"{sql!r}: from a table that the filter leaves out it takes columns that have no DEFAULT, not even "
+                    "NULL, and one CREATE TABLE cannot say that",
+                    remedy="let the filter take in the table that it is like, or leave the new one out; merge again",
+                )
             return replace(ddl, sql=create_sql(made, qualified=True), text=None)
         kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
         if len(kept) == len(events):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.actions import (
     Action,
     AddColumn,
@@ -41,7 +42,7 @@ from snapshot_store.ddl.apply.create import (
     with_implicit_timestamps,
 )
 from snapshot_store.ddl.apply.generated_key import check_generated_key, check_key_left, with_key_first
-from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of
+from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,
     Context,
@@ -60,7 +61,7 @@ from snapshot_store.ddl.validate.partitions import check_partitioned, partitione
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.sql.cursor import names_in
-from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
+from snapshot_store.mysql.sql.types import BLOBS
 
 
 def alter_table(
@@ -101,7 +102,7 @@ def alter_table(
     table = with_constraints(context, table, work.constraints())
     table = _with_partitions(context, table, actions)
     check_key_left(context, work.table, table)
-    return table
+    return with_block_sizes(table)
 
 
 def _primary_key(table: Table) -> list[Constraint]:
@@ -121,9 +122,6 @@ def _with_partitions(context: Context, table: Table, actions: Sequence[Action]) 
     if context.session.validate:
         check_partitioned(context, table)
     return table
-
-
-_WITHOUT_DEFAULT = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
 
 
 @dataclass(slots=True)
@@ -195,6 +193,7 @@ def _with_options(
                 table = replace(table, engine=engine, indexes=kept)
             if options.comment is not None:
                 table = replace(table, comment=options.comment)
+            table = replace(table, attributes=with_attributes(table.attributes, options.attributes))
     return replace(table, charset=charset[0], collation=charset[1])
 
 
@@ -226,7 +225,7 @@ def _adjusted(work: _Work, column: Column, name: str) -> Column:
         if isinstance(action, SetDefault) and work.known(action.name) == name:
             default = resolve_default(work.context, action.default, column.type, column.name)
             null = default is not None and default.kind == "null"
-            lob = column.type.name in _WITHOUT_DEFAULT
+            lob = not column.type.defaults_to_literal
             work.context.limit(not (null and lob), f"column {column.name} of its type takes no default")
             work.context.limit(column.nullable or not null, f"column {column.name} is NOT NULL, with the default NULL")
             column = replace(column, default=default)

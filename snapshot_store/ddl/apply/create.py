@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.apply.generated_key import ROW_ID, ROW_ID_KEY, generates_key
 from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
     build_indexes,
     supporting_key,
+    with_block_sizes,
     with_primary_key,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
@@ -75,6 +77,7 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
         collation=charset[1],
         engine=chosen_engine(context, options.engine or context.session.default_storage_engine),
         comment=options.comment or "",
+        attributes=with_attributes((), options.attributes),
     )
     constraints = constraints_of(statement.items)
     if context.session.validate:
@@ -93,7 +96,7 @@ def _completed(
     if partitioning is not None:
         table = partitioned(context, table, partitioning)
     check_partitioned(context, table)
-    return table
+    return with_block_sizes(table)
 
 
 def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) -> tuple[Column, ...]:

@@ -87,7 +87,16 @@ def apply_parsed(catalog: Catalog, ddl: ParsedDdl, default_schema: str | None) -
 
 def _differences(before: Any, after: Any) -> tuple[Any, ...]:
     keys = before.keys() | after.keys() if before is not after else ()
-    return tuple(sorted(k for k in keys if before.get(k) is not after.get(k) and before.get(k) != after.get(k)))
+    return tuple(sorted(k for k in keys if _differ(before.get(k), after.get(k))))
+
+
+def _differ(before: Table | Schema | None, after: Table | Schema | None) -> bool:
+    """Return whether two definitions differ in anything, also in what == on tables ignores."""
+    if before is after:
+        return False
+    if isinstance(before, Table) and isinstance(after, Table):
+        return before.whole != after.whole
+    return before != after
 
 
 def tables_of(statement: Statement) -> tuple[TableName, ...]:

@@ -5,6 +5,7 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 
 from dataclasses import replace
 
+from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.parse.keys import parse_check, parse_references
 from snapshot_store.ddl.parse.private import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
@@ -12,6 +13,7 @@ from snapshot_store.model import Default, Generated, IndexPart
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import function
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.mysql.sql.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.mysql.text.charsets import canonical_charset
 
@@ -114,15 +116,17 @@ def _with_key(column: ColumnSpec, key: KeySpec) -> ColumnSpec:
 
 
 def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
-    """Skip an attribute that does not affect the column's values; None if the next words are not one."""
-    if cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
-        cursor.word_or_name()
-        return column
-    if cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+    """Parse an attribute that does not affect the column's values; None if the next words are not one."""
+    if found := cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
+        return _said(column, found, cursor.word_or_name().upper())
+    if found := cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept_symbol("=")
-        cursor.string()
-        return column
-    return column if cursor.accept("NOT", "SECONDARY") else None
+        return _said(column, found, quote_string(cursor.string()))
+    return _said(column, "NOT SECONDARY", "") if cursor.accept("NOT", "SECONDARY") else None
+
+
+def _said(column: ColumnSpec, name: str, value: str) -> ColumnSpec:
+    return replace(column, attributes=with_attributes(column.attributes, ((name, value),)))
 
 
 def parse_default(cursor: Cursor) -> Default | Value:

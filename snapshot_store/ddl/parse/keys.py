@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.parse.private import at_private_index, skip_index_place, skip_index_tail
 from snapshot_store.ddl.specs import CheckSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.model import IndexPart
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 
 
 def at_constraint(cursor: Cursor) -> bool:
@@ -104,19 +106,18 @@ def _option(cursor: Cursor, key: KeySpec) -> KeySpec | None:
     if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
         return replace(key, visible=found == "VISIBLE")
     if cursor.accept("WITH", "PARSER"):
-        cursor.name()
-        return key
+        return _said(key, "WITH PARSER", quote_name(cursor.name()))
     if cursor.accept("COMMENT"):
-        cursor.string()
-        return key
+        return _said(key, "COMMENT", quote_string(cursor.string()))
     if found := cursor.accept_one("KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept_symbol("=")
-        if found == "KEY_BLOCK_SIZE":
-            cursor.integer()
-        else:
-            cursor.string()
-        return key
+        value = str(cursor.integer()) if found == "KEY_BLOCK_SIZE" else quote_string(cursor.string())
+        return _said(key, found, value)
     return None
+
+
+def _said(key: KeySpec, name: str, value: str) -> KeySpec:
+    return replace(key, attributes=with_attributes(key.attributes, ((name, value),)))
 
 
 def parse_check(cursor: Cursor, name: str | None) -> CheckSpec:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from snapshot_store.ddl.parse.private import accept_schema_option
 from snapshot_store.ddl.specs import Options
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
 # Partitioning, and PolarDB-X's placement clauses: everything that follows is placement too, and is skipped.
@@ -22,7 +23,7 @@ _PLACEMENT = frozenset(
         "TBPARTITIONS",
     }
 )
-# Options whose value does not affect the definition (refman, "CREATE TABLE Statement").
+# Options that say how a table is stored (refman, "CREATE TABLE Statement").
 _INERT = frozenset(
     {
         "AUTOEXTEND_SIZE",
@@ -108,12 +109,15 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
     elif cursor.word() not in _INERT:
         return None
     option = cursor.next().text.upper()
-    value = _skip_value(cursor, option)
+    value, written = _value(cursor, option)
     if option == "DIRECTORY" or (option == "TABLESPACE" and not value.lower().startswith("innodb_")):
         cursor.files.add((start, cursor.peek(-1).end))
     if option == "AUTO_INCREMENT" and value.isdecimal():
         return replace(options, auto_increment=int(value))
-    return options
+    if option in _NOT_KEPT:
+        return options
+    name = _SYNONYMS.get(option, option)
+    return replace(options, attributes=(*options.attributes, (name, written)))
 
 
 def parse_schema_options(cursor: Cursor) -> Options:
@@ -124,7 +128,7 @@ def parse_schema_options(cursor: Cursor) -> Options:
         if extended is not None:
             options = extended
         elif cursor.accept("READ", "ONLY") or cursor.accept("ENCRYPTION") or cursor.accept("DEFAULT", "ENCRYPTION"):
-            _skip_value(cursor, "")
+            _value(cursor, "")
         elif not accept_schema_option(cursor):
             raise cursor.error("expected a database option")
     return options
@@ -179,17 +183,21 @@ _CHOICES = {
 }
 
 
-def _skip_value(cursor: Cursor, option: str) -> str:
-    """Skip the value of an option and return it, "" for a list."""
+# What CREATE TABLE … LIKE does not take over either, what no table remembers, and where a server keeps its files.
+_NOT_KEPT = frozenset({"AUTO_INCREMENT", "DIRECTORY", "PASSWORD", "STORAGE", "TABLESPACE"})
+_SYNONYMS = {"TABLE_CHECKSUM": "CHECKSUM"}
+
+
+def _value(cursor: Cursor, option: str) -> tuple[str, str]:
+    """Parse the value of an option; return its text ("" for a list), and the value in SQL."""
     cursor.accept_symbol("=")
     token = cursor.peek()
     if cursor.at_symbol("("):
-        cursor.parenthesized()
-        return ""
+        return "", f"({cursor.parenthesized()})"
     if token.kind not in ("word", "name", "string", "number", "bits"):
         raise cursor.error("expected a value")
     cursor.limit(option not in _NUMBERS or token.kind in ("number", "bits"), f"{option} takes a number")
     choices = _CHOICES.get(option)
     cursor.limit(choices is None or token.text.upper() in choices, f"{option} = {token.text} is unknown")
     cursor.next()
-    return token.text
+    return token.text, quote_string(token.text) if token.kind == "string" else token.text

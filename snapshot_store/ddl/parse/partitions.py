@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from snapshot_store.attributes import attributes_sql, with_attributes
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.parse.options import at_placement, parse_table_option, skip_placement
 from snapshot_store.ddl.partitioning import Partitioning, Tuples
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Attributes
 from snapshot_store.mysql.expr.nodes import Node, literal
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.expr.reader import ExpressionReader
 from snapshot_store.mysql.expr.text import printed
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import tokenize
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.time_zones import utc_of, zone_of
 
@@ -46,10 +49,11 @@ def _method(cursor: Cursor) -> PartitionSpec:
     if method is None or (linear and method in ("RANGE", "LIST")):
         raise cursor.error("expected HASH, KEY, RANGE or LIST")
     if method == "KEY":
+        algorithm = 0
         if cursor.accept("ALGORITHM"):
             cursor.accept_symbol("=")
-            cursor.integer()
-        return PartitionSpec("KEY", _columns(cursor), linear=linear)
+            algorithm = cursor.integer()
+        return PartitionSpec("KEY", _columns(cursor), linear=linear, algorithm=algorithm)
     if method in ("RANGE", "LIST") and cursor.accept("COLUMNS"):
         return PartitionSpec(f"{method} COLUMNS", _columns(cursor))
     found = read_expression(cursor.parenthesized(), cursor.session)
@@ -91,17 +95,17 @@ def _definition(cursor: Cursor) -> Partition:
         text = cursor.parenthesized()
         values = tuple(v.strip() for v in text.split(",")) if re.fullmatch(r"[\w\s,+-]+", text) else (text,)
         partition = replace(partition, kind="LIST", values=values, tuples=_tuples(text, cursor.session, False))
-    _skip_options(cursor)
+    said = _said(cursor, partition.name)
     if not cursor.accept_symbol("("):
-        return partition
+        return replace(partition, said=said)
     names = []
     while True:
         cursor.expect("SUBPARTITION")
         names.append(cursor.name())
-        _skip_options(cursor)
+        said += _said(cursor, names[-1])
         if not cursor.accept_symbol(","):
             cursor.expect_symbol(")")
-            return replace(partition, subpartitions=tuple(names))
+            return replace(partition, subpartitions=tuple(names), said=said)
 
 
 def _tuples(text: str, session: DdlSession, single: bool) -> Tuples:
@@ -132,14 +136,22 @@ def _in_time_zone(node: Node, time_zone: str) -> Node:
     return replace(node, args=tuple(_in_time_zone(arg, time_zone) for arg in node.args))
 
 
-def _skip_options(cursor: Cursor) -> None:
+def _said(cursor: Cursor, name: str) -> Attributes:
+    """Parse the options of a partition; return them with its name, () if it has none but its engine and its files."""
+    _skip_engine(cursor)
+    options = Options()
+    while (extended := parse_table_option(cursor, options)) is not None:
+        options = extended
+        _skip_engine(cursor)
+    comment = [f"COMMENT = {quote_string(options.comment)}"] if options.comment else []
+    clauses = [*comment, *attributes_sql(with_attributes((), options.attributes))]
+    return ((name, " ".join(clauses)),) if clauses else ()
+
+
+def _skip_engine(cursor: Cursor) -> None:
     while cursor.accept("STORAGE", "ENGINE") or cursor.accept("ENGINE") or cursor.accept("NODEGROUP"):
         cursor.accept_symbol("=")
         cursor.next()
-    while parse_table_option(cursor, Options()) is not None:
-        if cursor.accept("STORAGE", "ENGINE"):
-            cursor.accept_symbol("=")
-            cursor.next()
 
 
 def parse_tail(cursor: Cursor) -> PartitionSpec | None:
@@ -228,6 +240,9 @@ def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitio
         "" if sub is None else sub.expression,
         0 if sub is None else sub.count or listed or 1,
         sub is not None and sub.linear,
+        tuple(said for p in named for said in p.said),
+        spec.algorithm,
+        0 if sub is None else sub.algorithm,
     )
 
 

@@ -51,6 +51,10 @@ def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
         left = len(found.names) - (work.count or 0)
         context.limit(0 < left < len(found.names), f"COALESCE would leave {left} partitions")
         found = found.with_parts(found.parts[: max(left, 1)])
+    elif work.kind == "REORGANIZE" and not work.names:
+        # Without a list, a server makes as many partitions as its engine would choose: one.
+        context.limit(not found.by_value, "partitions by value are reorganized by name")
+        found = found if found.by_value else found.with_parts(found.parts[:1])
     elif work.kind == "REORGANIZE":
         found = _reorganized(context, found, work)
     return replace(table, partitioning=found.text())
@@ -72,7 +76,12 @@ def _added(context: Context, found: Partitioning, work: PartitionWork) -> Partit
     parts += [(p.name, bound_of(p), p.tuples) for p in work.partitions]
     _check_partitions(context, found.method, work.partitions)
     _check_parts(context, parts)
-    return found.with_parts(parts)
+    return _with_new(found, parts, work)
+
+
+def _with_new(found: Partitioning, parts: list[Part], work: PartitionWork) -> Partitioning:
+    new = work.partitions
+    return found.with_parts(parts, {p.name: p.subpartitions for p in new}, tuple(said for p in new for said in p.said))
 
 
 def _reorganized(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
@@ -87,7 +96,7 @@ def _reorganized(context: Context, found: Partitioning, work: PartitionWork) -> 
     parts = [*parts[: places[0]], *new, *[p for i, p in enumerate(parts) if i > places[0] and i not in places]]
     _check_partitions(context, found.method, work.partitions)
     _check_parts(context, parts)
-    return found.with_parts(parts)
+    return _with_new(found, parts, work)
 
 
 def _check_parts(context: Context, parts: list[Part]) -> None:

@@ -235,6 +235,21 @@ _CARRIED = (
         n1 ALTER TABLE c ADD COLUMN y INT FIRST
         n1 rows c
         """),
+    Story("a table like another with all that it says", """
+        n1 CREATE TABLE t (id INT, v VARCHAR(20) COLUMN_FORMAT FIXED COMMENT 'of v', w INT, \
+            PRIMARY KEY (id) COMMENT 'p', KEY k USING BTREE (v) COMMENT 'it''s') STATS_PERSISTENT=0 MAX_ROWS=9 \
+            PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (5) COMMENT 'few', \
+            PARTITION b VALUES LESS THAN MAXVALUE)
+        n1 ALTER TABLE t ALTER w DROP DEFAULT, ADD KEY (w) COMMENT 'w' INVISIBLE, ROW_FORMAT=COMPRESSED
+        n1 CREATE TABLE u LIKE t
+        n1 INSERT INTO u VALUES (1, 'x', 2)
+        n1 ALTER TABLE u ADD x INT AFTER id, DROP KEY w
+        n1 ALTER TABLE t REMOVE PARTITIONING
+        n1 ALTER TABLE t MAX_ROWS=0, STATS_SAMPLE_PAGES=30, ADD FULLTEXT f (v) WITH PARSER ngram
+        n1 CREATE TABLE s LIKE t
+        n1 INSERT INTO s VALUES (1, 'x', 2)
+        n1 CREATE TABLE c (KEY (id) COMMENT 'c') SELECT id, v FROM t
+        """.replace("\\\n            ", "")),
     Story("an ALTER that renames too", f"""
         n1 CREATE TABLE t {T}
         n1 rows t

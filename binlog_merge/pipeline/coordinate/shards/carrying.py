@@ -130,7 +130,7 @@ class Run(ABC):
 
     def _begin_table(self, event: Joins) -> None:
         """Write the CREATE TABLE of the first shard."""
-        self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+        self.ledger.append(event, event.statements, event.table)
 
 
 def carry_out(

@@ -132,6 +132,8 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
         return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
     if table.partitioning and Partitioning.of(table.partitioning).sql() is None:
         raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
+    if "UNION" in dict(table.attributes):
+        raise DdlNotUnderstood(ddl.sql, "the table that it takes its shape from is a UNION of others")
     return create_sql(_as_logical(ddl, topology, table, logical), qualified=True)
 
 

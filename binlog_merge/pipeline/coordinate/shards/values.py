@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from binlog_merge.places import Place
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.render_sql import without_defaults_sql
 from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
@@ -71,6 +72,11 @@ class Joins:
     shard: Shard
     table: Table
     sql: str = ""
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """Return the statements that make the table: none if it exists on the target."""
+        return (self.sql, *without_defaults_sql(self.table)) if self.sql else ()
 
 
 @dataclass(frozen=True, slots=True)

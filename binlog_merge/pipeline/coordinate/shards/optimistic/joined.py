@@ -21,7 +21,7 @@ def whole(table: Table) -> Hashable:
     It includes attributes that == on tables ignores but the lattice or later DDL depends on.
     """
     widths = tuple(column.type.display_width for column in table.columns)
-    return table, widths, tuple(index.implicit for index in table.indexes), table.partitioning
+    return table.whole, widths
 
 
 def order(a: Table, b: Table, fill: bool = False) -> int | None:
