@@ -359,8 +359,8 @@ def test_a_signal_during_an_import_is_not_lost(number: int, tmp_path: Path) -> N
         "except BaseException:\n    print('taken')\n"
     )
     program = (
-        "import signal, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
-        f"sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    import greedy\n    print('imported', flush=True)\n"
+        "import os, signal, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    import greedy\n    os.write(1, b'imported\\n')\n"
         "    time.sleep(1000)\nexcept (start.Terminated, KeyboardInterrupt) as e:\n    sys.exit(type(e).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

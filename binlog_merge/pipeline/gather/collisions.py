@@ -133,8 +133,18 @@ class KeysOfTask:
             return
         bodies = LogicalBodies(self._plans, window.buffer, window.read.keys[:, k.K_COMMIT_US])
         keyed = self._plans.arrays.plans[events[:, k.F_PLAN], k.KEYED]
+        changes: dict[KeyName, list[_Change]] = {}
+        # Nodes whose table maps differ have a table each, of one name: their changes are put in order together.
         for number in np.unique(keyed).tolist():
-            self._table(self._plans.keyed[number - 1], events[keyed == number], bodies, window)
+            table = self._plans.keyed[number - 1]
+            for batch, bodies_of in bodies.batches(events[keyed == number]):
+                for cut, of in cut_bodies(table, batch, bodies_of):
+                    for key in table.keys:
+                        if key.parts:
+                            found = self._changes(table, key, cut, of)
+                            changes.setdefault(self._name(table, key), []).extend(found)
+        for name, own in changes.items():
+            self._apply(name, sorted(own, key=lambda change: change[:3]), window)
 
     def _is_shared(self, plan: int) -> bool:
         """Return whether the rows of a plan may collide with those of other shards."""
@@ -148,25 +158,19 @@ class KeysOfTask:
             )
         return self._shared[plan]
 
-    def _table(self, table: KeyedTable, events: Ints, bodies: LogicalBodies, window: "_Looked") -> None:
-        changes: dict[KeyName, list[_Change]] = {}
-        for batch, bodies_of in bodies.batches(events):
-            for cut, of in cut_bodies(table, batch, bodies_of):
-                for key in table.keys:
-                    if key.parts:
-                        changes.setdefault(self._name(table, key), []).extend(self._changes(table, key, cut, of))
-        for name, own in changes.items():
-            keys = self._keys[name]
-            for change in sorted(own, key=lambda change: change[:3]):
-                if change.cells is None:
-                    keys.interrupt()
-                elif change.sign == FREES:
-                    keys.free(change.hashed)
-                else:
-                    shard = self._plans.shards[int(window.found[change.event, k.F_PLAN])]
-                    taken = Taken(str(shard), window.place(change.event), change.cells)
-                    if hit := keys.take(change.hashed, taken):
-                        note(self._collided, name, hit, self._facts[name])
+    def _apply(self, name: KeyName, changes: Sequence["_Change"], window: "_Looked") -> None:
+        """Note what rows do to a key, in their order."""
+        keys = self._keys[name]
+        for change in changes:
+            if change.cells is None:
+                keys.interrupt()
+            elif change.sign == FREES:
+                keys.free(change.hashed)
+            else:
+                shard = self._plans.shards[int(window.found[change.event, k.F_PLAN])]
+                taken = Taken(str(shard), window.place(change.event), change.cells)
+                if hit := keys.take(change.hashed, taken):
+                    note(self._collided, name, hit, self._facts[name])
 
     def _name(self, table: KeyedTable, key: UniqueKey) -> KeyName:
         name = KeyName(*table.name, key.name, tuple(table.columns[column] for column in key.columns))

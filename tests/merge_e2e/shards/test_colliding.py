@@ -1,7 +1,11 @@
 """Rows of different shards with one key: the merge says so, names both, and only where a server would stop."""
 
+import random
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +23,7 @@ from binlog_merge.status.observer import Observer
 from binlog_merge.verify.whole import verify
 from snapshot_store.introspect import introspect
 from snapshot_store.server import ServerAddress
+from tests.effort import effort
 from tests.merge_e2e.local import LocalRunner, merge
 from tests.merge_e2e.shards.stage import Played, Route, Session, Stage
 
@@ -209,6 +214,76 @@ def test_between_files_and_with_few_keys_held(stage: Stage, monkeypatch: pytest.
     assert len(result.files) > 2
     (warning,) = colliding(result.warnings)
     assert "PRIMARY key id=" in warning and "such keys were seen" in warning
+
+
+KEYS = {
+    "numbers": ("id INT PRIMARY KEY, u INT UNIQUE, v INT", [1, 2, 3, 4, 5], [1, 2, 3, None]),
+    "texts": ("id VARCHAR(9) PRIMARY KEY, u VARBINARY(4) UNIQUE, v INT", ["a", "b", "ä", "c "], ["x", "y", None]),
+    "pairs": ("id DECIMAL(5,2), u DATE, v INT, PRIMARY KEY (u, id)", [1.5, -2, 0], ["2020-01-01", "2021-01-01"]),
+}
+
+
+def at_random(seed: int, ids: list[Any], others: list[Any]) -> Callable[[Nodes], None]:
+    """Return a story of statements of one node after the other, without DDL in three of four."""
+    chosen = random.Random(seed)
+
+    def value(values: list[Any]) -> str:
+        found = chosen.choice(values)
+        return "NULL" if found is None else repr(found)
+
+    def story(nodes: Nodes) -> None:
+        if seed % 4 == 3:
+            nodes["n2"].run("SET binlog_row_image = 'MINIMAL'")
+        for step in range(chosen.randint(3, 12)):
+            session = chosen.choice(list(nodes.values()))
+            statement = chosen.choice(
+                [f"INSERT IGNORE INTO t1 VALUES ({value(ids)}, {value(others)}, {step})"] * 5
+                + [f"DELETE FROM t1 WHERE id = {value(ids)}", f"UPDATE t1 SET v = {step} WHERE id = {value(ids)}"]
+                + [f"UPDATE IGNORE t1 SET id = {value(ids)} WHERE id = {value(ids)}"]
+                + [f"UPDATE IGNORE t1 SET u = {value(others)} WHERE id = {value(ids)}"]
+                + [f"REPLACE INTO t1 VALUES ({value(ids)}, {value(others)}, {step})"]
+            )
+            session.run(statement)
+            if seed % 4 == 1 and step == 4:
+                for one in nodes.values():
+                    one.run("ALTER TABLE t1 ADD COLUMN w INT, ALGORITHM = INSTANT")
+                    one.run("ALTER TABLE t1 DROP COLUMN w")
+
+    return story
+
+
+def attacked(stage: Stage, seeds: range) -> Counter[tuple[bool, bool]]:
+    """Merge random stories; what is said must be so on a server that applies them, and where no DDL is, all of it."""
+    found: Counter[tuple[bool, bool]] = Counter()
+    for seed in seeds:
+        kind = list(KEYS)[seed % 3]
+        columns, ids, others = KEYS[kind]
+        said = bool(told(stage, "random", columns, at_random(seed, ids, others)))
+        faults = verified(stage.folder / "random" / "out")
+        stage.target.drop_databases()
+        refused = ""
+        try:
+            stage.carry_out(stage.folder / "random" / "out")
+        except RuntimeError as error:
+            refused = str(error)
+        twice = "1062" in refused
+        assert not said or twice, (seed, refused)
+        assert not faults or twice, (seed, faults, refused)
+        if seed % 4 != 1:
+            assert said is twice and bool(faults) is twice, (seed, said, faults, refused)
+        found[said, twice] += 1
+        shutil.rmtree(stage.folder / "random")
+    return found
+
+
+def test_random_stories(stage: Stage) -> None:
+    found = attacked(stage, range(effort(12, 36)))
+    assert found[True, True] > 2 and found[False, False] > 2
+
+
+@pytest.mark.soak
+def test_many_random_stories(stage: Stage) -> None:
+    attacked(stage, range(1000, 1300))
 
 
 def seen_on_servers(stage: Stage, columns: str, story: Callable[[Nodes], None]) -> list[str]:
