@@ -65,7 +65,8 @@ class Run(RemovingRun):
                 self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
             case Joins():
                 self._take_joins(event)
-                self.removals.expected.discard(event.shard)
+                if event.shard in self.removals.expected:
+                    self._came(event, event.shard)
             case Leaves():
                 self._left(event, self._take_leaves(event))
             case Moves():

@@ -108,11 +108,15 @@ class PessimisticRun(Run):
         if not under_way or open_id(under_way[0].ddl) != event.id:
             self.ledger.swallowed.append(event)
             return
+        if event.shard is not None and event.shard in self.removals.expected:
+            self._came(event, event.shard)
+            return
         awaited = self.sequence.awaited
         if event.action == "as-if-done":
             awaited &= {shard for shard in (event.shard,) if shard is not None}
         else:
             self.decision = event
+            self.removals.expected.clear()
         for shard in awaited:
             self.debts.owe(shard, under_way[0].ddl)
         self.sequence = self.sequence.as_if_done(awaited)
@@ -170,7 +174,7 @@ class PessimisticRun(Run):
 
     def _resolve(self, event: Event) -> None:
         """Write every DDL that all shards have run by now."""
-        while self.sequence.complete:
+        while self.sequence.complete and not self.removals.expected:
             active = self.sequence.active
             ran = [items[active] for items in self.sequence.shards.values()]
             ran += [item for item in self.gone if same_ddl(item.ddl, self.sequence.order[active].ddl)]
@@ -236,7 +240,7 @@ class PessimisticRun(Run):
         for i in range(self.sequence.active, len(self.sequence.order)):
             ddl = self.sequence.order[i].ddl
             items = {shard: found[i] for shard, found in self.sequence.shards.items() if len(found) > i}
-            awaited = tuple(sorted(set(self.sequence.shards) - set(items)))
+            awaited = tuple(sorted({*self.sequence.shards, *self.removals.expected} - set(items)))
             ran = sorted((item.ddl for item in items.values() if _ran(item)), key=lambda d: (d.key, d.shard))
             stage: Literal["waiting", "queued"] = "waiting" if i == self.sequence.active else "queued"
             yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))

@@ -50,7 +50,7 @@ class Removals:
     """The statements that wait.
 
     `left` are shards that are dropped, `again` the events since of those that are created again. `expected` are shards
-    that are not there but have yet to create and drop a table as often as others have. `emptied` has the emptying
+    that are not there, but have yet to create a table and change it as others have. `emptied` has the emptying
     statements that each shard has run before others, in order; a decision among them counts as one. `owed` has the
     decisions by which shards count as having run what they have yet to run.
     """
@@ -117,7 +117,7 @@ class Removals:
                     groups.setdefault(_text(event), {})[shard] = _as_ddl(event, table)
             for group in groups.values():
                 done = {*group, *decided}
-                yield _open(group.values(), done, set(shards) - done, "queued" if number else "waiting")
+                yield _open(group.values(), done, {*shards, *self.expected} - done, "queued" if number else "waiting")
 
 
 def _open(ran: Iterable[ShardDdl], done: Collection[Shard], awaited: Collection[Shard], stage: OpenStage) -> Open:

@@ -44,7 +44,7 @@ class RemovingRun(ABC):
     @property
     def alone(self) -> bool:
         """Return whether all rows of the logical table belong to a single shard."""
-        return len(self.shards) <= 1 and not self.rows_left
+        return len(self.shards) <= 1 and not self.rows_left and not self.removals.expected
 
     @property
     def over(self) -> bool:
@@ -56,6 +56,9 @@ class RemovingRun(ABC):
 
     @abstractmethod
     def _take(self, event: Event) -> None: ...
+
+    def _resolve(self, event: Event) -> None:  # noqa: B027 (most have nothing that waits for shards to come)
+        """Write what all shards have run by now."""
 
     @abstractmethod
     def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
@@ -85,13 +88,13 @@ class RemovingRun(ABC):
         """Apply the events of tables that were created again, now that the logical table is free for their rows.
 
         `dropped` are the shards of the table before with the keys at which they left it. One that left it only after
-        another had dropped its next table, too, is behind by a table: it has yet to create and drop that one.
+        another had created the next table and changed that, too, is behind: it has yet to do all this.
         """
         again = sorted((e for events in self.removals.again.values() for e in events), key=lambda e: e.key)
         self.removals.again.clear()
         for event in again:
             self.ledger.resume(event)
-            if isinstance(event, Leaves):
+            if not isinstance(event, Joins | Moves):
                 behind = {shard for shard, key in (dropped or {}).items() if key > event.key}
                 self.removals.expected |= behind - set(self.shards)
             try:
@@ -119,6 +122,15 @@ class RemovingRun(ABC):
         self.ledger.doubt(rows_stay(one.event, self._name(), instead) for one in left)
         self._give_up_drops(ddl)
 
+    def _came(self, now: Event, shard: Shard, sql: str = "") -> None:
+        """Continue after a shard that was expected is there, or counts as if it had done what is expected of it."""
+        self.removals.expected.discard(shard)
+        if self.over and self.ledger.table is not None:
+            self._drop(now, sql, {})
+        elif not self.removals.expected:
+            self._resolve(now)
+            self._empty_together(now)
+
     # TRUNCATE TABLE, and partitions that are dropped or emptied.
 
     def _take_emptying(self, event: Emptying) -> None:
@@ -127,7 +139,7 @@ class RemovingRun(ABC):
 
     def _empty_together(self, now: Event) -> None:
         """Write each emptying statement that all shards have run by now."""
-        while (heads := self.removals.heads(self.shards)) is not None:
+        while not self.removals.expected and (heads := self.removals.heads(self.shards)) is not None:
             for shard, ran in self.removals.emptied.items():
                 self.removals.emptied[shard] = ran[1:] if shard in heads else ran
             real = [event for event in heads.values() if not isinstance(event, Decided)]
@@ -191,9 +203,7 @@ class RemovingRun(ABC):
         if shard is None or shard not in waiting.awaited or shard in self.removals.owed:
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {sql!r}")
         if shard in self.removals.expected:
-            self.removals.expected.discard(shard)
-            if self.over:
-                self._drop(event, sql, {})
+            self._came(event, shard, sql)
             return
         self.removals.owed[shard] = event
         if drops:
