@@ -507,9 +507,10 @@ BOTH = (
         n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10))
         n2 CREATE TABLE t21 (id INT PRIMARY KEY, a VARCHAR(10))
         t11 work
+        t11 ADD COLUMN c VARCHAR(10)
+        t21 ADD COLUMN c VARCHAR(10)
         n1 DELETE FROM t11
         n1 DROP DATABASE {db}
-        t21 ADD COLUMN c VARCHAR(10)
         n1 CREATE DATABASE {db} DEFAULT CHARACTER SET latin1
         n1 USE {db}
         n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10), c VARCHAR(10))
