@@ -57,6 +57,10 @@ RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carri
   --skip              Write nothing, and await nobody. The logical table stays as it is; rows are written in its shape.
   --withdraw          Take back what was decided and is not carried out yet.
 
+A TRUNCATE or DROP TABLE that waits is written when all shards awaited count as having run it; what such a shard writes
+until it does run it is held, and goes with it. With --skip the logical table keeps the rows of all shards, those that
+have run it included.
+
 ID is what `ddl locks` shows, or the table's name where only one of its statements can be decided about. The decision
 takes effect in the order of the log, after what the shards have run so far and where the next merge goes on (or later,
 at --at-tso; never below what is published), so merging everything anew with the same store gives the same log.

@@ -164,6 +164,7 @@ def decided_text(decided: "Decided") -> str:
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
     """Return commands that decide about the first lock without a decision."""
+    from binlog_merge.pipeline.coordinate.shards.deciding import alone_of_its_kind
     from binlog_merge.pipeline.coordinate.shards.notes import table_of
 
     known = {decided.id for decided in decisions}
@@ -173,5 +174,6 @@ def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[st
         return []
     alone = [table_of(one.id) for one in waiting].count(table_of(lock.id)) == 1
     command = f"binlog-merge ddl resolve {table_of(lock.id) if alone else lock.id} --merged {out}"
-    shards = [f"  {command} --as-if-done {shard}" for shard in lock.awaited[:1]]
-    return ["if a shard awaited will never follow:", *shards, f"  {command} --emit SQL", f"  {command} --skip"]
+    ways = [f"--as-if-done {shard}" for shard in lock.awaited[:1]]
+    ways += ["--emit SQL", "--skip"] if alone_of_its_kind(lock.sql) is None else ["--skip"]
+    return ["if a shard awaited will never follow:", *(f"  {command} {way}" for way in ways)]

@@ -15,7 +15,7 @@ from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applica
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, local_markers, markers_below
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change
-from binlog_merge.pipeline.coordinate.not_carried import Listing
+from binlog_merge.pipeline.coordinate.not_carried import STATEMENT_FORMAT, Listing, NotCarried
 from binlog_merge.pipeline.coordinate.schemas import Added, done_by, logical_history, node_history
 from binlog_merge.pipeline.coordinate.shards.driver import (
     KnownShards,
@@ -145,6 +145,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
     added = added.plus(notes=same_but_for_case((*part.history.versions, *part.given_tables, *added.tables)))
     ignored = Listing()
     ignored.add(added.ignored)
+    _add_passed(ignored, sources.scanned)
     return Coordination(
         history=history,
         topology=messages.topology(),
@@ -166,6 +167,17 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
         seen=seen,
         pending=tuple(pending),
     )
+
+
+def _add_passed(ignored: Listing, scanned: Iterable[ScannedNode]) -> None:
+    """Add the statements in statement format that are left out."""
+    for node in scanned:
+        for piece in node.pieces:
+            path = node.input.files[piece.file_index].path
+            for passed in piece.passed:
+                kind, why = passed.kind, STATEMENT_FORMAT
+                ignored.add(NotCarried(node.source_id, path, at, sql, kind, why) for at, sql in passed.first)
+                ignored.count_more(kind, why, passed.count - len(passed.first))
 
 
 def _without_markers(

@@ -12,6 +12,7 @@ LEFT_OUT_DATABASES: Final = "of databases that do not come out"
 PARTLY_LEFT_OUT: Final = "in part: tables of databases that do not come out"
 NO_TABLE: Final = "changes no table"
 VIEW: Final = "views do not come out: make them at the target"
+STATEMENT_FORMAT: Final = "in statement format: writes only databases that do not come out"
 UNKNOWN_TABLE: Final = "of a table that is not known"
 ON_DISK: Final = "says where a server's files are"
 
@@ -47,6 +48,11 @@ class Listing:
             if len(listed := self.listed.setdefault(group, [])) < LISTED:
                 listed.append(statement)
 
+    def count_more(self, kind: str, why: str, count: int) -> None:
+        """Add statements that are counted only."""
+        if count:
+            self.counts[kind, why] = self.counts.get((kind, why), 0) + count
+
     @property
     def count(self) -> int:
         """Return the number of statements."""
@@ -61,7 +67,7 @@ class Listing:
                 "count": count,
                 "first": [
                     {"node": s.node, "file": s.file, "position": s.position, "sql": s.sql[:_LONGEST]}
-                    for s in self.listed[kind, why]
+                    for s in self.listed.get((kind, why), ())
                 ],
             }
             for (kind, why), count in sorted(self.counts.items())

@@ -12,7 +12,7 @@ from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
 from binlog_merge.pipeline.base.clock import clocked
 from binlog_merge.pipeline.base.columns import from_rows
 from binlog_merge.pipeline.scan.logged import logged
-from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
+from binlog_merge.pipeline.scan.values import Passed, ScanResult, TsoSpan
 from binlog_merge.pipeline.scan.walk import Walk
 
 QUANTILES = 256
@@ -73,6 +73,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         timed_span=TsoSpan(int(timed[0, k.T_TSO]), int(timed[-1, k.T_TSO])) if len(timed) else None,
         last_timed=tuple(timed[-1, [k.T_TSO, k.T_TRANSACTION, k.T_FLAGS]].tolist()) if len(timed) else None,
+        passed=tuple(Passed(kind, count, tuple(first)) for kind, (count, first) in sorted(walk.passed.items())),
         error=error,
     )
 

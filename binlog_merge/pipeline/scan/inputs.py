@@ -10,6 +10,7 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import ConfigError, MissingFile, WrongNode
 from binlog_merge.files.known import open_known
 from binlog_merge.files.manifest import ManifestState, NodeState
@@ -105,6 +106,7 @@ def scan_tasks(
     piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
     table_schema, _, table = config.commit_tso.commit_table.partition(".")
     use = config.commit_tso.local_tso == "use" and CARRIERS[carrier].own
+    topology = topology_of(config)
     tasks: list[ScanTask] = []
     for node, index, start in ranges:
         file = node.files[index]
@@ -130,6 +132,7 @@ def scan_tasks(
                     lenient=config.log_doubts == "warn",
                     seen=_seen(node, index),
                     elsewhere=elsewhere(file),
+                    topology=topology,
                 )
             )
     return tasks

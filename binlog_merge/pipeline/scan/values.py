@@ -10,6 +10,7 @@ from binlog_merge.pipeline.base.clock import Clocked
 from binlog_merge.pipeline.base.logged import Logged
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.polardbx.names import MarkerTables
+from snapshot_store.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class ScanTask:
     lenient: bool = False  # gaps in sequence numbers are recorded and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
     elsewhere: GtidSet = GtidSet()  # noqa: RUF009 - frozen; groups with these GTIDs are left out
+    topology: Topology = Topology()  # noqa: RUF009 - frozen; statements in statement format may write what it ignores
 
     @property
     def size(self) -> int:
@@ -42,6 +44,15 @@ class ScanTask:
     def length(self) -> int:
         """Return how many bytes the piece has."""
         return min(self.stop, self.size) - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Statements of one kind in statement format that are left out: how many, and (position, text) of the first."""
+
+    kind: str
+    count: int
+    first: tuple[tuple[int, str], ...]
 
 
 class TsoSpan(NamedTuple):
@@ -90,6 +101,7 @@ class ScanResult:
     clock: Clocked | None = None  # where the node's clock gives the order
     timed_span: TsoSpan | None = None  # of the branches whose commit TSO is known
     last_timed: tuple[int, int, int] | None = None  # (tso, transaction, flags) of the last of these
+    passed: tuple[Passed, ...] = ()
     error: dict[str, Any] | None = None
 
 

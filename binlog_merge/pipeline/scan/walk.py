@@ -27,10 +27,13 @@ from binlog_merge.pipeline.base.columns import view
 from binlog_merge.pipeline.base.logged import Gtid as LoggedGtid
 from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence
 from binlog_merge.pipeline.scan.damage import damage
+from binlog_merge.pipeline.scan.statements import CONTEXT, left_out, query_of
 from binlog_merge.pipeline.scan.values import ScanTask
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
 
 CHUNK = 8 << 20
+LISTED, LONGEST = 20, 300
+"""How many statements that are left out are listed for each kind, and how much of each."""
 _MAY_BE_GIANT = frozenset({23, 24, 25, 29, 30, 31, 32, 39})
 
 _MESSAGES = {
@@ -50,6 +53,8 @@ class Walk:
     names: list[tuple[str, str]] = field(default_factory=list)
     tags: list[str] = field(default_factory=lambda: [""])
     breaks: list[tuple[int, int, int]] = field(default_factory=list)
+    passed: dict[str, tuple[int, list[tuple[int, str]]]] = field(default_factory=dict)
+    """Statements in statement format that are left out, by kind: how many, and (position, text) of the first."""
 
     @property
     def reg(self) -> npt.NDArray[np.int64]:
@@ -154,6 +159,8 @@ def run(walk: Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
             _out_of_sequence(walk, buffer, crc)
         elif reason == k.QUERY_IN_TRANSACTION:
             _query_in_transaction(walk, buffer, crc)
+        elif reason == k.STATEMENT_EVENT:
+            _statement_event(walk, buffer, crc)
         else:
             raise _damage(walk, reason, buffer)
 
@@ -298,22 +305,46 @@ def last_gtid(walk: Walk) -> LoggedGtid | None:
 
 
 def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
-    """Accept the CREATE TABLE of a CREATE TABLE ... SELECT; everything else is statement-format DML."""
+    """Accept the CREATE TABLE of a CREATE TABLE ... SELECT, and statements that write only what is left out of the
+    output.
+    """
     header, body = _event(walk, buffer, crc)
-    status, schema = int.from_bytes(body[11:13], "little"), body[8]
-    text = body[13 + status + schema + 1 :].decode("utf-8", "replace")
+    query = query_of(header.type_code, body)
+    text = query.query.decode("utf-8", "replace")
     place = int(walk.reg[k.BASE] + walk.reg[k.POS])
     words = text.upper()
     if words.startswith("CREATE TABLE") and words.rstrip().endswith("START TRANSACTION"):
         walk.reg[k.FLAGS] |= k.FLAG_CREATE_SELECT
-        walk.reg[k.POS] += header.event_size
-        walk.reg[k.EVENTS] += 1
+        _pass(walk, header)
+        return
+    kind = left_out(query, walk.task.topology)
+    if kind is not None:
+        if place >= walk.task.seen:
+            count, first = walk.passed.get(kind, (0, []))
+            walk.passed[kind] = count + 1, [*first, (place, text[:LONGEST])] if count < LISTED else first
+        _pass(walk, header)
         return
     if words.startswith("ROLLBACK TO"):
         raise UnsupportedInput(
             "a transaction was partly rolled back in the log (it touched a non-transactional table)", position=place
         )
     raise StatementDml(f"a statement stands inside a transaction: {text[:200]!r}", position=place)
+
+
+def _statement_event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
+    """Pass over what a statement takes values from; the statement itself comes behind it."""
+    header, _ = _event(walk, buffer, crc)
+    if header.type_code == EventType.EXECUTE_LOAD_QUERY_EVENT:
+        _query_in_transaction(walk, buffer, crc)
+    elif header.type_code in CONTEXT:
+        _pass(walk, header)
+    else:
+        raise _damage(walk, k.STATEMENT_EVENT, buffer)
+
+
+def _pass(walk: Walk, header: EventHeader) -> None:
+    walk.reg[k.POS] += header.event_size
+    walk.reg[k.EVENTS] += 1
 
 
 def giant_event(walk: Walk, source: Source, offset: int, length: int) -> None:

@@ -208,8 +208,12 @@ WITHOUT_PARENTHESES: Final = frozenset(
 """Names that may be called without parentheses."""
 
 
+NATIVE_PREFIXES: Final = ("json_", "st_", "mbr")
+"""Functions whose names begin so are built in."""
+
+
 def function(name: str) -> Function:
     """Return a function by its name or an alias, in lower case; one that is not built in is allowed nowhere."""
     name = CANONICAL.get(name, name)
-    native = name.startswith(("json_", "st_", "mbr"))
+    native = name.startswith(NATIVE_PREFIXES)
     return FUNCTIONS.get(name) or Function(name, allowed="anywhere" if native else "nowhere")

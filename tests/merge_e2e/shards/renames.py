@@ -25,7 +25,7 @@ class Story:
 
     "n1 rows t" writes, changes and deletes a few rows of a table with the columns id and v. `routes` are (schema,
     table, target), with the same braces. `doubt` is a part of the error where it stops; there is none in most.
-    `warned` is a part of a warning that is given.
+    `warned` is a part of a warning that is given, `waits` begins what waits at the end.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Story:
     modes: tuple[str, ...] = ("pessimistic", "optimistic")
     sections: dict[str, Any] = field(default_factory=dict)
     warned: str = ""
+    waits: str = ""
 
     @property
     def id(self) -> str:
@@ -389,7 +390,7 @@ _CARRIED = (
         n2 DELETE FROM t
         n2 DROP TABLE t
         n1 rows u
-        """, sections={"shard-doubts": "warn"}, warned="keeps the rows that n2/"),
+        """, waits="DROP TABLE "),
     Story("transactions over tables that are renamed", f"""
         n1 CREATE TABLE t {T}
         n2 CREATE TABLE t {T}

@@ -132,6 +132,10 @@ BOTH = (
         t21 ADD COLUMN c INT
         t12 ADD COLUMN c INT
         t12 work
+        t21 work
+        n2 TRUNCATE TABLE t21
+        t21 row
+        t11 touch
         """,
     ),
     Scenario(
@@ -395,12 +399,12 @@ BOTH = (
         n1 DELETE FROM t11
         n1 DROP TABLE t11
         n1 CREATE TABLE t11 LIKE t12
-        t11 row
+        t11 kept
         t12 RENAME COLUMN a TO c
         t21 work
         t21 RENAME COLUMN a TO c
         t11 RENAME COLUMN a TO c
-        t11 work
+        t11 kept
         """,
     ),
     Scenario(
@@ -503,13 +507,14 @@ BOTH = (
         n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10))
         n2 CREATE TABLE t21 (id INT PRIMARY KEY, a VARCHAR(10))
         t11 work
+        t11 ADD COLUMN c VARCHAR(10)
+        t21 ADD COLUMN c VARCHAR(10)
         n1 DELETE FROM t11
         n1 DROP DATABASE {db}
-        t21 ADD COLUMN c VARCHAR(10)
         n1 CREATE DATABASE {db} DEFAULT CHARACTER SET latin1
         n1 USE {db}
         n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10), c VARCHAR(10))
-        t11 work
+        t11 kept
         t21 work
         """,
     ),

@@ -1,14 +1,13 @@
 """Applies the events of a logical table one by one: the part that pessimistic and optimistic coordination share."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
-from binlog_merge.pipeline.coordinate.shards.rowmoves import rows_stay
+from binlog_merge.pipeline.coordinate.shards.ledger import Stopped
+from binlog_merge.pipeline.coordinate.shards.removing import RemovingRun
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
-    Doubt,
     Empties,
     Event,
     Fault,
@@ -26,28 +25,12 @@ from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
 
-class Run(ABC):
-    """A running coordination of one logical table: its ledger, and a method for each kind of event.
-
-    `rows_left`: rows of shards that no longer exist may still be in the logical table.
-    """
-
-    ledger: Ledger
-    rows_left: bool
-
-    @property
-    @abstractmethod
-    def shards(self) -> Collection[Shard]:
-        """Return the shards."""
+class Run(RemovingRun):
+    """A running coordination of one logical table, with a method for each kind of event."""
 
     @abstractmethod
     def tables(self) -> dict[Shard, Table]:
         """Return the shards' tables, as far as they are coordinated."""
-
-    @property
-    def alone(self) -> bool:
-        """Return whether all rows of the logical table belong to a single shard."""
-        return len(self.shards) <= 1 and not self.rows_left
 
     @property
     @abstractmethod
@@ -65,8 +48,14 @@ class Run(ABC):
     def take(self, event: Event) -> None:
         """Apply an event. Raises Stopped."""
         self.ledger.begin(event)
+        self._take(event)
+
+    def _take(self, event: Event) -> None:
         if isinstance(event, Decided):
-            self._decide(event)
+            if not self._decide_removal(event):
+                self._decide(event)
+            return
+        if self.removals.postpones(event) or self._pays(event):
             return
         self._check(event)
         match event:
@@ -76,14 +65,15 @@ class Run(ABC):
                 self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
             case Joins():
                 self._take_joins(event)
+                if event.shard in self.removals.expected:
+                    self._came(event, event.shard)
             case Leaves():
-                name = self._name()
-                self._take_leaves(event)
-                self._note_rows_left(event, name)
+                self._left(event, self._take_leaves(event))
             case Moves():
                 self._take_moves(event)
+                self.removals.move(event.shard, event.to)
             case Empties():
-                self._take_empties(event)
+                self._take_emptying(event)
 
     def _check(self, event: ShardEvent) -> None:
         """Raise Stopped for an event that cannot be applied, whatever its kind."""
@@ -100,28 +90,7 @@ class Run(ABC):
     def _take_joins(self, event: Joins) -> None: ...
 
     @abstractmethod
-    def _take_leaves(self, event: Leaves) -> None: ...
-
-    @abstractmethod
     def _take_moves(self, event: Moves) -> None: ...
-
-    def _take_empties(self, event: Empties) -> None:
-        if self.alone and event.sql:
-            self.ledger.append(event, (event.sql,), self.ledger.table)
-        else:
-            self.ledger.swallowed.append(event)
-            self.ledger.findings.append(rows_stay(event, self._name()))
-
-    def _note_rows_left(self, event: Leaves, name: str) -> None:
-        """Record that rows of a shard that left stay in the logical table, unless the last shard drops that
-        table too.
-        """
-        if self.shards:
-            self.ledger.findings += [] if event.reported else [rows_stay(event, name)]
-            return
-        # One statement may drop several shards.
-        kept = [f for f in self.ledger.findings if f.doubt is not Doubt.ROWS or f.key != event.key]
-        self.ledger.findings[:] = kept
 
     def _name(self) -> str:
         """Return the logical table's name."""

@@ -19,6 +19,22 @@ ENDS = ("emit", "skip")
 """The actions after which no shard is awaited any more."""
 
 
+_NO_OTHER = {
+    "RENAME": (
+        "the shards awaited have to be renamed, and no other statement comes to that",
+        "--as-if-done for each shard awaited renames the table, --skip leaves it its name",
+    ),
+    "TRUNCATE": (
+        "the shards awaited have to be emptied, and no other statement comes to that",
+        "--as-if-done for each shard awaited empties the table, --skip keeps all its rows",
+    ),
+    "DROP": (
+        "the shards awaited have to be dropped, and no other statement comes to that",
+        "--as-if-done for each shard awaited drops the table, --skip keeps it and all its rows",
+    ),
+}
+
+
 class Refused(Exception):  # noqa: N818 (it is what becomes of a question)
     """A decision that is not possible; `remedy` says which is."""
 
@@ -61,11 +77,8 @@ def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str,
             f"{lock.id} is resolved already, by {ended.action} from order key {ended.key.text()} on",
             "merge: the decision is carried out when that key is reached; or take it back with --withdraw",
         )
-    if action == "emit" and lock.sql.startswith("RENAME TABLE "):
-        raise Refused(
-            f"{lock.id} waits for shards to be renamed, and no other statement comes to that",
-            "--as-if-done for each shard awaited renames the table, --skip leaves it its name",
-        )
+    if action == "emit" and (kind := alone_of_its_kind(lock.sql)) is not None:
+        raise Refused(*_NO_OTHER[kind])
     if action != "as-if-done":
         return
     if any(decided.shard == shard for decided in mine):
@@ -74,6 +87,11 @@ def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str,
         raise Refused(
             f"{shard} is not awaited for {lock.id}", f"awaited: {', '.join(map(str, lock.awaited)) or 'none'}"
         )
+
+
+def alone_of_its_kind(sql: str) -> str | None:
+    """Return the first word of a waiting statement instead of which no other can be written, None for all others."""
+    return next((kind for kind in _NO_OTHER if sql.startswith(f"{kind} TABLE ")), None)
 
 
 def _is_before(first: Lock, second: Lock) -> bool:

@@ -277,6 +277,8 @@ class CoordinatedShards:
     bound: Bound = NO_BOUND
     warnings: tuple[str, ...] = ()
     warned: tuple[Warned, ...] = ()
+    doubt: OrderKey | None = None
+    """The key of the event before which a doubt stops the merge."""
 
     def holds(self) -> Holds | None:
         """Return what the later stages need about held rows; None if no table is coordinated here."""
@@ -299,7 +301,7 @@ class CoordinatedShards:
 
         open_ = tuple(lock_of(waiting, mode, source) for mode, waiting in self.together.open if mode != "marker")
         stop = None if self.together.stop is None else self.together.stop[1]
-        at = None if stop is None or isinstance(stop.event, Decided) else stop.key
+        at = self.doubt if stop is None or isinstance(stop.event, Decided) else stop.key
         return Locks(below, open_, tuple(held), at)
 
 
@@ -323,7 +325,7 @@ def coordinated_shards(
     moves = log.moves(known.modes, limit if stop is None else min(limit, stop[1].key))
     doubts = [f for f in (*together.findings, *moves) if f.found >= known.floor]
     doubts.sort(key=lambda f: f.found)
-    warnings, warned = list[str](), list[Warned]()
+    warnings, warned, doubted = list[str](), list[Warned](), None
     for doubt in doubts:
         found = faults.in_doubt(log, doubt)
         if found is None:
@@ -331,7 +333,7 @@ def coordinated_shards(
         if known.strict:
             together = coordinate_shards(log, known.modes, decisions, doubt.found, known.floor)
             alike = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
-            bound = Bound.of(faults.in_doubt(log, *alike))
+            bound, doubted = Bound.of(faults.in_doubt(log, *alike)), doubt.found
             break
         do = f"; {doubt.remedy}" if doubt.remedy else ""
         warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
@@ -342,7 +344,7 @@ def coordinated_shards(
     placed = [ddl for ddl in together.ddl if key_of(ddl.place) >= known.floor]
     ddl = tuple(_ddl(log, statement) for statement in placed)
     warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit)[1])
-    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned))
+    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned), doubted)
 
 
 def _passed(log: ShardLog, passed: PassedWarning) -> str:

@@ -66,6 +66,10 @@ class Ledger:
         """Start another event, which may come from the same statement as the last; its session is used from here on."""
         if event.key != self._key:
             self._key, self._rank = event.key, 0
+        self.resume(event)
+
+    def resume(self, event: Event) -> None:
+        """Continue at the current event with one that has waited for it."""
         if isinstance(event, ShardDdl) and event.session is not None:
             self.session = event.session
 
@@ -74,8 +78,8 @@ class Ledger:
         return Start(members, self.table, rows_left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
-        """Return the place after what has been written at this event so far."""
-        return Place(event.key, self._rank)
+        """Return the place after what has been written at the current event so far, which `event` is, or waited for."""
+        return Place(event.key if self._key is None else self._key, self._rank)
 
     def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
         """Write the statements that turn the logical table into `table`; return their place."""

@@ -22,6 +22,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
+from binlog_merge.pipeline.coordinate.shards.removals import Removals
 from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_stay
 from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -64,6 +65,7 @@ class PessimisticRun(Run):
         self.gone: list[RanItem] = []  # DDL of shards that left, which others have yet to run
         self.rows_left = start.rows_left
         self.debts = Debts()
+        self.removals = Removals()
         self.decision: Decided | None = None
 
     @property
@@ -75,9 +77,10 @@ class PessimisticRun(Run):
 
     @property
     def quiet(self) -> bool:
-        return not (self.sequence.under_way or self.gone or self.debts or self.decision)
+        return not (self.sequence.under_way or self.gone or self.debts or self.decision or self.removals)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
+        self._doubt_drops(ddl)
         # Partitions that all shards empty are emptied at once, as later rows wait; rows of other tables do not wait.
         if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
@@ -105,11 +108,15 @@ class PessimisticRun(Run):
         if not under_way or open_id(under_way[0].ddl) != event.id:
             self.ledger.swallowed.append(event)
             return
+        if event.shard is not None and event.shard in self.removals.expected:
+            self._came(event, event.shard)
+            return
         awaited = self.sequence.awaited
         if event.action == "as-if-done":
             awaited &= {shard for shard in (event.shard,) if shard is not None}
         else:
             self.decision = event
+            self.removals.expected.clear()
         for shard in awaited:
             self.debts.owe(shard, under_way[0].ddl)
         self.sequence = self.sequence.as_if_done(awaited)
@@ -136,26 +143,26 @@ class PessimisticRun(Run):
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
         return self.sequence.active
 
-    def _take_leaves(self, event: Leaves) -> None:
+    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
         del self._members[event.shard]
         self.debts.forget(event.shard)
         self.sequence = self.sequence.without(event.shard)
-        self.rows_left = bool(self.shards)
-        shared = len(self.sequence.order) - self.sequence.active if self.rows_left else 0
+        self.rows_left = not self.over
+        shared = len(self.sequence.order) - self.sequence.active if self.shards else 0
         self.gone += mine[:shared]
         alone = [item.ddl for item in mine[shared:] if _ran(item)]
-        if not self.rows_left:
+        if self.shards:
+            self._resolve(event)
+        else:
             self._release(self.gone, self.ledger.here(event))
             self.gone = []
-            self.ledger.append(event, (event.sql,) if event.sql else (), None)
-        else:
-            self._resolve(event)
         if alone:
             # Statements that only it has run never take effect: its rows go where columns still have their old names.
             place = self.ledger.here(event)
             self.ledger.took_effect(alone, place)
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(alone).renames)))
+        return tuple(item.ddl for item in mine)
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
@@ -167,7 +174,7 @@ class PessimisticRun(Run):
 
     def _resolve(self, event: Event) -> None:
         """Write every DDL that all shards have run by now."""
-        while self.sequence.complete:
+        while self.sequence.complete and not self.removals.expected:
             active = self.sequence.active
             ran = [items[active] for items in self.sequence.shards.values()]
             ran += [item for item in self.gone if same_ddl(item.ddl, self.sequence.order[active].ddl)]
@@ -218,11 +225,12 @@ class PessimisticRun(Run):
     def outcome(self) -> Outcome:
         pending = [item for items in self.sequence.shards.values() for item in items[self.sequence.active :]]
         held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
+        held += self.removals.held()
         return Outcome(
             tuple(self.ledger.logical),
             (*self.ledger.effects, *self.debts.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
             tuple(self.ledger.findings),
-            tuple(self._open()),
+            (*self._open(), *self.removals.open(self.shards, self.ledger.table)),
             tuple(self.ledger.swallowed),
             self.tables(),
             self.ledger.table,
@@ -232,7 +240,7 @@ class PessimisticRun(Run):
         for i in range(self.sequence.active, len(self.sequence.order)):
             ddl = self.sequence.order[i].ddl
             items = {shard: found[i] for shard, found in self.sequence.shards.items() if len(found) > i}
-            awaited = tuple(sorted(set(self.sequence.shards) - set(items)))
+            awaited = tuple(sorted({*self.sequence.shards, *self.removals.expected} - set(items)))
             ran = sorted((item.ddl for item in items.values() if _ran(item)), key=lambda d: (d.key, d.shard))
             stage: Literal["waiting", "queued"] = "waiting" if i == self.sequence.active else "queued"
             yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))

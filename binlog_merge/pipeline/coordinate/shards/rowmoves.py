@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 
 from binlog_merge.pipeline.coordinate.shards.values import (
     Doubt,
-    Empties,
     Finding,
     Leaves,
     Name,
@@ -21,13 +20,19 @@ MOVING = (Verb.EMPTY, Verb.FILE, Verb.EXCHANGE)
 """The ways, other than RENAME, in which a statement may change rows without a row event."""
 
 
-def rows_stay(event: Empties | Leaves | ShardDdl, name: str) -> Finding:
-    """Return the finding for a statement that removes or exchanges rows of one shard of several."""
+def rows_stay(event: Leaves | ShardDdl, name: str, instead: str = "") -> Finding:
+    """Return the finding for a statement that removes or exchanges rows of one shard of several.
+
+    `instead` says that the others do not do the same.
+    """
+    why = instead or "this says nothing of the other shards' rows"
     detail = (
-        f"this says nothing of the other shards' rows, and so it is not carried out: {name} keeps the rows that "
-        f"{event.shard} had, and rows that come again with their keys collide with them"
+        f"{why}, and so it is not carried out: {name} keeps the rows that {event.shard} had, and rows that come again "
+        "with their keys collide with them"
     )
     remedy = f"where the merge stops, delete the rows of {event.shard} from {name} on the target"
+    if instead:
+        remedy = f"decide, `binlog-merge ddl resolve {name} --skip`, and {remedy}"
     return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
 
 

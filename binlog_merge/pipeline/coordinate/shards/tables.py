@@ -10,7 +10,6 @@ from binlog_merge.pipeline.coordinate.shards.log import Settled
 from binlog_merge.pipeline.coordinate.shards.under import logical_under, open_under, start_under
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
-    Empties,
     Finding,
     Leaves,
     Logical,
@@ -62,12 +61,10 @@ def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outco
 
 
 def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Effect]:
-    """Yield the effects that remove waiting rows whose table is dropped or truncated meanwhile."""
+    """Yield the effects that remove waiting rows whose table is dropped meanwhile."""
     for ddl in outcome.logical:
         place = later.at(ddl.place)
-        if isinstance(ddl.cause, Empties):
-            yield Effect(ddl.cause.shard, ddl.cause.key, place, gone=True)
-        elif ddl.table is None:
+        if ddl.table is None:
             leaving = (e for e in table.events if isinstance(e, Leaves) and e.key <= ddl.place.key)
             yield from (Effect(event.shard, event.key, place, gone=True) for event in leaving)
 

@@ -178,8 +178,11 @@ def test_the_table_is_dropped_with_its_last_shard() -> None:
     assert order_of(made) == ["t2@3", "DROP TABLE `shop`.`t`"]
 
 
-def test_a_truncated_shard_empties_the_table_only_if_it_is_the_only_one() -> None:
-    assert written(outcome_of(ran(TABLE, "t1 t2", "t1 TRUNCATE TABLE t1"))) == []
+def test_a_truncated_shard_empties_the_table_with_the_last_one() -> None:
+    made = ran(TABLE, "t1 t2", "t1 TRUNCATE TABLE t1", "t1 row", "t2 row")
+    assert order_of(made) == ["t2@3"]
+    made.run("n2", "TRUNCATE TABLE t2")
+    assert order_of(made) == ["t2@3", "TRUNCATE TABLE `shop`.`t`", "t1@2"]
     assert written(outcome_of(ran(TABLE, "t1", "t1 TRUNCATE TABLE t1"))) == ["TRUNCATE TABLE `shop`.`t`"]
 
 

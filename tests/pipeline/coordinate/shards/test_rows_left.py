@@ -20,28 +20,107 @@ def told(outcome: Outcome) -> list[str]:
     return [finding.shard.table for finding in outcome.findings]
 
 
+def waiting(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Return what waits: its first word, the shards that have run it, and those awaited."""
+    return [
+        (one.ddl.sql.split()[0], *(" ".join(s.table for s in found) for found in (one.done, one.awaited)))
+        for one in outcome.open
+    ]
+
+
+AGAIN = "t2 CREATE TABLE t2 (id INT PRIMARY KEY, a INT)"
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("statements", "shards"),
+    ("statements", "waits"),
     [
-        (["t1 TRUNCATE TABLE t1"], ["t1"]),
-        (["t1 TRUNCATE TABLE t1", "t2 TRUNCATE TABLE t2"], ["t1", "t2"]),
-        (["t2 DROP TABLE t2"], ["t2"]),
-        (["t2 DROP TABLE t2", "t2 CREATE TABLE t2 (id INT PRIMARY KEY, a INT)"], ["t2"]),
-        (["t2 DROP TABLE t2", "t1 TRUNCATE TABLE t1"], ["t2", "t1"]),
-        (["t1 ADD COLUMN c INT", "t1 TRUNCATE TABLE t1", "t2 ADD COLUMN c INT"], ["t1"]),
+        (["t1 TRUNCATE TABLE t1"], [("TRUNCATE", "t1", "t2")]),
+        (["t1 TRUNCATE TABLE t1", "t1 TRUNCATE TABLE t1"], [("TRUNCATE", "t1", "t2")] * 2),
+        (["t2 DROP TABLE t2"], [("DROP", "t2", "t1")]),
+        (["t2 DROP TABLE t2", AGAIN], [("DROP", "t2", "t1")]),
+        (["t2 DROP TABLE t2", AGAIN, "t2 ADD COLUMN c INT", "t2 DROP TABLE t2", AGAIN], [("DROP", "t2", "t1")]),
+        (["t1 ADD COLUMN c INT", "t1 TRUNCATE TABLE t1", "t2 ADD COLUMN c INT"], [("TRUNCATE", "t1", "t2")]),
     ],
 )
-def test_shards_of_several(way: str, statements: list[str], shards: list[str]) -> None:
+def test_shards_of_several(way: str, statements: list[str], waits: list[tuple[str, str, str]]) -> None:
     outcome = ran(TABLE, "t1 t2", *statements).outcome(way)
-    assert told(outcome) == shards
+    assert told(outcome) == [] and waiting(outcome) == waits
     assert not [sql for sql in written(outcome) if "TRUNCATE" in sql or "DROP TABLE" in sql]
 
 
+DROP, TRUNCATE, CREATE = (f"{word} TABLE `shop`.`t`" for word in ("DROP", "TRUNCATE", "CREATE"))
+LATER = AGAIN.replace("t2", "t1")
+
+
 @pytest.mark.parametrize("way", WAYS)
-def test_the_last_shard_takes_the_logical_table_along(way: str) -> None:
-    outcome = ran(TABLE, "t1 t2", "t1 DROP TABLE t1", "t2 DROP TABLE t2").outcome(way)
-    assert told(outcome) == ["t1"] and written(outcome) == ["DROP TABLE `shop`.`t`"]
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["t1 TRUNCATE TABLE t1", "t2 TRUNCATE TABLE t2"], [TRUNCATE]),
+        (["t1 TRUNCATE TABLE t1", "t1 TRUNCATE TABLE t1", *["t2 TRUNCATE TABLE t2"] * 2], [TRUNCATE, TRUNCATE]),
+        (["t2 DROP TABLE t2", "t1 TRUNCATE TABLE t1"], [TRUNCATE]),  # rows of t2 go, too
+        (["t2 TRUNCATE TABLE t2", "t1 DROP TABLE t1"], [TRUNCATE]),
+        (["t2 DROP TABLE t2", AGAIN, "t1 TRUNCATE TABLE t1"], [TRUNCATE]),
+        (["t1 DROP TABLE t1", "t2 DROP TABLE t2"], [DROP]),
+        (["t2 DROP TABLE t2", AGAIN, "t1 DROP TABLE t1"], [DROP, CREATE]),
+        (["t2 DROP TABLE t2", AGAIN, "t1 DROP TABLE t1", LATER], [DROP, CREATE]),
+        (
+            ["t2 DROP TABLE t2", AGAIN, "t2 TRUNCATE TABLE t2", "t1 DROP TABLE t1", LATER, "t1 TRUNCATE TABLE t1"],
+            [DROP, CREATE, TRUNCATE],
+        ),
+        (["t2 DROP TABLE t2", AGAIN] * 2 + ["t1 DROP TABLE t1", LATER] * 2, [DROP, CREATE] * 2),
+        (["t2 DROP TABLE t2", AGAIN] * 3 + ["t1 DROP TABLE t1", LATER] * 3, [DROP, CREATE] * 3),
+    ],
+)
+def test_what_all_shards_run_is_written_once(way: str, statements: list[str], expected: list[str]) -> None:
+    outcome = ran(TABLE, "t1 t2", *statements).outcome(way)
+    assert outcome.stop is None and told(outcome) == [] and waiting(outcome) == []
+    assert [" ".join(sql.split()[:3]) for sql in written(outcome)] == expected
+    assert outcome.quiet is not None and not outcome.quiet[1].rows_left
+
+
+def test_shards_that_do_something_else_do_not_follow() -> None:
+    """Pessimistic: all shards run the same in the same order, so it is known then that the rows stay."""
+    outcome = ran(TABLE, "t1 t2", "t1 DROP TABLE t1", "t2 ADD COLUMN c INT").outcome("pessimistic")
+    assert told(outcome) == ["t1"] and waiting(outcome) == []
+    assert outcome.findings[0].at is not None and "ddl resolve shop.t --skip" in outcome.findings[0].remedy
+    assert "t2 runs" in outcome.findings[0].detail
+    for ran_before in ("t1 ADD COLUMN c INT", "t1 TRUNCATE TABLE t1"):
+        made = ran(TABLE, "t1 t2", ran_before, "t1 DROP TABLE t1", ran_before.replace("t1", "t2"), "t2 DROP TABLE t2")
+        assert told(made.outcome("pessimistic")) == [] and written(made.outcome("pessimistic"))[-1] == DROP
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_decisions(way: str) -> None:
+    skipped = ran(TABLE, "t1 t2", "t2 DROP TABLE t2", AGAIN)
+    skipped.decide(way, "skip")
+    assert (written(skipped.outcome(way)), waiting(skipped.outcome(way))) == ([], [])
+    assert {shard.table for shard in skipped.outcome(way).members} == {"t1", "t2"}
+    late = ran(TABLE, "t1 t2", "t2 DROP TABLE t2", AGAIN)
+    late.decide(way, "as-if-done", shard="t1")
+    assert [sql[:4] for sql in written(late.outcome(way))] == ["DROP", "CREA"]
+    assert waiting(late.outcome(way)) == [] and late.outcome(way).quiet is None  # what t1 writes waits
+    for text in ("ALTER TABLE t1 ADD COLUMN z INT", "DROP TABLE t1", "CREATE TABLE t1 (id INT PRIMARY KEY, a INT)"):
+        late.run("n1", text)
+    assert late.outcome(way).stop is None and len(written(late.outcome(way))) == 2
+    assert late.outcome(way).quiet is not None
+    for made, count in (
+        (ran(TABLE, "t1 t2 t3", "t2 TRUNCATE TABLE t2"), 0),
+        (ran(TABLE, "t1 t2", "t2 TRUNCATE TABLE t2"), 1),
+    ):
+        made.decide(way, "as-if-done", shard="t1")
+        assert len(written(made.outcome(way))) == count
+        made.run("n1", "TRUNCATE TABLE t1")
+        assert len(written(made.outcome(way))) == count
+        assert waiting(made.outcome(way)) == [("TRUNCATE", "t1 t2", "t3")][count:]
+    made = ran(TABLE, "t1 t2", "t2 TRUNCATE TABLE t2", "t2 row")
+    made.decide(way, "skip")
+    assert written(made.outcome(way)) == [] and made.outcome(way).quiet is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_shard_that_is_alone(way: str) -> None:
     outcome = ran(TABLE, "t1", "t1 TRUNCATE TABLE t1", "t1 DROP TABLE t1").outcome(way)
     assert told(outcome) == [] and written(outcome) == ["TRUNCATE TABLE `shop`.`t`", "DROP TABLE `shop`.`t`"]
 
@@ -61,9 +140,8 @@ def test_partitions(what: str) -> None:
     both = ran(PARTITIONED, "t1 t2", f"t1 {what}", "t1 row", f"t2 {what}")
     for way in WAYS:
         assert told(alone.outcome(way)) == [] and len(written(alone.outcome(way))) == 1
-    # Rows of the first wait for the second, and it is emptied once.
-    assert told(both.outcome("pessimistic")) == [] and len(written(both.outcome("pessimistic"))) == 1
-    assert told(both.outcome("optimistic")) == ["t1", "t2"] and written(both.outcome("optimistic")) == []
+        # Rows of the first wait for the second, and it is emptied once.
+        assert told(both.outcome(way)) == [] and len(written(both.outcome(way))) == 1
 
 
 @pytest.mark.parametrize("way", WAYS)

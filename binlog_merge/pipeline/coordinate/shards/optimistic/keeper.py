@@ -15,6 +15,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Info, Lock, Operation, Stage
 from binlog_merge.pipeline.coordinate.shards.optimistic.queues import Queues, change_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Change, Shape, Shapes, settled
+from binlog_merge.pipeline.coordinate.shards.removals import Removals
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
     Event,
@@ -44,6 +45,7 @@ class LockKeeper(Run):
         self.rows_left = start.rows_left  # rows of shards that left may still be in the logical table
         self.uneven: list[Info] = []  # DDL that took effect since all shards were alike
         self.debts = Debts()
+        self.removals = Removals()
         self.pretended: list[ShardDdl] = []  # DDL that shards count as having run
         self.strangers: list[ShardDdl] = []  # the creation of shards that cannot be joined with the others
 
@@ -56,7 +58,8 @@ class LockKeeper(Run):
 
     @property
     def quiet(self) -> bool:
-        return not (self.queues or self.uneven or self.lock.waiting or self.lock.dropping.columns or self.debts)
+        waiting = self.queues or self.uneven or self.lock.waiting or self.lock.dropping.columns
+        return not (waiting or self.debts or self.removals)
 
     # Waiting DDL.
 
@@ -207,12 +210,12 @@ class LockKeeper(Run):
 
     def outcome(self) -> Outcome:
         waiting = [info.ddl for _, queue in self.queues for info in queue if info.ddl not in self.pretended]
-        held = [Effect(d.shard, d.key, None, d.renames) for d in waiting]
+        held = [*self.removals.held(), *(Effect(d.shard, d.key, None, d.renames) for d in waiting)]
         return Outcome(
             tuple(self.ledger.logical),
             (*self.ledger.effects, *self.debts.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
             tuple(self.ledger.findings),
-            tuple(self._open()),
+            (*self._open(), *self.removals.open(self.shards, self.ledger.table)),
             tuple(self.ledger.swallowed),
             self._tables(self.lock.final),
             self.ledger.table,

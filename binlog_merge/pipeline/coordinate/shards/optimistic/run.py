@@ -39,6 +39,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Step,
     open_id,
 )
+from snapshot_store.ddl.effects import Verb
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.render_sql import create_sql
@@ -60,6 +61,10 @@ class OptimisticRun(LockKeeper):
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         if not self.alone and moves_rows(ddl, *MOVING):
+            if self._only_empties(ddl):
+                self.lock = self.lock.with_table(ddl.shard, self.shapes.of(ddl.after))
+                self._take_emptying(ddl)
+                return
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         debt = self.debts.paid(ddl)
         if debt is not None:
@@ -70,6 +75,11 @@ class OptimisticRun(LockKeeper):
         if self.debts.reached(ddl.shard):
             ddl = self._as_if_paid(ddl)
         self._attempt_or_queue(ddl, ddl)
+
+    def _only_empties(self, ddl: ShardDdl) -> bool:
+        """Return whether a DDL does nothing but remove rows; columns and keys stay, and its shard waits for nothing."""
+        alike = self.shapes.alike(self.shapes.of(ddl.before), self.shapes.of(ddl.after))
+        return alike and ddl.shard not in self.queues and not moves_rows(ddl, Verb.EXCHANGE, Verb.FILE)
 
     def _attempt_or_queue(self, ddl: ShardDdl, event: Event) -> None:
         info = Info.of(ddl, self.shapes)
@@ -199,19 +209,20 @@ class OptimisticRun(LockKeeper):
         self.strangers.append(made)
         self._attempt_or_queue(made, event)
 
-    def _take_leaves(self, event: Leaves) -> None:
-        queue = [info.ddl for info in self.queues.pop(event.shard)]
+    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
+        queue = tuple(info.ddl for info in self.queues.pop(event.shard))
         self.debts.forget(event.shard)
         self.lock, _ = self.lock.without(event.shard)
-        self.rows_left = bool(self.lock.normal)
-        if self.rows_left:
+        self.rows_left = not self.over
+        if self.shards:
             place = self._write(event, (), (), self.shapes[next(iter(self.lock.normal.values()))])
         else:
-            place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
+            place = self.ledger.here(event)
         self._took_effect(queue, place)
         if queue:
             # The DDL it waited for never takes effect: its rows go where the columns still have their old names.
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(queue).renames)))
+        return queue
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)

@@ -1,0 +1,234 @@
+"""Coordinates TRUNCATE and DROP TABLE of shards, which both modes do alike (`removals`)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+
+from binlog_merge.pipeline.coordinate.shards.clauses import applied
+from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
+from binlog_merge.pipeline.coordinate.shards.net_change import same_ddl
+from binlog_merge.pipeline.coordinate.shards.removals import Emptying, Left, Removals, taken_effect
+from binlog_merge.pipeline.coordinate.shards.rowmoves import rows_stay
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Decided,
+    Effect,
+    Empties,
+    Event,
+    Fault,
+    Joins,
+    Leaves,
+    Moves,
+    Open,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+)
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.tso import OrderKey
+
+
+class RemovingRun(ABC):
+    """The part of a run that removes rows without row events.
+
+    `rows_left`: rows of shards that no longer exist may still be in the logical table.
+    """
+
+    ledger: Ledger
+    removals: Removals
+    rows_left: bool
+
+    @property
+    @abstractmethod
+    def shards(self) -> Collection[Shard]:
+        """Return the shards."""
+
+    @property
+    def alone(self) -> bool:
+        """Return whether all rows of the logical table belong to a single shard."""
+        return len(self.shards) <= 1 and not self.rows_left and not self.removals.expected
+
+    @property
+    def over(self) -> bool:
+        """Return whether no shard is there, and none is expected."""
+        return not self.shards and not self.removals.expected
+
+    @abstractmethod
+    def _name(self) -> str: ...
+
+    @abstractmethod
+    def _take(self, event: Event) -> None: ...
+
+    def _resolve(self, event: Event) -> None:  # noqa: B027 (most have nothing that waits for shards to come)
+        """Write what all shards have run by now."""
+
+    @abstractmethod
+    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
+        """Remove a shard; return the DDL that it has run and others have not."""
+
+    # DROP TABLE.
+
+    def _left(self, event: Leaves, ran: tuple[ShardDdl, ...]) -> None:
+        """Continue after a shard has left: the logical table is dropped with the last one."""
+        if self.over:
+            self._drop(event, event.sql, {event.shard: event.key})
+            return
+        if not event.reported:
+            self.removals.left[event.shard] = Left(event, ran)
+        self._empty_together(event)
+
+    def _drop(self, now: Event, sql: str, last: dict[Shard, OrderKey]) -> None:
+        """Drop the logical table; `last` are the shards that leave it now, with their keys."""
+        place = self.ledger.append(now, (sql,) if sql else (), None)
+        keys = {shard: left.event.key for shard, left in self.removals.left.items()} | last
+        self.ledger.effects += [Effect(shard, key, place, gone=True) for shard, key in keys.items()]
+        self.removals.left.clear()
+        self.rows_left = False
+        self._begin_again(now, keys)
+
+    def _begin_again(self, now: Event, dropped: dict[Shard, OrderKey] | None = None) -> None:
+        """Apply the events of tables that were created again, now that the logical table is free for their rows.
+
+        `dropped` are the shards of the table before with the keys at which they left it. One that left it only after
+        another had created the next table and changed that, too, is behind: it has yet to do all this.
+        """
+        again = sorted((e for events in self.removals.again.values() for e in events), key=lambda e: e.key)
+        self.removals.again.clear()
+        for event in again:
+            self.ledger.resume(event)
+            if not isinstance(event, Joins | Moves):
+                behind = {shard for shard, key in (dropped or {}).items() if key > event.key}
+                self.removals.expected |= behind - set(self.shards)
+            try:
+                self._take(event)
+            except Stopped as stopped:
+                raise Stopped(stopped.stop.fault, now, stopped.stop.detail) from None
+            if isinstance(event, Joins) and event.shard in self.shards:
+                self.ledger.effects.append(Effect(event.shard, event.key, self.ledger.here(now)))
+
+    def _give_up_drops(self, now: Event) -> None:
+        """Go on as if the shards that are dropped had left with their rows staying in the logical table."""
+        place = self.ledger.here(now)
+        self.ledger.effects += [Effect(one.event.shard, one.event.key, place) for one in self.removals.left.values()]
+        self.removals.left.clear()
+        self.removals.expected.clear()
+        self.rows_left = True
+        self._begin_again(now)
+
+    def _doubt_drops(self, ddl: ShardDdl) -> None:
+        """Record that shards are dropped whose drop the others do not repeat, as they run something else instead."""
+        left = self.removals.left.values()
+        if not left or any(same_ddl(ddl, ran) for one in left for ran in one.ran):
+            return
+        instead = f"{ddl.shard} runs {ddl.sql!r} instead"
+        self.ledger.doubt(rows_stay(one.event, self._name(), instead) for one in left)
+        self._give_up_drops(ddl)
+
+    def _came(self, now: Event, shard: Shard, sql: str = "") -> None:
+        """Continue after a shard that was expected is there, or counts as if it had done what is expected of it."""
+        self.removals.expected.discard(shard)
+        if self.over and self.ledger.table is not None:
+            self._drop(now, sql, {})
+        elif not self.removals.expected:
+            self._resolve(now)
+            self._empty_together(now)
+
+    # TRUNCATE TABLE, and partitions that are dropped or emptied.
+
+    def _take_emptying(self, event: Emptying) -> None:
+        self.removals.emptied.setdefault(event.shard, []).append(event)
+        self._empty_together(event)
+
+    def _empty_together(self, now: Event) -> None:
+        """Write each emptying statement that all shards have run by now."""
+        while not self.removals.expected and (heads := self.removals.heads(self.shards)) is not None:
+            for shard, ran in self.removals.emptied.items():
+                self.removals.emptied[shard] = ran[1:] if shard in heads else ran
+            real = [event for event in heads.values() if not isinstance(event, Decided)]
+            last = max(real, key=lambda event: (event.key, event.shard))
+            self._write_emptying(now, last)
+            place = self.ledger.logical[-1].place
+            self.ledger.effects += [taken_effect(event, shard, place) for shard, event in heads.items()]
+            if not isinstance(last, ShardDdl):
+                self._emptied(now)
+
+    def _write_emptying(self, now: Event, last: Emptying) -> None:
+        table = self.ledger.table
+        if isinstance(last, ShardDdl) and table is not None:
+            try:
+                table = applied(table, last.sql, self.ledger.session)
+            except SnapshotStoreError as error:
+                raise Stopped(Fault.NOT_WRITABLE, now, str(error)) from None
+        self.ledger.append(last, (last.sql,) if last.sql else (), table)
+
+    def _emptied(self, now: Event) -> None:
+        """Continue after all rows have been removed, also those of shards that are dropped."""
+        left, place = self.removals.left.values(), self.ledger.logical[-1].place
+        self.ledger.effects += [Effect(one.event.shard, one.event.key, place, gone=True) for one in left]
+        self.removals.left.clear()
+        self.removals.expected.clear()
+        self.rows_left = False
+        self._begin_again(now)
+
+    # Decisions.
+
+    def _decide_removal(self, event: Decided) -> bool:
+        """Apply a decision about a statement that waits here; return False if it is about another."""
+        open_ = self.removals.open(self.shards, self.ledger.table)
+        waiting = next((one for one in open_ if one.id == event.id and one.stage == "waiting"), None)
+        if waiting is None:
+            return False
+        drops = any(shard in self.removals.left for shard in waiting.done)
+        if event.action == "as-if-done":
+            self._count_as_done(event, waiting, drops)
+        elif event.action == "emit":
+            raise Stopped(Fault.DECISION, event, f"no other statement stands for {waiting.ddl.sql!r}")
+        elif drops:
+            self._give_up_drops(event)
+        else:
+            self._give_up_emptying(event, waiting)
+        return True
+
+    def _give_up_emptying(self, event: Decided, waiting: Open) -> None:
+        """Go on as if shards had not run an emptying statement: their rows stay in the logical table."""
+        place = self.ledger.here(event)
+        for shard in waiting.done:
+            head, *self.removals.emptied[shard] = self.removals.emptied[shard]
+            if isinstance(head, Decided):
+                del self.removals.owed[shard]
+            self.ledger.effects.append(Effect(shard if isinstance(head, Decided) else head.shard, head.key, place))
+        self._empty_together(event)
+
+    def _count_as_done(self, event: Decided, waiting: Open, drops: bool) -> None:
+        """Let a shard count as having run a statement; what it writes until it really does waits, and goes with it."""
+        shard, sql = event.shard, waiting.ddl.sql
+        if shard is None or shard not in waiting.awaited or shard in self.removals.owed:
+            raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {sql!r}")
+        if shard in self.removals.expected:
+            self._came(event, shard, sql)
+            return
+        self.removals.owed[shard] = event
+        if drops:
+            leaves = Leaves(event.key, shard, sql)
+            self.removals.absent |= {shard}
+            self._left(leaves, self._take_leaves(leaves))
+        else:
+            self.removals.emptied.setdefault(shard, []).append(event)
+            self._empty_together(event)
+
+    def _pays(self, event: ShardEvent) -> bool:
+        """Take the statement that a shard counts as having run, or anything that it does with a table that counts as
+        dropped; return False for all others.
+        """
+        decided = self.removals.owed.get(event.shard)
+        absent = event.shard in self.removals.absent
+        if decided is None:
+            return False
+        if isinstance(event, Moves) and absent:
+            self.removals.move(event.shard, event.to)
+        elif isinstance(event, Leaves) or (isinstance(event, Empties) and not absent):
+            del self.removals.owed[event.shard]
+            self.removals.absent -= {event.shard}
+            place = self.ledger.here(event)
+            self.ledger.effects.append(Effect(event.shard, decided.key, place))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, gone=True))
+            return absent or isinstance(event, Empties)
+        return absent
