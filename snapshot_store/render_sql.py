@@ -9,10 +9,29 @@ import re
 from snapshot_store.attributes import attributes_sql
 from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.names import quote_name, quote_string
+from snapshot_store.mysql.sql.session import DdlSession
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
+
+
+def in_session(sql: str, session: DdlSession) -> str:
+    """Return a statement that this module has rendered as a session writes it: with NO_BACKSLASH_ESCAPES, a backslash
+    in a string stands for itself.
+    """
+    if session.backslash_escapes or "\\" not in sql:
+        return sql
+    cursor, strings = Cursor.of(sql, DdlSession()), list[Token]()
+    while cursor.peek().kind != "end":
+        token = cursor.next()
+        strings += [token] if token.kind == "string" else []
+    for token in reversed(strings):
+        quoted = "'" + token.text.replace("'", "''") + "'"
+        sql = sql[: token.start] + quoted + sql[token.end :]
+    return sql
 
 
 def create_sql(table: Table, qualified: bool = False) -> str:

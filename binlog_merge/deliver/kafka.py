@@ -15,6 +15,7 @@ from typing import Any, Final
 from binlog_merge.deliver.batches import Outgoing
 from binlog_merge.deliver.routes import BY_KEY, Routes
 from binlog_merge.errors import ConfigError, ReplayStopped, ServerRefused, TargetBusy
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Table
 
 _LOG = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ class KafkaTarget:
         for partition in range(self._partitions(topic)) if everywhere else (0,):
             self._produce(topic, partition, message)
 
-    def define(self, schema: str, name: str, table: Table | None, version: int, statement: str) -> None:
+    def define(self, schema: str, name: str, table: Table | None, version: int, ddl: ParsedDdl | None) -> None:
         """Take no definition: what a format needs of it is a message."""
 
     def commit(self, rank: int, key: str | None) -> None:

@@ -17,6 +17,7 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.messages.message import Format, Message
 from binlog_merge.messages.placing import placing_of
 from binlog_merge.messages.read import Ddl, Part, Reading
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Table
 
 COMMIT_BYTES = 4 << 20
@@ -35,7 +36,7 @@ class Target(Protocol):
     def send_ddl(self, message: Outgoing, everywhere: bool = False) -> None:
         """Take the message of a statement or of a definition."""
 
-    def define(self, schema: str, name: str, table: Table | None, version: int, statement: str) -> None:
+    def define(self, schema: str, name: str, table: Table | None, version: int, ddl: ParsedDdl | None) -> None:
         """Take a version of a table: before its first rows, and (None: dropped) with the statement that makes it."""
 
     def commit(self, rank: int, key: str | None) -> None:
@@ -170,7 +171,7 @@ class _Delivery:
             gtid = ddl.begin.gtid if ":" in ddl.begin.gtid else None
             self._send_ddl(message, ddl.begin.rank, gtid, None)
         for version in ddl.versions:
-            self.target.define(version.schema, version.name, version.table, version.version_id, ddl.text)
+            self.target.define(version.schema, version.name, version.table, version.version_id, ddl.parsed)
             self._open = True
         self._sent.statements.append(ddl.text)
         self._done = ddl.begin.rank
@@ -181,7 +182,7 @@ class _Delivery:
             for message in self.maker.before(rows):
                 self._send_ddl(message, int(rows.ranks[0]), None, rows.order_keys[0].as_py())
             schema, table = rows.table.schema, rows.table.name
-            self.target.define(schema, table, rows.table, rows.changes.table.table_id, "")
+            self.target.define(schema, table, rows.table, rows.changes.table.table_id, None)
             self._sent.rows += [((schema, table, op), rows.ranks[rows.ops == code]) for code, op in enumerate(OPS)]
         if part.tables:
             for out in outgoing(self.maker, part.tables, time.time_ns()):

@@ -26,6 +26,7 @@ from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.objects import Objects
 from binlog_merge.messages.ddl_kinds import tidb_number
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Column, Table
 
 _PROGRESS: Final = "progress"
@@ -99,21 +100,21 @@ class StorageTarget:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def define(self, schema: str, name: str, table: Table | None, version: int, statement: str) -> None:
-        """Write down a version of a table; None: the statement dropped it."""
+    def define(self, schema: str, name: str, table: Table | None, version: int, ddl: ParsedDdl | None) -> None:
+        """Write down a version of a table, and the statement that made it, if any; `table` None: that dropped it."""
         value = {
             "Table": name,
             "Schema": schema,
             "Version": 1,
             "TableVersion": version,
-            "Query": statement,
-            "Type": tidb_number(statement) if statement else 0,
+            "Query": "" if ddl is None else ddl.sql,
+            "Type": 0 if ddl is None else tidb_number(ddl),
             "TableColumns": [] if table is None else [_column(table, column) for column in table.columns],
             "TableColumnsTotal": str(0 if table is None else len(table.columns)),
         }
         hashed = zlib.crc32(json.dumps(value["TableColumns"]).encode())
         path = f"{_part(schema)}/{_part(name)}/meta/schema_{version}_{hashed:010d}.json"
-        if path not in self._schemas and (statement or self.objects.size_of(path) is None):
+        if path not in self._schemas and (ddl is not None or self.objects.size_of(path) is None):
             self._schemas[path] = json.dumps(value, ensure_ascii=False, indent=4).encode()
 
     def send(self, message: Outgoing) -> None:

@@ -70,7 +70,7 @@ class Canal:
         """Return the message of a statement."""
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
         value: dict[str, Any] = {
-            "id": 0, "database": schema, "table": table, "pkNames": None, "isDdl": True, "type": canal_kind(ddl.text),
+            "id": 0, "database": schema, "table": table, "pkNames": None, "isDdl": True, "type": canal_kind(ddl.parsed),
             "es": ddl.begin.commit_us // 1000, "ts": now_ns // 1_000_000, "sql": ddl.text, "sqlType": None,
             "mysqlType": None, "data": None, "old": None,
         }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from snapshot_store.ddl import DdlSession, ParsedDdl
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl import statements as st
 from snapshot_store.errors import SnapshotStoreError
 
@@ -21,10 +21,10 @@ _ACTIONS: Final = {
 }  # fmt: skip
 
 
-def kind_of_ddl(text: str) -> str:
+def kind_of_ddl(ddl: ParsedDdl) -> str:
     """Return what a statement does: create-table, add-column, …; `none` for what is not understood."""
     try:
-        statement = ParsedDdl.of(text, DdlSession()).statement
+        statement = ddl.statement
     except SnapshotStoreError:
         return "none"
     if isinstance(statement, st.RenameTables):
@@ -47,11 +47,11 @@ def _alter(statement: "st.AlterTable") -> str:
     return _ACTIONS.get(kinds.pop(), "alter") if len(kinds) == 1 else "alter"
 
 
-def canal_kind(text: str) -> str:
+def canal_kind(ddl: ParsedDdl) -> str:
     """Return canal's event type of a statement; QUERY for what is none of a table."""
-    return _CANAL.get(kind_of_ddl(text), "QUERY")
+    return _CANAL.get(kind_of_ddl(ddl), "QUERY")
 
 
-def tidb_number(text: str) -> int:
+def tidb_number(ddl: ParsedDdl) -> int:
     """Return TiDB's number of what a statement does, 0 if it has none."""
-    return _NUMBERS[kind_of_ddl(text)]
+    return _NUMBERS[kind_of_ddl(ddl)]

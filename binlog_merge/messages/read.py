@@ -10,6 +10,7 @@ from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
@@ -26,7 +27,7 @@ from binlog_merge.messages.placing import Placing
 from binlog_merge.messages.rows import UNKNOWN, Begins, InTransaction, TableRows, select_places, u32_at
 from binlog_merge.polardbx.ddl.comments import split_comment
 from binlog_merge.values.column_facts import facts_of
-from snapshot_store.ddl import DdlSession, ParsedDdl
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.apply.statement import tables_of
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import TableVersion
@@ -68,6 +69,7 @@ class Ddl:
 
     begin: Begin
     statement: Statement
+    parsed: ParsedDdl
     file: str
     position: int
     server_id: int
@@ -79,7 +81,7 @@ class Ddl:
     @property
     def text(self) -> str:
         """Return the statement's text."""
-        return self.statement.query.text
+        return self.parsed.sql
 
     @property
     def schema(self) -> str:
@@ -219,8 +221,9 @@ class Reading:
         return Begins(*found)
 
     def _ddl(self, piece: StatementAt) -> Ddl | None:
-        text, default = piece.statement.query.text, piece.statement.query.schema_text
-        names = names_in(text, default)
+        query = piece.statement.query
+        default, parsed = query.schema_text, ParsedDdl.of(text_of(query), session_of(query))
+        names = names_in(parsed, default)
         if self.filter is not None and names and all(not self._passes(name) for name in names):
             return None
         if names is not None and names and not any(self.wanted(*name) for name in names):
@@ -230,7 +233,7 @@ class Reading:
         if piece.begin.rank > self._rank + 1:  # what stands before it was not read
             self._key = max(self._key, key_before(self.binlog, piece.begin.rank))
         self._rank = max(self._rank, piece.begin.rank)
-        versions = self._statements.of_text(text, self._key)
+        versions = self._statements.of_text(parsed.sql, self._key)
         if versions:
             self._key = max(self._key, versions[0].key)
         if names is None and not any(self.wanted(v.schema, v.name) for v in versions):
@@ -242,7 +245,7 @@ class Reading:
         names = names or tuple((version.schema, version.name) for version in versions)
         file = piece.begin.file.rpartition("/")[2]
         before = tuple(self._statements.before(version) for version in versions)
-        return Ddl(piece.begin, piece.statement, file, at, server, names, versions, before, key)
+        return Ddl(piece.begin, piece.statement, parsed, file, at, server, names, versions, before, key)
 
     def _passes(self, name: tuple[str, str]) -> bool:
         return self.filter is None or not self.filter.table(*name).ignored
@@ -256,10 +259,10 @@ class Reading:
         raise AssertionError("a statement has no event")
 
 
-def names_in(text: str, default: str) -> tuple[tuple[str, str], ...] | None:
+def names_in(ddl: ParsedDdl, default: str) -> tuple[tuple[str, str], ...] | None:
     """Return the tables that a statement names; None if it is not understood."""
     try:
-        found = tables_of(ParsedDdl.of(text, DdlSession()).statement)
+        found = tables_of(ddl.statement)
     except SnapshotStoreError:
         return None
     return tuple((schema or default, name) for schema, name in found)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from binlog_merge.binlog.events import Query
-from binlog_merge.binlog.query import StatusVar
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.filter import Filter
@@ -45,7 +45,7 @@ class StatementChooser:
             return None
         if self._filter is None and self._hashing is None:
             return transaction
-        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+        session = session_of(query)
         events = self._events(query, session)
         chosen = [event for event in events if self._applies(event, transaction, session)]
         if self._filter is not None and not chosen:
@@ -58,10 +58,17 @@ class StatementChooser:
             chosen = self._of_part(self._hashing, chosen, once)
             if not chosen and (events or not self._hashing.has_statement((), once)):
                 return None
+        if chosen and self._leaves_out(query.schema_text):
+            # Whoever runs it may not have the session's database.
+            query = replace(query, schema=chosen[0].schema.encode("utf-8", "surrogateescape"))
+            transaction = _with_text(transaction, query, query.text)
         if len(chosen) in (0, len(events)):
             return transaction
         head = events[0].query[: events[0].head]
         return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
+
+    def _leaves_out(self, database: str) -> bool:
+        return self._filter is not None and bool(database) and self._filter.schema(database).action != "Do"
 
     @staticmethod
     def _of_part(hashing: Hashing, events: list[DdlEvent], once: bool) -> list[DdlEvent]:

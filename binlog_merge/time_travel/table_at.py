@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.binlog.query import StatusVar
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError, OutsideLog, ReplayStopped, UndoRefused
 from binlog_merge.files.log_folder import STORE_NAME
 from binlog_merge.filters.ddl import ddl_events
@@ -25,7 +25,6 @@ from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.time_travel.bases import Found
 from binlog_merge.time_travel.carried_back import carried_back
 from binlog_merge.time_travel.made import Made, not_there
-from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.cursor import Cursor
@@ -135,7 +134,7 @@ def _mixes(binlog: MergedBinlog, name: Name, first: int, last: int) -> bool:
         if not isinstance(piece, StatementAt):
             continue
         query = piece.statement.query
-        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+        session = session_of(query)
         if Cursor.of(query.text, session).done:
             continue
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from snapshot_store.ddl.specs import ColumnSpec, Options, Value
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
-from snapshot_store.model import Column, Default
+from snapshot_store.model import Column, Default, Schema
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.type_spec import TypeSpec
@@ -56,6 +56,17 @@ def server_charset(context: Context) -> Charset:
     """Return the character set of a schema that is created without one."""
     session = context.session
     return (session.charset_server, session.collation_server)
+
+
+def default_conversion(session: DdlSession, database: Schema | None) -> Charset:
+    """Return the character set that CONVERT TO CHARACTER SET DEFAULT means: that of the session's database, wherever
+    the table is; the server's if there is none.
+    """
+    if session.collation_database:
+        return (charset_named_by(session.collation_database), session.collation_database)
+    if database is None:
+        return (session.charset_server, session.collation_server)
+    return (database.charset, database.collation)
 
 
 def resolve_options(context: Context, options: Options, current: Charset) -> Charset:

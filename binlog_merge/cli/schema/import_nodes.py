@@ -13,7 +13,7 @@ from typing import Final
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
-from binlog_merge.binlog.query import StatusVar
+from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Beginning, beginning_of, overlaps
 from binlog_merge.bootstrap.plan import Places
@@ -24,7 +24,6 @@ from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import ddl_events
 from binlog_merge.log.file_events import events_in
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
-from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.introspect import introspect
@@ -196,12 +195,12 @@ def _statements(path: Path, size: int) -> Iterator[tuple[Query, int]]:
 
 def _concerned(query: Query, catalog: Catalog, node: str, places: Places) -> str | None:
     """Return a table of the output that a statement is about, or its database; None if there is none."""
-    session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
     try:
-        named = [name for event in ddl_events(query.text, query.schema_text, session) for name in event.tables]
+        events = ddl_events(text_of(query), query.schema_text, session_of(query))
+        named = [name for event in events for name in event.tables]
     except DdlNotUnderstood:
         # About anything that it may name.
-        text = query.text.lower()
+        text = text_of(query).lower()
         named = [(own, "") for own in sorted(catalog.schemas) if own.lower() in text] + [(query.schema_text, "")]
     for own, table in named:
         if table and places.name(Shard(node, own, table)) is not None:

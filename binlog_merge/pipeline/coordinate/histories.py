@@ -28,6 +28,7 @@ from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.render_sql import in_session
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -215,7 +216,9 @@ def extend_physical(
             elif _remedied(cursor, made, subject, versions, notes):
                 given = cursor.applied(ddl.key, subject)
                 applied += [
-                    Applied(replace(ddl, parsed=ParsedDdl.of(sql, ddl.session)), before, effect)
+                    Applied(
+                        replace(ddl, parsed=ParsedDdl.of(in_session(sql, ddl.session), ddl.session)), before, effect
+                    )
                     for sql, before, effect in given
                 ]
                 opaque += [] if given else [ddl]
@@ -321,6 +324,11 @@ def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: Phys
         if base is not None:
             catalog = catalog.with_table(base.renamed(schema, name))
     return catalog
+
+
+def _given(ddl: PhysicalDdl, sql: str) -> PhysicalDdl:
+    """Return a statement with the text of a given definition, which is rendered, in its place."""
+    return replace(ddl, parsed=ParsedDdl.of(in_session(sql, ddl.session), ddl.session))
 
 
 def _left_out(ddl: PhysicalDdl, topology: Topology) -> str | None:

@@ -45,6 +45,7 @@ def touched_keys(
         keys |= {(node.source_id, schema, name) for schema, name in tables}
         about = [subject_of(ddl.parsed, ddl.schema) for ddl in ddls.get(node.source_id, ())]
         keys.update(_named(store, node.source_id, about))
+        keys |= {(node.source_id, ddl.schema, "") for ddl in ddls.get(node.source_id, ()) if ddl.schema}
         renamed = {name for subject in about for name in subject.renamed}
         again = {logical for name in renamed for logical in _logical(topology, node.source_id, *name)}
         keys.update(referring(store, again))

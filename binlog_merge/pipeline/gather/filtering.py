@@ -20,6 +20,7 @@ import numpy as np
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_held
 from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.errors import CellValueError
+from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
@@ -33,7 +34,7 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
-from snapshot_store.render_sql import create_sql, without_defaults_sql
+from snapshot_store.render_sql import create_sql, in_session, without_defaults_sql
 from snapshot_store.tso import OrderKey
 
 LEFT_OUT = "# LEFT OUT BY FILTER"
@@ -156,7 +157,7 @@ class OutputFilter:
         if not ddl.sql:
             return ddl
         try:
-            session = DdlSession(sql_mode=ddl.session.sql_mode)
+            session = ddl_session(ddl.session)
             events = ddl_events(sql, ddl.schema, session)
         except DdlNotUnderstood as error:
             raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
@@ -174,8 +175,10 @@ class OutputFilter:
                     "NULL, and one CREATE TABLE cannot say that",
                     remedy="let the filter take in the table that it is like, or leave the new one out; merge again",
                 )
-            return replace(ddl, sql=create_sql(made, qualified=True), text=None)
+            return replace(ddl, sql=in_session(create_sql(made, qualified=True), session), text=None)
         kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
+        if kept and ddl.schema and not ddl.suppress_use and self._filter.schema(ddl.schema).action != "Do":
+            ddl = replace(ddl, schema=kept[0].schema)  # whoever runs it may not have the session's database
         if len(kept) == len(events):
             return ddl
         if kept:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from binlog_merge.binlog.query import StatusVar
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
@@ -22,7 +22,6 @@ from binlog_merge.log.reader import Statement
 from binlog_merge.replay.server.ledger import BegunDdl
 from binlog_merge.replay.server.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.server.settings import KEPT, afterwards, settings_of
-from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.effects import Name
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.names import quote_name
@@ -68,7 +67,7 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
     """Return the steps of a statement. Raises ReplayStopped if the filter forbids it or cannot judge it."""
     query = statement.query
     schema = query.schema_text
-    session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+    session = session_of(query)
     try:
         events: tuple[DdlEvent, ...] = ddl_events(query.text, schema, session)
     except DdlNotUnderstood as error:

@@ -6,11 +6,11 @@ from typing import Final
 
 from binlog_merge.binlog.constants import EventFlag, EventType
 from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars, status_spans
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.streams.mariadb.collations import mariadb_id
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
 from binlog_merge.streams.mariadb.rows import Translation, translated_rows, translation
 from binlog_merge.streams.transaction import Piece, Transaction
-from snapshot_store.mysql.sql.session import DdlSession
 
 ANNOUNCED_VERSION: Final = "5.7.44"
 """MariaDB's tools refuse a server of 8.0 and later; its replicas take either."""
@@ -54,8 +54,7 @@ def _query(piece: Piece, transaction: Transaction, note: Note) -> Piece | None:
     query = Query.parse(piece.body)
     made = replace(query, status_raw=clamped(query.status_raw))
     if transaction.statement is not None:
-        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
-        ddl = mariadb_ddl(query.text, session)
+        ddl = mariadb_ddl(query.text, session_of(query))
         for text in ddl.notes:
             note(f"{transaction.file}:{transaction.position}: {' '.join(query.text.split())[:120]}: {text}")
         if ddl.sql is None:

@@ -48,10 +48,10 @@ from snapshot_store.ddl.resolve import (
     Context,
     choose_charset,
     converted_column,
+    default_conversion,
     resolve_column,
     resolve_default,
     resolve_options,
-    server_charset,
 )
 from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import Constraint, KeySpec
@@ -69,7 +69,7 @@ def alter_table(
 ) -> Table:
     """Return the table after all actions but RENAME TO. Raises UnknownColumn, UnknownIndex or AlreadyExists.
 
-    CONVERT TO CHARACTER SET DEFAULT takes the character set of the session's database, wherever the table is.
+    `session_schema` is the session's database, which CONVERT TO CHARACTER SET DEFAULT means.
     """
     if all(isinstance(action, RenameTo) for action in actions):
         return table
@@ -83,7 +83,7 @@ def alter_table(
     conversion = _conversion(
         context,
         actions,
-        server_charset(context) if session_schema is None else (session_schema.charset, session_schema.collation),
+        default_conversion(context.session, session_schema),
     )
     table = _with_options(context, table, actions, (schema.charset, schema.collation), conversion)
     columns = _arranged(work, table, _changed_columns(work, table))

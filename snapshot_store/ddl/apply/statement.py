@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
+from snapshot_store.ddl.actions import ChangeColumn, Convert, RenameColumn, RenameTo
 from snapshot_store.ddl.apply.alter import alter_table
 from snapshot_store.ddl.apply.create import build_table, copy_table
 from snapshot_store.ddl.apply.query import query_columns
@@ -239,6 +239,11 @@ def _alter_table(context: Context, catalog: Catalog, statement: AlterTable) -> C
     name = _named(context, statement.table)
     table = _base_table(catalog, name)
     session_schema = catalog.schemas.get(context.default_schema or "")
+    defaults = any(isinstance(action, Convert) and not action.charset for action in statement.actions)
+    if defaults and context.default_schema and session_schema is None and not context.session.collation_database:
+        raise context.error(
+            f"the character set of database {context.default_schema}, which DEFAULT means, is not known"
+        )
     after = alter_table(context, table, statement.actions, _schema(context, catalog, name[0]), session_schema)
     if after is not table:
         catalog = catalog.with_table(after)

@@ -63,6 +63,8 @@ class DdlSession:
     `time_zone`: the zone of literals for TIMESTAMP columns, and of UNIX_TIMESTAMP() in partitions. They are converted
     to UTC; with "" they stay as written.
 
+    `collation_database`: what the session has set it to, "" if not; CONVERT TO CHARACTER SET DEFAULT means it.
+
     `validate`: also refuse what a server would refuse. Statements from a binlog have been executed already, so they
     are not validated, least of all by another version's rules.
     """
@@ -75,6 +77,7 @@ class DdlSession:
     default_storage_engine: str = "InnoDB"
     server_version: int = 90700
     charset_connection: str = "utf8mb4"
+    collation_database: str = ""
     foreign_key_checks: bool = True
     generate_invisible_primary_key: bool = False
     validate: bool = False

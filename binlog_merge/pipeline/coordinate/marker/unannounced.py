@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from binlog_merge.pipeline.base.state import key_after
 from binlog_merge.pipeline.coordinate.histories import Applied
-from binlog_merge.pipeline.coordinate.shards.clauses import steps_of
+from binlog_merge.pipeline.coordinate.shards.clauses import steps_of, with_charset
 from binlog_merge.pipeline.coordinate.shards.net_change import net_change
 from snapshot_store.ask.skew import Skew, compare
 from snapshot_store.ddl.effects import Verb
@@ -135,7 +135,9 @@ def shape_of(table: Table) -> str:
 def _replaced(applied: Applied, before: Table) -> bool:
     """Return whether a statement drops a column and adds one with the same name, which loses the column's values."""
     with suppress(SnapshotStoreError):
-        return bool(net_change(before, steps_of(applied.ddl.sql, before, applied.ddl.session)).replaced)
+        ddl = applied.ddl
+        sql = with_charset(ddl.sql, ddl.session, applied.before.schemas.get(ddl.schema or ""))
+        return bool(net_change(before, steps_of(sql, before, ddl.session)).replaced)
     return False
 
 

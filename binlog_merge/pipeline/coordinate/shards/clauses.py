@@ -13,16 +13,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.values import Step
-from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
+from snapshot_store.ddl.actions import AddColumn, ChangeColumn, Convert, DropColumn, RenameColumn
 from snapshot_store.ddl.apply.statement import apply_parsed
 from snapshot_store.ddl.indexes import renamed_generated
 from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.resolve import default_conversion
 from snapshot_store.ddl.statements import AlterTable, Statement
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.types import accept_charset
 
 _BEFORE_NAME = frozenset({"TABLE", "ON", "TRUNCATE"})
 _SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
@@ -135,29 +137,45 @@ def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) 
     return sql
 
 
-def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:
+def with_charset(sql: str, session: DdlSession, database: Schema | None) -> str:
+    """Return an ALTER TABLE that says the character set instead of CONVERT TO CHARACTER SET DEFAULT.
+
+    DEFAULT means that of the session's `database`, which clients may not have, or may not use, where the text is run.
+    """
+    charset, collation = default_conversion(session, database)
+    cursor, pieces = Cursor.of(sql, session), list[tuple[int, int, str]]()
+    while not cursor.done:
+        if cursor.accept("CONVERT", "TO") and accept_charset(cursor) is not None and cursor.word(-1) == "DEFAULT":
+            default = cursor.peek(-1)
+            said = charset if cursor.at("COLLATE") else f"{charset} COLLATE {collation}"
+            pieces.append((default.start, default.end, said))
+        elif not cursor.done:
+            cursor.next()
+    for start, end, text in reversed(pieces):
+        sql = sql[:start] + text + sql[end:]
+    return sql
+
+
+def steps_of(sql: str, before: Table, session: DdlSession) -> tuple[Step, ...]:
     """Return the clauses of a statement on `before`, which has the name that the statement uses.
 
-    `database` is the session's default database: CHARACTER SET DEFAULT is its character set, whichever database the
-    table is in. Raises what `apply_ddl` raises for the whole statement.
+    Raises what `apply_ddl` raises for the whole statement.
     """
     whole_ddl = ParsedDdl.of(sql, session)
-    whole = applied_parsed(before, whole_ddl, database)
+    whole = applied_parsed(before, whole_ddl)
     clauses = list(_clauses(sql, session))
-    steps = _separate_steps(clauses, before, session, database) if len(clauses) > 1 else None
+    steps = _separate_steps(clauses, before, session) if len(clauses) > 1 else None
     if steps is None or steps[-1].after != whole:
         return (_step(whole_ddl, whole),)
     return steps
 
 
-def _separate_steps(
-    clauses: list[str], before: Table, session: DdlSession, database: Schema | None
-) -> tuple[Step, ...] | None:
+def _separate_steps(clauses: list[str], before: Table, session: DdlSession) -> tuple[Step, ...] | None:
     steps, table = [], before
     for clause in clauses:
         try:
             ddl = ParsedDdl.of(clause, session)
-            table = applied_parsed(table, ddl, database)
+            table = applied_parsed(table, ddl)
         except SnapshotStoreError:
             return None
         # ALGORITHM, LOCK and the like change nothing by themselves.
@@ -186,15 +204,19 @@ def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, 
     )
 
 
-def applied(before: Table, sql: str, session: DdlSession, database: Schema | None = None) -> Table:
+def applied(before: Table, sql: str, session: DdlSession) -> Table:
     """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
-    return applied_parsed(before, ParsedDdl.of(sql, session), database)
+    return applied_parsed(before, ParsedDdl.of(sql, session))
 
 
-def applied_parsed(before: Table, ddl: ParsedDdl, database: Schema | None = None) -> Table:
-    """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
-    charset, collation = (database or before).charset, (database or before).collation
-    schema = Schema(before.schema, charset, collation)
+def applied_parsed(before: Table, ddl: ParsedDdl) -> Table:
+    """Return the table after a statement on it alone. Raises what `apply_ddl` raises.
+
+    No database is known: a CONVERT TO CHARACTER SET DEFAULT, which means that of one, is not understood.
+    """
+    if isinstance(ddl.result, AlterTable) and any(isinstance(a, Convert) and not a.charset for a in ddl.result.actions):
+        raise DdlNotUnderstood(ddl.sql, "DEFAULT is the character set of a session's database: name the one it means")
+    schema = Schema(before.schema, before.charset, before.collation)
     catalog = Catalog({before.schema: schema}, {(before.schema, before.name): before})
     return apply_parsed(catalog, ddl, before.schema).catalog.table(before.schema, before.name)
 

@@ -1,13 +1,16 @@
 """The logical databases of coordinated tables: created with the first node's or the first table, dropped with
-the last.
+the last; and the one that is in use while a statement runs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog
 from binlog_merge.places import Place
+from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
@@ -29,9 +32,7 @@ def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Plac
     """
     made = {d.schema: d.place for d in reversed(databases) if d.sql.startswith("CREATE ")}
     for database, first in sorted(firsts.items()):
-        exists = database in log.schemas or bool(log.databases.get(database))
-        exists = exists or any(schema == database for schema, _ in log.starts)
-        if exists or (database in made and made[database] <= first.place):
+        if _from_the_beginning(log, database) or (database in made and made[database] <= first.place):
             continue
         at = (first.node, first.schema)
         events = [e for e in log.database_events if (e.node, e.name) == at and e.key <= first.place.key]
@@ -40,6 +41,35 @@ def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Plac
         if value is not None:
             sql += f" CHARACTER SET {value.charset} COLLATE {value.collation}"
         yield Placed(Place(first.place.key), database, None, sql, (first.node, first.key))
+
+
+def used_database(log: ShardLog, modes: Modes, databases: Sequence[Placed], ddl: Placed) -> str:
+    """Return the database that is in use while a statement of the output runs: the session's, under its logical name.
+
+    It is the statement's own database where the session's is not in the output, is not known, or where nobody has run
+    the statement. `databases` are all statements on logical databases.
+    """
+    ran = None if ddl.cause is None else log.ran.get(ddl.cause)
+    if ddl.table is None or ran is None or ran.database is None:
+        return ddl.schema
+    if not ran.database:
+        return ""
+    name = None
+    if modes.coordinates(ran.node, ran.database):
+        with suppress(AmbiguousRoute):
+            name = modes.topology.logical_schema(ran.node, ran.database)
+    return name if name is not None and _exists(log, databases, name, ddl.place) else ddl.schema
+
+
+def _exists(log: ShardLog, databases: Sequence[Placed], name: str, place: Place) -> bool:
+    """Return whether the output has a logical database at a place."""
+    before = [d for d in databases if d.schema == name and d.place < place]
+    last = max(before, key=lambda d: d.place, default=None)
+    return _from_the_beginning(log, name) if last is None else not last.sql.startswith("DROP ")
+
+
+def _from_the_beginning(log: ShardLog, name: str) -> bool:
+    return name in log.schemas or bool(log.databases.get(name)) or any(schema == name for schema, _ in log.starts)
 
 
 def databases_of(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator[Placed]:

@@ -4,7 +4,7 @@ A warning names such a table. If the table is renamed later, or exchanges a part
 applies to the other name too, and another warning is given.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
@@ -43,11 +43,15 @@ class PassedWarning:
 
 
 def passed_on(
-    doubted: Doubted, warned: Iterable[Warned], ddl: Iterable[Placed], limit: OrderKey
+    doubted: Doubted,
+    warned: Iterable[Warned],
+    ddl: Iterable[Placed],
+    limit: OrderKey,
+    session_of: Callable[[Placed], DdlSession],
 ) -> tuple[Doubted, tuple[PassedWarning, ...]]:
     """Return the tables in doubt after everything below `limit`, and the warnings passed on to other tables until then.
 
-    `doubted` are the tables in doubt before.
+    `doubted` are the tables in doubt before; `session_of` is the session that a statement is parsed in.
     """
     # A warning has the tables' names after its statement and all that follows from it.
     items: list[tuple[tuple[OrderKey, bool, int], OrderKey, Warned | Placed]] = [
@@ -61,15 +65,15 @@ def passed_on(
         if isinstance(item, Warned):
             doubted = {**dict.fromkeys(item.tables, item.where), **doubted}
         elif doubted:
-            doubted, passed = _after(doubted, item)
+            doubted, passed = _after(doubted, item, session_of(item))
             found += passed
     return doubted, tuple(found)
 
 
-def _after(doubted: Doubted, ddl: Placed) -> tuple[Doubted, list[PassedWarning]]:
+def _after(doubted: Doubted, ddl: Placed, session: DdlSession) -> tuple[Doubted, list[PassedWarning]]:
     """Return the tables in doubt after one statement, and the warnings it passes on."""
     try:
-        statement = parse_statement(ddl.sql, DdlSession())
+        statement = parse_statement(ddl.sql, session)
     except SnapshotStoreError:
         return doubted, []
     effects = effects_of(statement, ddl.schema)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import Modes
@@ -20,6 +21,7 @@ from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.shards import faults
+from binlog_merge.pipeline.coordinate.shards.databases import used_database
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.files import without_files
@@ -43,7 +45,7 @@ from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
 from binlog_merge.places import key_of
 from binlog_merge.store_errors import as_merge_errors
-from snapshot_store.ddl import DdlEffect
+from snapshot_store.ddl import DdlEffect, DdlSession
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, HistoryKey, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema, Table
@@ -290,7 +292,7 @@ class CoordinatedShards:
     def doubted(self, below: OrderKey) -> Doubted:
         """Return the tables in doubt after everything below a key."""
         placed = [ddl for ddl in self.together.ddl if key_of(ddl.place) >= self.known.floor]
-        return passed_on(self.log.doubted, self.warned, placed, below)[0]
+        return passed_on(self.log.doubted, self.warned, placed, below, partial(_session, self.log))[0]
 
     def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
         """Return the open coordinations after everything below a key."""
@@ -342,9 +344,16 @@ def coordinated_shards(
         warned.append(Warned(doubt.found, tables, f"{doubt.shard.node} {Path(found.file or '').name}:{found.position}"))
     # Every run makes the versions at or above the floor again, also those of published DDL.
     placed = [ddl for ddl in together.ddl if key_of(ddl.place) >= known.floor]
-    ddl = tuple(_ddl(log, statement) for statement in placed)
-    warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit)[1])
+    used = partial(used_database, log, known.modes, [ddl for ddl in together.ddl if ddl.table is None])
+    ddl = tuple(_ddl(log, statement, used(statement)) for statement in placed)
+    warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit, partial(_session, log))[1])
     return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned), doubted)
+
+
+def _session(log: ShardLog, placed: Placed) -> DdlSession:
+    """Return the session that a statement of the output is parsed in."""
+    ran = None if placed.cause is None else log.ran.get(placed.cause)
+    return SESSION if ran is None else ddl_session(ran.variables)
 
 
 def _passed(log: ShardLog, passed: PassedWarning) -> str:
@@ -355,13 +364,13 @@ def _passed(log: ShardLog, passed: PassedWarning) -> str:
     return f"{passed.ddl.sql[:200]!r}: {true}{'' if ran is None else f': {ran.file}:{ran.position}'}"
 
 
-def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
+def _ddl(log: ShardLog, placed: Placed, database: str) -> LogicalDdl:
     ran = None if placed.cause is None else log.ran.get(placed.cause)
     variables = _UNKNOWN if ran is None else ran.variables
     if ran is None or not placed.as_run:
         session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
         variables = replace(variables, sql_mode=session.sql_mode)
-    return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None, origin="shards")
+    return LogicalDdl(key_of(placed.place), database, placed.sql, variables, placed.table is None, origin="shards")
 
 
 def keep_shards(

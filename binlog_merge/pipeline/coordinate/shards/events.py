@@ -10,7 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 
 from binlog_merge.config.modes import made_by_a_tool
-from binlog_merge.pipeline.coordinate.shards.clauses import Naming, routed, steps_of, with_names, without_rename
+from binlog_merge.pipeline.coordinate.shards.clauses import (
+    Naming,
+    routed,
+    steps_of,
+    with_charset,
+    with_names,
+    without_rename,
+)
 from binlog_merge.pipeline.coordinate.shards.files import without_files
 from binlog_merge.pipeline.coordinate.shards.values import (
     Empties,
@@ -31,10 +38,10 @@ from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
-from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.errors import AmbiguousRoute, DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_sql
+from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
@@ -86,9 +93,18 @@ def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name
     logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
     if logical is None or table is None or not _can_run_there(ddl, topology):
         return
+    text = with_charset(text, ddl.session, ddl.before.schemas.get(ddl.database or ""))
     sql, before = _routed(ddl, topology, text, name, logical), _as_logical(ddl, topology, table, logical)
-    steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
-    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
+    steps = steps_of(sql, before, ddl.session)
+    elsewhere = bool(ddl.database) and _logical_database(ddl, topology) != ddl.database
+    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session, elsewhere)
+
+
+def _logical_database(ddl: NodeDdl, topology: Topology) -> str | None:
+    """Return the logical name of the session's database, None if it has none."""
+    with suppress(AmbiguousRoute):
+        return topology.logical_schema(ddl.node, ddl.database or "")
+    return None
 
 
 def _can_run_there(ddl: NodeDdl, topology: Topology) -> bool:
@@ -134,7 +150,7 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
         raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
     if "UNION" in dict(table.attributes):
         raise DdlNotUnderstood(ddl.sql, "the table that it takes its shape from is a UNION of others")
-    return create_sql(_as_logical(ddl, topology, table, logical), qualified=True)
+    return in_session(create_sql(_as_logical(ddl, topology, table, logical), qualified=True), ddl.session)
 
 
 def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -238,7 +254,7 @@ def _statements(
         table = before
     if run and table == after:
         return tuple(run)
-    return tuple(" ".join(sql.split("\n")) for sql in alter_sql(before, after))
+    return tuple(in_session(" ".join(sql.split("\n")), ddl.session) for sql in alter_sql(before, after))
 
 
 def as_logical(node: str, topology: Topology, table: Table, logical: Name) -> Table:

@@ -36,7 +36,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 from snapshot_store.ddl.effects import Effects, Verb
 from snapshot_store.model import Schema, Table
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.render_sql import create_sql
+from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LAST_NODE = 999_999  # the greatest number in a key's text
@@ -45,7 +45,10 @@ _ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
 
 @dataclass(frozen=True, slots=True)
 class RanStatement:
-    """A statement that a node ran, with its file, position and session variables."""
+    """A statement that a node ran, with its file, position, session variables and default database.
+
+    `database` is "" for a session without one, None if an earlier version's notes do not say.
+    """
 
     node: str
     key: OrderKey
@@ -53,6 +56,7 @@ class RanStatement:
     file: str
     position: int
     variables: SessionVariables
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,7 @@ class ShardLog:
             changes = {name: [g.sql for g in found[1:]] for (of, name), found in self._ghosts().items() if of == node}
             node_ddl = NodeDdl(node, ddl.key, ddl.parsed, statement.before, effect, changes, ddl.schema)
             events = [
-                (logical, self._with_columns(event, modes))
+                (logical, self._with_columns(event, modes, ddl.session))
                 for logical, event in _coordinated(shard_events(node_ddl, modes.topology), modes)
             ]
             self.events += events
@@ -219,7 +223,9 @@ class ShardLog:
             moves = any(effect.verb in (Verb.EXCHANGE, Verb.FILE) for effect in effect.effects.all)
             self.taken += [(node, ddl.key, effect.effects)] if moves else []
             if events or databases or moves:
-                self.ran[node, ddl.key] = RanStatement(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
+                self.ran[node, ddl.key] = RanStatement(
+                    node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables, ddl.schema or ""
+                )
             self._note_ghost(node, statement, modes)
 
     def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:
@@ -273,7 +279,7 @@ class ShardLog:
                 found[ghost.node, ghost.name].append(ghost)
         return found
 
-    def _with_columns(self, event: ShardEvent, modes: Modes) -> ShardEvent:
+    def _with_columns(self, event: ShardEvent, modes: Modes, session: DdlSession) -> ShardEvent:
         """Return an event with the columns that the shard's route fills in."""
         if isinstance(event, Renamed):
             return self._renamed_with_columns(event, modes)
@@ -284,7 +290,7 @@ class ShardLog:
             return event
         if isinstance(event, Joins):
             table = self._extended(event.shard, event.table, modes)
-            return Joins(event.key, event.shard, table, create_sql(table, qualified=True))
+            return Joins(event.key, event.shard, table, in_session(create_sql(table, qualified=True), session))
         return self._ddl_with_columns(event, extract, modes) if isinstance(event, ShardDdl) else event
 
     def _renamed_with_columns(self, event: Renamed, modes: Modes) -> Renamed:
@@ -304,7 +310,7 @@ class ShardLog:
             steps.append(step)
             table = step.after
         sql = keyed_sql(ddl.sql, session, before, table, extract.keys)
-        return ShardDdl(ddl.key, ddl.shard, sql, before, tuple(steps), ddl.session)
+        return replace(ddl, sql=sql, before=before, steps=tuple(steps))
 
     def _last(self, name: Name, shard: Shard) -> Table | None:
         """Return a shard's table as the events so far leave it; else another's of its logical table, else that one."""

@@ -87,6 +87,7 @@ def log_to_json(log: ShardLog) -> str:
             for e in log.effects
         ],
         "ran": [[r.node, r.key.text(), r.sql, r.file, r.position, *astuple(r.variables)] for r in log.ran.values()],
+        "used": [[r.node, r.key.text(), r.database] for r in log.ran.values() if r.database is not None],
         "doubted": [[*name, where] for name, where in sorted(log.doubted.items())],
         "tables": tables.texts,
         "sessions": sessions.texts,
@@ -100,7 +101,7 @@ def _event(event: ShardEvent, tables: _Numbered, sessions: _Numbered) -> list[An
         case ShardDdl():
             session = None if event.session is None else sessions.text(json.dumps(asdict(event.session)))
             steps = [[s.sql, tables.table(s.after), s.adds, s.drops, s.renames] for s in event.steps]
-            return [*head, event.sql, tables.table(event.before), steps, session]
+            return [*head, event.sql, tables.table(event.before), steps, session, event.elsewhere]
         case Joins():
             return [*head, tables.table(event.table), event.sql]
         case Moves():
@@ -135,7 +136,7 @@ def log_from_json(text: str) -> ShardLog:
                 for a, b, key, *rest in values["starts"]
             },
             [_read_effect(row) for row in values["effects"]],
-            dict(_read_ran(row) for row in values["ran"]),
+            _read_ran(values["ran"], values.get("used", ())),
             doubted={(a, b): where for a, b, where in values.get("doubted", ())},
         )
     except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -148,9 +149,10 @@ _KINDS: Mapping[str, type[Leaves] | type[Empties]] = {"Leaves": Leaves, "Empties
 def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> ShardEvent:
     kind, key, shard, rest = row[0], OrderKey.parse(row[1]), Shard(*row[2:5]), row[5:]
     if kind == "ShardDdl":
-        sql, before, steps, session = rest
+        sql, before, steps, session, *more = rest
         read = (Step(s, tables[t], tuple(adds), tuple(drops), _pairs(renames)) for s, t, adds, drops, renames in steps)
-        return ShardDdl(key, shard, sql, tables[before], tuple(read), None if session is None else sessions[session])
+        found = None if session is None else sessions[session]
+        return ShardDdl(key, shard, sql, tables[before], tuple(read), found, *more)
     if kind == "Joins":
         return Joins(key, shard, tables[rest[0]], rest[1])
     if kind == "Moves":
@@ -200,10 +202,12 @@ def _pairs(values: Sequence[Sequence[str]]) -> tuple[Name, ...]:
     return tuple((old, new) for old, new in values)
 
 
-def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], RanStatement]:
-    node, text, sql, file, position, *variables = row
-    key = OrderKey.parse(text)
-    return (node, key), RanStatement(node, key, sql, file, position, SessionVariables(*variables))
+def _read_ran(rows: Sequence[Any], used: Sequence[Any]) -> dict[tuple[str, OrderKey], RanStatement]:
+    databases, found = {(node, key): database for node, key, database in used}, {}
+    for node, text, sql, file, position, *variables in rows:
+        key, session = OrderKey.parse(text), SessionVariables(*variables)
+        found[node, key] = RanStatement(node, key, sql, file, position, session, databases.get((node, text)))
+    return found
 
 
 def entries_of(text: str) -> list[tuple[str, str]]:

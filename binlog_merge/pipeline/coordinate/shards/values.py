@@ -44,6 +44,8 @@ class Step:
 class ShardDdl:
     """A statement that a shard ran on its table, written for the logical table; `session` None: that of other
     statements.
+
+    `elsewhere`: its session's database has another name in the output, or none.
     """
 
     key: OrderKey
@@ -52,6 +54,7 @@ class ShardDdl:
     before: Table
     steps: tuple[Step, ...]
     session: DdlSession | None = field(default=None, compare=False)
+    elsewhere: bool = field(default=False, compare=False)
 
     @property
     def after(self) -> Table:

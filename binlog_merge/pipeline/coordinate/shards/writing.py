@@ -18,7 +18,7 @@ from snapshot_store.lattice.columns import compare_columns
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
-from snapshot_store.render_sql import column_sql
+from snapshot_store.render_sql import column_sql, in_session
 
 Renames = Sequence[tuple[str, str]]
 
@@ -88,11 +88,11 @@ def _made(
     statements: list[str] = []
     table = logical
     try:
-        for sql in _renaming(table, joined, renames):
+        for sql in (in_session(sql, session) for sql in _renaming(table, joined, renames)):
             statements.append(sql)
             table = applied(table, sql, session)
         for make in (alter_sql, _without_default):
-            for sql in make(table, target(table, joined, origin)):
+            for sql in (in_session(sql, session) for sql in make(table, target(table, joined, origin))):
                 statements.append(sql)
                 table = applied(table, sql, session)
     except SnapshotStoreError:

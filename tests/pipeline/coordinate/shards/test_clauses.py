@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.clauses import Naming, applied, routed, steps_of
+from binlog_merge.pipeline.coordinate.shards.clauses import Naming, applied, routed, steps_of, with_charset
 from snapshot_store import parse_table
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply.statement import apply_ddl
@@ -99,9 +99,8 @@ def test_whatever_is_altered_is_the_same_in_clauses_and_under_another_name(name:
         if before is None or after is None:
             continue
         sql = routed(statement.sql, "x", "y", session)
-        steps = steps_of(
-            sql, before.renamed("x", "y"), session, effect.catalog.schemas.get(statement.database or before.schema)
-        )
+        sql = with_charset(sql, session, effect.catalog.schemas.get(statement.database or ""))
+        steps = steps_of(sql, before.renamed("x", "y"), session)
         expected = after.renamed("x", "y")
         assert replace(steps[-1].after, foreign_keys=(), checks=()) == replace(expected, foreign_keys=(), checks=())
 

@@ -34,6 +34,7 @@ def doubts_of(
         source, kept = change.source(column.name), logical.source(column.name)
         if ddl is not None and source is None and depends_on_moment(column):
             text = _moment(column, change.before, kept, author, alone)
+            text = text or (_of_database(column) if ddl.elsewhere else "")
             if text:
                 yield Finding(Doubt.MOMENT, ddl.key, ddl.shard, column.name, text)
             continue
@@ -58,6 +59,17 @@ def _moment(column: Column, before: Table, kept: str | None, author: bool, alone
             "no key that orders them; on the target that may be another"
         )
     return ""
+
+
+def _of_database(column: Column) -> str:
+    """Return why existing rows get other values if the session's database has another name on the target, "" if they
+    do not.
+    """
+    if not {"database", "schema"} & set(_words(column.default.text if column.default is not None else "")):
+        return ""
+    return (
+        f"existing rows get the name of the session's database in {column.name}, which has another name there, or none"
+    )
 
 
 def _has_order(table: Table) -> bool:
@@ -127,8 +139,12 @@ def depends_on_moment(column: Column) -> bool:
         return True
     if default is None or default.kind in ("literal", "null"):
         return False
-    words = _WORD.findall(_QUOTED.sub("", default.text).lower())
-    return default.kind == "now" or any(map(_changes, words))
+    return default.kind == "now" or any(map(_changes, _words(default.text)))
+
+
+def _words(expression: str) -> list[str]:
+    """Return the words of an expression that may be functions, in lower case."""
+    return _WORD.findall(_QUOTED.sub("", expression).lower())
 
 
 def _changes(name: str) -> bool:
