@@ -8,6 +8,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.temporal import fraction_text, time_text
 from snapshot_store.mysql.text.charsets import charset_of
+from snapshot_store.mysql.values.sets import set_text
 
 
 def column_names(table_map: TableMap) -> tuple[str, ...]:
@@ -32,7 +33,7 @@ def member_text(kind: int, value: int, members: Sequence[str]) -> str:
         return members[value - 1] if value else ""
     if value >> len(members):
         raise BinlogFormatError(f"SET bits {value:#x} of {len(members)} members")
-    return ",".join(name for i, name in enumerate(members) if value >> i & 1)
+    return set_text(name for i, name in enumerate(members) if value >> i & 1)
 
 
 def temporal_as_text(value: date | datetime | timedelta | str, fsp: int) -> str:

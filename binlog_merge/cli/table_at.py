@@ -254,7 +254,7 @@ def _shown(values: dict[str, Any] | None) -> str:
 def _text(value: Any) -> str:
     if value is None:
         return "NULL"
-    return f"x'{value.hex()}'" if isinstance(value, bytes) else str(value)
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 def _print_table(names: list[str], rows: list[list[Any]]) -> None:

@@ -68,9 +68,15 @@ def net_changes(reader: Any, table: Table) -> Iterator[Any]:
     connection.execute("CREATE TEMP TABLE numbered AS SELECT nextval('numbers') AS n, * FROM changes")
     if key is None:
         _check_whole(connection, table)
-        yield from connection.sql(_COUNTED).to_arrow_reader(10_000)
+        yield from connection.sql(_counted(_floats(reader, "after"))).to_arrow_reader(10_000)
         return
-    yield from connection.sql(_by_key([table.columns[number].name for number in key])).to_arrow_reader(10_000)
+    names = [table.columns[number].name for number in key]
+    yield from connection.sql(_by_key(names, _floats(reader, "before"))).to_arrow_reader(10_000)
+
+
+def _floats(reader: Any, side: str) -> list[str]:
+    """Return the columns of the images that are FLOAT or DOUBLE, of which DuckDB takes 0.0 and -0.0 for one."""
+    return [field.name for field in reader.schema.field(side).type if pa.types.is_floating(field.type)]
 
 
 def _for_duckdb(reader: Any) -> Any:
@@ -102,14 +108,17 @@ def _check_whole(connection: Any, table: Table) -> None:
         )
 
 
-_COUNTED: Final = """
+def _counted(floats: Sequence[str]) -> str:
+    """Return the query for how often each row came oftener than it went, or the other way round."""
+    apart = "".join(f", image.{quoted(name)}::VARCHAR" for name in floats)
+    return f"""
     WITH steps AS (
         SELECT n, before AS image, -1 AS sign, before_absent AS absent FROM numbered WHERE before IS NOT NULL
         UNION ALL
         SELECT n, after, 1, after_absent FROM numbered WHERE after IS NOT NULL
     ), net AS (
         SELECT image, min(n) AS n, sum(sign)::BIGINT AS times, any_value(absent) AS absent
-        FROM steps GROUP BY image HAVING sum(sign) <> 0
+        FROM steps GROUP BY image{apart} HAVING sum(sign) <> 0
     )
     SELECT CASE WHEN times > 0 THEN 'inserted' ELSE 'deleted' END AS change,
         CASE WHEN times < 0 THEN image END AS before, CASE WHEN times > 0 THEN image END AS after,
@@ -118,14 +127,18 @@ _COUNTED: Final = """
 """
 
 
-def _by_key(names: Sequence[str]) -> str:
+def _by_key(names: Sequence[str], floats: Sequence[str]) -> str:
     """Return the query for the net change of each key."""
     before, after = (", ".join(f"{side}.{quoted(name)}" for name in names) for side in ("before", "after"))
-    keys = ", ".join(f"k{i}" for i in range(len(names)))
+    keys, kept = (", ".join(f"{of}k{i}" for i in range(len(names))) for of in ("", "e."))
     named_before = ", ".join(f"before.{quoted(name)} AS k{i}" for i, name in enumerate(names))
     named_after = ", ".join(f"after.{quoted(name)} AS k{i}" for i, name in enumerate(names))
     same = f"before IS NOT NULL AND after IS NOT NULL AND ({before}) IS NOT DISTINCT FROM ({after})"
     both = ", ".join(FIELDS)
+    differs = " OR ".join(
+        ["before IS DISTINCT FROM after", "before_absent IS DISTINCT FROM after_absent"]
+        + [f"before.{quoted(n)}::VARCHAR IS DISTINCT FROM after.{quoted(n)}::VARCHAR" for n in floats]
+    )
     return f"""
         WITH steps AS (
             SELECT 2 * n AS n, {named_before}, {both} FROM numbered WHERE {same}
@@ -135,12 +148,13 @@ def _by_key(names: Sequence[str]) -> str:
             UNION ALL
             SELECT 2 * n + 1, {named_after}, NULL, after, NULL, after_absent FROM numbered
             WHERE after IS NOT NULL AND NOT ({same})
-        ), net AS (
-            SELECT {keys}, first(before ORDER BY n) AS before, last(after ORDER BY n) AS after,
-                first(before_absent ORDER BY n) AS before_absent, last(after_absent ORDER BY n) AS after_absent
-            FROM steps GROUP BY {keys}
+        ), ends AS (
+            SELECT {keys}, min(n) AS low, max(n) AS high FROM steps GROUP BY {keys}
+        ), net AS ( -- not first(before ORDER BY n), which makes 0.0 of -0.0
+            SELECT {kept}, a.before, b.after, a.before_absent, b.after_absent
+            FROM ends e JOIN steps a ON a.n = e.low JOIN steps b ON b.n = e.high
         )
         SELECT CASE WHEN before IS NULL THEN 'inserted' WHEN after IS NULL THEN 'deleted' ELSE 'updated' END AS change,
             {both}
-        FROM net WHERE before IS DISTINCT FROM after OR before_absent IS DISTINCT FROM after_absent ORDER BY {keys}
+        FROM net WHERE {differs} ORDER BY {keys}
     """

@@ -152,11 +152,21 @@ class Exact:
             return "text"
         if self.facts.kind == T.JSON:
             return "json"
+        if self.facts.kind in (T.FLOAT, T.DOUBLE):
+            return "float"
         return "hex" if self.facts.kind in (T.GEOMETRY, T.VECTOR) else "value"
 
 
 def _equal(name: str, literal: str, charset: str) -> str:
     return f"{name} = {literal}"
+
+
+def _same_float(name: str, literal: str, charset: str) -> str:
+    if float(literal):
+        return f"{name} = {literal}"
+    # 0.0 and -0.0 are equal, and two values all the same. Behind `column = literal` a server would take the literal for
+    # the column everywhere.
+    return f"ABS({name}) = 0 AND LEFT({name}, 1) {'=' if literal.startswith('-') else '<>'} '-'"
 
 
 def _same_text(name: str, literal: str, charset: str) -> str:
@@ -178,4 +188,5 @@ _CONDITION: Final[dict[str, Callable[[str, str, str], str]]] = {
     "text": _same_text,
     "json": _same_json,
     "hex": _same_bytes,
+    "float": _same_float,
 }

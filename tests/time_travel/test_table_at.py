@@ -166,6 +166,31 @@ def test_what_the_rows_of_a_log_do_not_say_is_no_change(
 
 
 @pytest.mark.mysql
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (id)"])
+def test_zeros_with_a_sign_and_bytes(key: str, mysql_server: MySqlServer, tmp_path: Path, capsys: Captured) -> None:
+    """0.0 and -0.0 are two values, and bytes are shown as changes show them."""
+    statements = (
+        f"CREATE TABLE t (id INT, f DOUBLE, b VARBINARY(4), g FLOAT{key});\n"
+        "INSERT INTO t VALUES (1, 0e0, 'ab', 1.5), (2, -0e0, '', 2);\n"
+        "UPDATE t SET f = -0e0 WHERE id = 1;\nUPDATE t SET f = 0e0 WHERE id = 2"
+    )
+    run_session(mysql_server, statements, "shop")
+    log = merged_of(mysql_server, tmp_path)
+
+    def lines(*places: str) -> list[dict[str, Any]]:
+        assert main.run(["table-at", "shop.t", "--merged", str(log.directory), *places, "-o", "jsonl"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    uuid = log.cluster_uuid
+    rows = lines("--at-tso", f"{uuid}:{log.last_rank}")
+    assert sorted((row["id"], repr(row["f"]), row["b"]) for row in rows) == [(1, "-0.0", "0x6162"), (2, "0.0", "0x")]
+    changed = lines("--from-tso", f"{uuid}:{log.last_rank - 2}", "--to-tso", f"{uuid}:{log.last_rank}")
+    gone, here = ([row[side] for row in changed if row[side]] for side in ("before", "after"))
+    assert sorted((row["id"], repr(row["f"])) for row in gone) == [(1, "0.0"), (2, "-0.0")]
+    assert sorted((row["id"], repr(row["f"])) for row in here) == [(1, "-0.0"), (2, "0.0")]
+
+
+@pytest.mark.mysql
 def test_it_goes_into_files_and_to_a_server(
     bank: Bank, tmp_path: Path, capsys: Captured, mysql_server: MySqlServer
 ) -> None:

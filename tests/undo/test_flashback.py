@@ -95,6 +95,21 @@ def test_a_row_without_a_key_is_found_by_a_document_that_sql_cannot_say(
 
 
 @pytest.mark.mysql
+def test_a_row_without_a_key_is_not_that_of_the_other_zero(
+    mysql_server: MySqlServer, tmp_path: Path, capsys: Captured
+) -> None:
+    log = written(
+        mysql_server,
+        tmp_path / "log",
+        "INSERT INTO orders VALUES (-0e0, 1e0); INSERT INTO orders VALUES (0e0, -0e0);",
+        "CREATE TABLE orders (a DOUBLE, f FLOAT); INSERT INTO orders VALUES (0e0, 1e0), (0e0, 0e0);",
+    )
+    assert flashback(log, 1, 2) == 0
+    mysql_server.apply(capsys.readouterr().out.encode())
+    assert mysql_server.query("SELECT CONCAT(a), CONCAT(f) FROM shop.orders ORDER BY f") == [("0", "0"), ("0", "1")]
+
+
+@pytest.mark.mysql
 def test_a_ddl_stops_it_and_is_passed_over_where_that_is_exact(
     mysql_server: MySqlServer, tmp_path: Path, capsys: Captured
 ) -> None:

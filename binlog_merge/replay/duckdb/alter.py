@@ -10,21 +10,23 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.replay.duckdb.count import numbered, refuse_rowid
+from binlog_merge.replay.duckdb.count import Numbering, refuse_rowid
 from binlog_merge.replay.duckdb.statement_session import StatementSession
-from binlog_merge.replay.duckdb.types import BY_HAND, definitions, duckdb_type, place, quoted
+from binlog_merge.replay.duckdb.types import BY_HAND, definitions, duckdb_type, place, quoted, told_apart
 from binlog_merge.replay.duckdb.values import carries, compute_values, constant_of, convert_values, needed_columns
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.sql.session import NO_AUTO_VALUE_ON_ZERO
 
-NEW: Final = "binlog_merge new"
-"""The name of a table while it is rebuilt."""
+NEW: Final = "binlog_merge new "
+"""The name of a table while it is rebuilt; none of MySQL's ends with a space."""
 
 
 @dataclass(frozen=True)
 class Alteration:
     """An ALTER of a table: `pairs` are the columns kept in the file after it, each with its old column if it has one.
 
-    `old` are the columns that the file has now. `start` is the first number of a new AUTO_INCREMENT column.
+    `old` are the columns that the file has now. `start` is the first number of a new AUTO_INCREMENT column. `alone`:
+    the definition of one column is all that changes.
     """
 
     connection: Any
@@ -35,6 +37,7 @@ class Alteration:
     session: StatementSession
     start: int = 1
     temporal_text: bool = False
+    alone: bool = False
 
     def carry_out(self) -> None:
         """Alter the table. Raises ReplayStopped, and UnsupportedInput if a value for the rows is not known."""
@@ -44,6 +47,10 @@ class Alteration:
     @property
     def _name(self) -> str:
         return place(self.before.schema, self.before.name)
+
+    @property
+    def _here(self) -> frozenset[str]:
+        return frozenset(column.name.lower() for column in self.old)
 
     def _in_place(self) -> bool:
         """Alter the table in place. Returns False, having changed nothing, if DuckDB cannot do the whole ALTER."""
@@ -63,9 +70,9 @@ class Alteration:
         steps = [(was.name, column.name) for column, was in self.pairs if was is not None and was.name != column.name]
         # By way of names that nobody has: two columns may have changed theirs with each other.
         for i, (was_name, _) in enumerate(steps):
-            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(was_name)} TO {quoted(f'{NEW} {i}')}")
+            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(was_name)} TO {quoted(f'{NEW}{i} ')}")
         for i, (_, new_name) in enumerate(steps):
-            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(f'{NEW} {i}')} TO {quoted(new_name)}")
+            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(f'{NEW}{i} ')} TO {quoted(new_name)}")
         for column in added:
             self._run(f"ALTER TABLE {name} ADD COLUMN {definitions([column], self.temporal_text)}")
         return True
@@ -80,8 +87,9 @@ class Alteration:
         return text_stays and not begins_to_count and carries(was, column)
 
     def _changes(self, was: Column, column: Column) -> bool:
-        """Return whether the ALTER may change values; without strict mode NULL may become another value, too."""
-        return not self._carries(was, column) and (was.type != column.type or not self.session.ddl.strict)
+        """Return whether the ALTER may change values; NULL, too, unless strict mode refuses that."""
+        null_goes = not self.session.ddl.strict or column.type.name == "timestamp"
+        return not self._carries(was, column) and (was.type != column.type or null_goes)
 
     def _make_anew(self) -> None:
         name, new = self._name, place(self.before.schema, NEW)
@@ -110,13 +118,13 @@ class Alteration:
         cast = f"CAST({here}.v AS {duckdb_type(column.type, self.temporal_text)})"
         if column.generated is None and was is not None:
             if column.auto_increment and not was.auto_increment:
-                self._refuse_zeros(was)
+                self._refuse_numbers(was)
             self.connection.register(here, pa.table(self._converted(column, was)))
-            return cast, f"LEFT JOIN {here} ON t.{quoted(was.name)} IS NOT DISTINCT FROM {here}.k"
+            value = told_apart(was, f"t.{quoted(was.name)}")
+            return cast, f"LEFT JOIN {here} ON {value} IS NOT DISTINCT FROM {here}.k"
         if column.auto_increment:
-            self.connection.register(
-                here, numbered(self.connection, self.before, self._name, self.session, self.start, self.temporal_text)
-            )
+            rows = Numbering(self.connection, self.before, self._here, self.session, self.start, self.temporal_text)
+            self.connection.register(here, rows.numbered(self._name))
             return cast, f"LEFT JOIN {here} ON t.rowid = {here}.k"
         if (constant := constant_of(column, self.after.columns, self.session, self.temporal_text)) is not None:
             self.connection.register(here, pa.table({"v": constant}))
@@ -131,14 +139,24 @@ class Alteration:
         return bool(needed) and (was is None or not self._carries(was, column) or bool(needed & changed))
 
     def _converted(self, column: Column, was: Column) -> dict[str, Any]:
-        values = self._ask(f"SELECT DISTINCT {quoted(was.name)} AS v FROM {self._name}")
+        name = quoted(was.name)
+        values = self._ask(f"SELECT DISTINCT {told_apart(was, name)} AS k, {name} AS v FROM {self._name}")
         old = values.column("v").combine_chunks()
-        return {"k": old, "v": convert_values(was, column, old, self.session, self.temporal_text)}
+        try:
+            new = convert_values(was, column, old, self.session, self.temporal_text, self.alone)
+        except ReplayStopped as error:
+            table = f"{self.before.schema}.{self.before.name}"
+            raise ReplayStopped(f"{table}: {error.message}", remedy=error.remedy) from None
+        return {"k": values.column("k").combine_chunks(), "v": new}
 
-    def _refuse_zeros(self, was: Column) -> None:
-        """Raise ReplayStopped if a column that becomes AUTO_INCREMENT has zeros, to which a server assigns numbers."""
-        if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {quoted(was.name)} = 0 LIMIT 1").fetchall():
-            raise ReplayStopped(f"zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND)
+    def _refuse_numbers(self, was: Column) -> None:
+        """Raise ReplayStopped if a column that becomes AUTO_INCREMENT has NULLs or zeros, which a server numbers."""
+        name, zeros = quoted(was.name), not self.session.ddl.sql_mode & NO_AUTO_VALUE_ON_ZERO
+        numbered = f"{name} IS NULL" + (f" OR TRY_CAST({name} AS DOUBLE) = 0" if zeros else "")
+        if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {numbered} LIMIT 1").fetchall():
+            raise ReplayStopped(
+                f"NULLs and zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND
+            )
 
     def compute(self, name: str, column: Column) -> None:
         """Compute a column for all rows of the table `name`, which has the columns after the ALTER."""
@@ -149,9 +167,9 @@ class Alteration:
             raise ReplayStopped(
                 f"column {column.name} is computed from {missing[0]}, which the file does not have", remedy=BY_HAND
             )
-        rows = self._ask(f'SELECT rowid AS "replay n"{"".join(", " + quoted(n) for n in needed)} FROM {name}')
+        rows = self._ask(f'SELECT rowid AS "replay n "{"".join(", " + quoted(n) for n in needed)} FROM {name}')
         values = compute_values(column, self.after.columns, rows, self.session, self.temporal_text)
-        self.connection.register("computed", pa.table({"k": rows.column("replay n"), "v": values}))
+        self.connection.register("computed", pa.table({"k": rows.column("replay n "), "v": values}))
         kind = duckdb_type(column.type, self.temporal_text)
         self._run(
             f"UPDATE {name} SET {quoted(column.name)} = CAST(c.v AS {kind}) FROM computed c WHERE {name}.rowid = c.k"

@@ -1,12 +1,15 @@
 """The numbers that existing rows get when an AUTO_INCREMENT column is added.
 
-A server counts in the order of the clustered index: that of the primary key, else of the first unique key without NULL
-(refman, "Clustered and Secondary Indexes"). For a table without either only the server knows the order.
+A server counts partition by partition, and in each in the order of the clustered index: that of the primary key, else
+of the first unique key without NULL (refman, "Clustered and Secondary Indexes"). For a table without either only the
+server knows the order, as it alone knows which rows are in which partition by KEY.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.partitions import PartitionRows
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, quoted
 from binlog_merge.values.binlog_types import NUMERIC
@@ -20,22 +23,43 @@ _REMEDY: Final = (
 _IN_ORDER: Final = NUMERIC | BINARY_TYPES | {"bit", "year", "date", "datetime", "timestamp"}
 
 
-def numbered(
-    connection: Any, table: Table, name: str, session: StatementSession, start: int, temporal_text: bool
-) -> Any:
-    """Return row ids and numbers, as Arrow columns `k` and `v`, for the rows of the file's table `name`.
+@dataclass(frozen=True)
+class Numbering:
+    """Numbers the rows of a table; `here` are the columns that the file has of it, in lower case."""
 
-    Raises ReplayStopped if the order of the rows is not known.
-    """
-    refuse_rowid(table)
-    ((count,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
-    compared = [("rowid", "")] if count <= 1 else _order(table, temporal_text)
-    # A value that may stop the engine is no key of a window: it is computed before.
-    values = ", ".join(f"{sql} AS o{i}" for i, (sql, _) in enumerate(compared))
-    order = ", ".join(f"o{i}{direction}" for i, (_, direction) in enumerate(compared))
-    number = f"{_first(session, start)} + {session.step} * (row_number() OVER (ORDER BY {order}) - 1)"
-    rows = f"(SELECT rowid AS k, {values} FROM {name})"
-    return connection.sql(f"SELECT k, {number} AS v FROM {rows}").to_arrow_table()
+    connection: Any
+    table: Table
+    here: frozenset[str]
+    session: StatementSession
+    start: int
+    temporal_text: bool
+
+    def numbered(self, name: str) -> Any:
+        """Return row ids and numbers, as Arrow columns `k` and `v`, for the rows of the file's table `name`.
+
+        Raises ReplayStopped if the order of the rows is not known.
+        """
+        refuse_rowid(self.table)
+        ((count,),) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+        compared = [("rowid", "")] if count <= 1 else [*self._partitions(), *_order(self.table)]
+        # A value that may stop the engine is no key of a window: it is computed before.
+        values = ", ".join(f"{sql} AS o{i}" for i, (sql, _) in enumerate(compared))
+        order = ", ".join(f"o{i}{direction}" for i, (_, direction) in enumerate(compared))
+        first, step = _first(self.session, self.start), self.session.step
+        number = f"{first} + {step} * (row_number() OVER (ORDER BY {order}) - 1)"
+        rows = f"(SELECT rowid AS k, {values} FROM {name})"
+        return self.connection.sql(f"SELECT k, {number} AS v FROM {rows}").to_arrow_table()
+
+    def _partitions(self) -> list[tuple[str, str]]:
+        """Return SQL of the place of a row's partition, if the table has several."""
+        if not self.table.partitioning:
+            return []
+        try:
+            return [(PartitionRows(self.table, self.here, self.temporal_text).number(), "")]
+        except ReplayStopped as error:
+            raise ReplayStopped(
+                f"in which order rows are numbered is not known: {error.message}", remedy=_REMEDY
+            ) from None
 
 
 def refuse_rowid(table: Table) -> None:
@@ -53,7 +77,7 @@ def _first(session: StatementSession, start: int) -> int:
     return (abs(start - offset) // session.step + 1) * session.step + offset
 
 
-def _order(table: Table, temporal_text: bool) -> list[tuple[str, str]]:
+def _order(table: Table) -> list[tuple[str, str]]:
     """Return SQL of the values in whose order a server counts, each with its direction."""
     index = _clustered(table)
     if index is None:

@@ -7,7 +7,7 @@ a server would have. DuckDB's DDL is transactional, so a statement and the posit
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.replay.duckdb.alter import Alteration
@@ -24,6 +24,7 @@ from snapshot_store.model import Catalog, Column, Table
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 Name = tuple[str, str]
+_OF_DUCKDB: Final = frozenset({"pg_catalog", "information_schema"})
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class DdlTarget:
                 self._run(f"DROP TABLE IF EXISTS {place(schema, table)}")
 
     def create(self, table: Table) -> None:
-        """Create a table if it does not exist."""
+        """Create a table if it does not exist. Raises ReplayStopped if DuckDB has no place for it."""
+        _check_place(table.schema)
         self._run(f"CREATE SCHEMA IF NOT EXISTS {place(table.schema)}")
         self._run(
             f"CREATE TABLE {place(table.schema, table.name)} ({definitions(self.columns(table), self.temporal_text)})"
@@ -93,11 +95,12 @@ class DdlTarget:
         session: StatementSession,
         added: frozenset[str] = frozenset(),
         start: int = 1,
+        alone: bool = False,
     ) -> None:
         """Alter the columns of a table; `renamed` are new names by old ones, in lower case.
 
         `added` are columns that nothing is carried over to, whatever was called so; `start` is where one of them counts
-        from that has AUTO_INCREMENT.
+        from that has AUTO_INCREMENT. `alone`: the statement does nothing but define one column anew.
         """
         there = {name.lower() for name in self.present(before.schema, before.name)}
         old = {column.name.lower(): column for column in self.columns(before) if column.name.lower() in there}
@@ -110,7 +113,7 @@ class DdlTarget:
         columns = [column for column in self.columns(after) if column.name.lower() not in left_out]
         pairs = tuple((column, old.get(source.get(column.name.lower(), ""))) for column in columns)
         work = Alteration(
-            self.connection, before, after, pairs, tuple(old.values()), session, start, self.temporal_text
+            self.connection, before, after, pairs, tuple(old.values()), session, start, self.temporal_text, alone
         )
         work.carry_out()
 
@@ -145,8 +148,9 @@ class DdlTarget:
             if isinstance(action, act.PartitionWork):
                 other = None if action.table is None else catalog.tables.get(_full(action.table, schema))
                 self._partition_work(before, action, other)
+        alone = len(actions) == 1 and isinstance(actions[0], act.ChangeColumn)
         try:
-            self.alter(before, table.renamed(*name), renamed, session, frozenset(added), start)
+            self.alter(before, table.renamed(*name), renamed, session, frozenset(added), start, alone)
         except UnsupportedInput as error:
             raise ReplayStopped(f"the rows that are there cannot be altered: {error.message}", remedy=BY_HAND) from None
         if target != name:
@@ -188,12 +192,21 @@ class DdlTarget:
         if old[0] == new[0]:
             self._run(f"ALTER TABLE {place(*old)} RENAME TO {quoted(new[1])}")
             return
+        _check_place(new[0])
         # DuckDB does not move a table to another schema.
         self._run(f"CREATE TABLE {place(*new)} AS SELECT * FROM {place(*old)}")
         self._run(f"DROP TABLE {place(*old)}")
 
     def _run(self, sql: str) -> None:
         self.connection.execute(sql)
+
+
+def _check_place(schema: str) -> None:
+    if schema.lower() in _OF_DUCKDB:
+        raise ReplayStopped(
+            f"DuckDB has a schema {schema} of its own, and takes no tables into it",
+            remedy=f"leave the database {schema} out with --filter",
+        )
 
 
 def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterator[tuple[Name, Name]]:

@@ -42,18 +42,18 @@ class DuckdbDocuments:
         if not wanted or not json or not all(known.columns[i].name.lower() in here for i in key):
             return {}
         columns, text = [known.columns[i] for i in key], self.target.temporal_text
-        arrays: dict[str, Any] = {"replay n": pa.array(range(len(wanted)))}
+        arrays: dict[str, Any] = {"replay n ": pa.array(range(len(wanted)))}
         for number, column in enumerate(columns):
             arrays[column.name] = array_of(column, [cells[number] for cells in wanted], text)
         connection = self.target.connection
         connection.register("replay_wanted", pa.table(arrays))
         match = " AND ".join(_same(column, text) for column in columns)
         found = connection.sql(
-            f'SELECT k."replay n", {listed([known.columns[i].name for i in json], "t.")} '
+            f'SELECT k."replay n ", {listed([known.columns[i].name for i in json], "t.")} '
             f"FROM {place(known.schema, known.name)} t JOIN replay_wanted k ON {match}"
         ).to_arrow_table()
         cells = [cells_of(known.columns[i], found.column(1 + n)) for n, i in enumerate(json)]
-        numbers = found.column("replay n").to_pylist()
+        numbers = found.column("replay n ").to_pylist()
         return {wanted[n]: dict(zip(json, row, strict=True)) for n, *row in zip(numbers, *cells, strict=True)}
 
     def _known(self, table: TableMap) -> Table | None:

@@ -174,14 +174,14 @@ class TouchingWriter(TableWriter):
         self._keys_table(changes, keys, there, key)
         same = " AND ".join(f"s.k{i} = {text}" for i, text in enumerate(self._texts(key)))
         missing = self.connection.execute(
-            f'SELECT k."replay n" FROM replay_keys k ANTI JOIN {self._name} t ON {self._match(key)} '
+            f'SELECT k."replay n " FROM replay_keys k ANTI JOIN {self._name} t ON {self._match(key)} '
             f"ANTI JOIN {self.touched.keys} s ON {same} ORDER BY 1"
         ).fetchall()
         if missing:
             self._seed(changes, keys, np.array([n for (n,) in missing], np.int64), key)
             self._keys_table(changes, keys, there, key)
         for number, columns in self.connection.execute(
-            f'SELECT k."replay n", s.columns FROM replay_keys k JOIN {self.touched.unsaid} s ON {same}'
+            f'SELECT k."replay n ", s.columns FROM replay_keys k JOIN {self.touched.unsaid} s ON {same}'
         ).fetchall():
             self._unsaid[number] = None if columns is None else set(columns)
         self.connection.execute(f"DELETE FROM {self.touched.unsaid} s USING replay_keys k WHERE {same}")
@@ -243,23 +243,24 @@ class TouchingWriter(TableWriter):
             return
         chosen = rows[np.array(sorted(left), np.int64)]
         arrays: dict[str, Any] = {
-            "replay columns": pa.array([_listed(left[at]) for at in sorted(left)], pa.list_(pa.string()))
+            "replay columns ": pa.array([_listed(left[at]) for at in sorted(left)], pa.list_(pa.string()))
         }
         for column in key:
             arrays[self.table.columns[column].name] = self._values(changes, column, chosen)
         self.connection.register("replay_arrow", pa.table(arrays))
         self.connection.execute(
-            f'INSERT INTO {self.touched.unsaid} SELECT {", ".join(self._texts(key))}, "replay columns" FROM '
-            f'(SELECT {self._casts(key)}, "replay columns" FROM replay_arrow) k'
+            f'INSERT INTO {self.touched.unsaid} SELECT {", ".join(self._texts(key))}, "replay columns " FROM '
+            f'(SELECT {self._casts(key)}, "replay columns " FROM replay_arrow) k'
         )
 
     def _complete(self, match: str) -> None:
         names = self._names(self.kept)
-        wanted, short = listed(names, "k."), 'range(greatest(m."replay short", 0)::BIGINT)'
+        wanted, short = listed(names, "k."), 'range(greatest(m."replay short ", 0)::BIGINT)'
         self.connection.execute(
             f"INSERT INTO {self._name} ({listed(names)}) SELECT {listed(names, 'm.')} FROM "
-            f'(SELECT {wanted}, -k."replay n" - count(t.rowid) AS "replay short" FROM replay_net k '
-            f'LEFT JOIN {self._name} t ON {match} WHERE k."replay n" < 0 GROUP BY {wanted}, k."replay n") m, {short}'
+            f'(SELECT {wanted}, -k."replay n " - count(t.rowid) AS "replay short " FROM replay_net k '
+            f'LEFT JOIN {self._name} t ON {match} WHERE k."replay n " < 0 '
+            f'GROUP BY {wanted}, {self._apart("k.")}, k."replay n ") m, {short}'
         )
 
 

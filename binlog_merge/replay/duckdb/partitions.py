@@ -51,6 +51,28 @@ class PartitionRows:
         except (ExpressionError, UnknownCollation) as error:
             raise self._unknown(str(error)) from None
 
+    def number(self) -> str:
+        """Return SQL of the number of the partition, or subpartition, that a row is in, in the server's order.
+
+        Raises ReplayStopped if that is not known.
+        """
+        found = Partitioning.of(self.table.partitioning)
+        if len(found.names) * max(found.subs, 1) == 1:
+            return "0"
+        try:
+            inside = [part for place in range(len(found.names)) for part in self._parts(found, place)]
+        except (ExpressionError, UnknownCollation) as error:
+            raise self._unknown(str(error)) from None
+        return f"CASE {' '.join(f'WHEN {part} THEN {i}' for i, part in enumerate(inside))} END"
+
+    def _parts(self, found: Partitioning, place: int) -> list[str]:
+        """Return the condition of a partition, or those of its subpartitions."""
+        own = self._partition(found, place)
+        return [f"({own} AND {self._sub(found, i)})" for i in range(found.subs)] or [own]
+
+    def _sub(self, found: Partitioning, number: int) -> str:
+        return self._hashed(found.sub, found.subs, number, found.linear_sub)
+
     def _unknown(self, reason: str) -> ReplayStopped:
         name = f"{self.table.schema}.{self.table.name}"
         return ReplayStopped(f"which rows of {name} are in the partition cannot be told: {reason}", remedy=BY_HAND)
@@ -62,8 +84,7 @@ class PartitionRows:
         for place, part in enumerate(names):
             for number in range(found.subs if not found.subpartitions else 0):
                 if name == f"{part}sp{number}":
-                    within = self._hashed(found.sub, found.subs, number, found.linear_sub)
-                    return f"({self._partition(found, place)} AND {within})"
+                    return f"({self._partition(found, place)} AND {self._sub(found, number)})"
         raise ExpressionError(f"there is no partition {name}, or a subpartition with a name of its own")
 
     def _partition(self, found: Partitioning, place: int) -> str:

@@ -17,7 +17,7 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_colu
 from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.log.changes import Changes
-from binlog_merge.replay.duckdb.types import duckdb_type, for_duckdb, listed, place, quoted
+from binlog_merge.replay.duckdb.types import duckdb_type, for_duckdb, listed, place, quoted, told_apart
 from binlog_merge.replay.duckdb.values import array_of
 from binlog_merge.reshape.pads import constant_pad
 from snapshot_store.model import Table
@@ -97,7 +97,7 @@ class TableWriter:
 
     def _keys_table(self, changes: Changes, keys: Any, chosen: Any, key: list[int]) -> None:
         """Register the values of keys, with their numbers, as `replay_keys`."""
-        arrays: dict[str, Any] = {"replay n": pa.array(chosen)}
+        arrays: dict[str, Any] = {"replay n ": pa.array(chosen)}
         sides, rows = keys[chosen, rk.K_SIDE], keys[chosen, rk.K_ROW]
         for column in key:
             starts = changes.cut.starts[sides, column, rows]
@@ -107,7 +107,7 @@ class TableWriter:
             )
         self.connection.register("replay_arrow", pa.table(arrays))
         self.connection.execute(
-            f'CREATE OR REPLACE TEMP VIEW replay_keys AS SELECT "replay n", {self._casts(key)} FROM replay_arrow'
+            f'CREATE OR REPLACE TEMP VIEW replay_keys AS SELECT "replay n ", {self._casts(key)} FROM replay_arrow'
         )
 
     def _casts(self, columns: Sequence[int]) -> str:
@@ -125,7 +125,7 @@ class TableWriter:
         if partial:
             columns = listed(self._names(self.kept), "t.")
             self.connection.execute(
-                f'CREATE OR REPLACE TEMP TABLE replay_old AS SELECT k."replay n", {columns} '
+                f'CREATE OR REPLACE TEMP TABLE replay_old AS SELECT k."replay n ", {columns} '
                 f"FROM {self._name} t JOIN replay_keys k ON {self._match(key)}"
             )
         ((gone,),) = self.connection.execute(
@@ -153,7 +153,7 @@ class TableWriter:
             raise RowRefused(int(keys[number, rk.K_ROW]), "the row is there already")
 
     def _first(self, source: str) -> int | None:
-        found = self.connection.execute(f'SELECT min(k."replay n") {source}').fetchall()[0][0]
+        found = self.connection.execute(f'SELECT min(k."replay n ") {source}').fetchall()[0][0]
         return None if found is None else int(found)
 
     def _insert(self, changes: Changes, rows: Any, prev: Any, partial: bool) -> None:
@@ -169,15 +169,15 @@ class TableWriter:
                 old[from_old] = -1 - sources[from_old]
             arrays[name] = self._values(changes, column, sources)
             if partial and from_old.any():
-                has = f"replay has {column}"
+                has = f"replay has {column} "
                 arrays[has] = pa.array(~from_old)
                 chosen.append(f"CASE WHEN n.{quoted(has)} THEN {self._cast(column)} ELSE o.{quoted(name)} END")
             else:
                 chosen.append(self._cast(column))
         source = "replay_arrow n"
         if (old >= 0).any():
-            arrays["replay old"] = pa.array(old)
-            source += ' LEFT JOIN replay_old o ON n."replay old" = o."replay n"'
+            arrays["replay old "] = pa.array(old)
+            source += ' LEFT JOIN replay_old o ON n."replay old " = o."replay n "'
         self.connection.register("replay_arrow", pa.table(arrays))
         names = listed(self._names(self.kept))
         self.connection.execute(f"INSERT INTO {self._name} ({names}) SELECT {', '.join(chosen)} FROM {source}")
@@ -204,7 +204,7 @@ class TableWriter:
         there = [np.flatnonzero((cut.sizes[one, 0] != NONE) & passing) for one in (BEFORE, AFTER)]
         row = np.concatenate(there)
         side = np.repeat(np.array((BEFORE, AFTER)), [len(rows) for rows in there])
-        arrays: dict[str, Any] = {"replay sign": pa.array(np.where(side == AFTER, 1, -1))}
+        arrays: dict[str, Any] = {"replay sign ": pa.array(np.where(side == AFTER, 1, -1))}
         for column in self.kept:
             starts, sizes = cut.starts[side, column, row], cut.sizes[side, column, row]
             if (sizes == ABSENT).any():
@@ -215,28 +215,35 @@ class TableWriter:
         self.connection.register("replay_arrow", pa.table(arrays))
         names = listed(self._names(self.kept))
         self.connection.execute(
-            f'CREATE OR REPLACE TEMP TABLE replay_net AS SELECT {names}, sum("replay sign") AS "replay n" FROM '
-            f'(SELECT {self._casts(self.kept)}, "replay sign" FROM replay_arrow) GROUP BY {names} '
-            'HAVING sum("replay sign") <> 0'
+            f'CREATE OR REPLACE TEMP TABLE replay_net AS SELECT {names}, sum("replay sign ") AS "replay n " FROM '
+            f'(SELECT {self._casts(self.kept)}, "replay sign " FROM replay_arrow) GROUP BY {names}, {self._apart()} '
+            'HAVING sum("replay sign ") <> 0'
         )
-        match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM k.{quoted(n)}" for n in self._names(self.kept))
+        pairs = zip(self._told_apart("t."), self._told_apart("k."), strict=True)
+        match = " AND ".join(f"{one} IS NOT DISTINCT FROM {other}" for one, other in pairs)
         self._complete(match)
         ((wanted,),) = self.connection.execute(
-            'SELECT coalesce(-sum("replay n"), 0) FROM replay_net WHERE "replay n" < 0'
+            'SELECT coalesce(-sum("replay n "), 0) FROM replay_net WHERE "replay n " < 0'
         ).fetchall()
         if wanted:
             ((gone,),) = self.connection.execute(
-                f'DELETE FROM {self._name} WHERE rowid IN (SELECT r FROM (SELECT t.rowid AS r, k."replay n" AS n, '
-                f"row_number() OVER (PARTITION BY {listed(self._names(self.kept), 'k.')}) AS i FROM {self._name} t "
-                f'JOIN replay_net k ON k."replay n" < 0 AND {match}) WHERE i <= -n)'
+                f'DELETE FROM {self._name} WHERE rowid IN (SELECT r FROM (SELECT t.rowid AS r, k."replay n " AS n, '
+                f"row_number() OVER (PARTITION BY {self._apart('k.')}) AS i FROM {self._name} t "
+                f'JOIN replay_net k ON k."replay n " < 0 AND {match}) WHERE i <= -n)'
             ).fetchall()
             if gone != wanted:
                 raise RowRefused(int(row[0]), f"of the rows that are deleted or changed, {wanted - gone} are not there")
         self.connection.execute(
             f"INSERT INTO {self._name} ({names}) SELECT {listed(self._names(self.kept), 'k.')} "
-            'FROM replay_net k, range(k."replay n"::BIGINT) WHERE k."replay n" > 0'
+            'FROM replay_net k, range(k."replay n "::BIGINT) WHERE k."replay n " > 0'
         )
         self.connection.execute("DROP TABLE replay_net")
+
+    def _told_apart(self, prefix: str = "") -> list[str]:
+        return [told_apart(c, prefix + quoted(c.name)) for c in (self.table.columns[number] for number in self.kept)]
+
+    def _apart(self, prefix: str = "") -> str:
+        return ", ".join(self._told_apart(prefix))
 
     def _complete(self, match: str) -> None:
         """Insert rows that `replay_net` removes and that must have existed before the log."""

@@ -80,6 +80,14 @@ def definitions(columns: Sequence[Column], temporal_text: bool = False) -> str:
     return ", ".join(f"{quoted(column.name)} {duckdb_type(column.type, temporal_text)}" for column in columns)
 
 
+def told_apart(column: Column, name: str) -> str:
+    """Return SQL, for the values `name` of a column, that is equal only where a server shows the same.
+
+    DuckDB takes 0.0 and -0.0 for one.
+    """
+    return f"CAST({name} AS VARCHAR)" if column.type.name in ("float", "double") else name
+
+
 def for_duckdb(array: Any) -> Any:
     """Convert an array for DuckDB: decimals of more than 38 digits become text."""
     if not pa.types.is_decimal256(array.type):

@@ -6,9 +6,10 @@ replay: the log's server did not refuse it.
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -24,15 +25,20 @@ from binlog_merge.replay.duckdb.generated import cells_by_engine, columns_of
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, duckdb_type, for_duckdb
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
-from binlog_merge.values.binlog_types import LENGTH_BYTES, binlog_column
+from binlog_merge.values.binlog_types import LENGTH_BYTES, NUMERIC, binlog_column, byte_length
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import ReshapeOptions, make_converter
+from binlog_merge.values.convert.time import moment_of
 from binlog_merge.values.evaluate.row import Computed, Row
-from binlog_merge.values.value import ConversionError, Value, decode_cell
+from binlog_merge.values.value import ConversionError, Json, Value, decode_cell
 from binlog_merge.values.value import encode_cell as cell_of
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import PAD_CHAR_TO_FULL_LENGTH
 
+_BY_NUMBER: Final = frozenset({"bit", "year"})
+_LIKE_OPAQUE: Final = re.compile(r'"(\d{4}-\d\d-\d\d|-?\d\d+:\d\d:\d\d\.\d{6}"|base64:)', re.ASCII)
+"""The texts of documents that are dates, times and others."""
 _RANGES: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 
@@ -46,10 +52,12 @@ def carries(old: Column, new: Column) -> bool:
     if a.name in _RANGES and b.name in _RANGES:
         low, high = _range(a), _range(b)
         return high[0] <= low[0] and low[1] <= high[1]
-    if a.charset and b.charset and _capacity(a) and _capacity(b):
+    if a.charset and b.charset and (most := _capacity(a, 1)) and (certain := _capacity(b, 4)):
         wide = b.charset in ("utf8mb4", a.charset)
-        return wide and a.name != "char" and b.name != "char" and (_capacity(a) or 0) <= (_capacity(b) or 0)
+        return a == b or (wide and a.name != "char" and b.name != "char" and most <= certain)
     if a.name == b.name == "decimal":
+        if max(a.length or 10, b.length or 10) > 38:
+            return a == b  # it is text here, which has the digits of the old column
         whole = ((b.length or 10) - (b.decimals or 0)) >= ((a.length or 10) - (a.decimals or 0))
         return whole and (b.decimals or 0) >= (a.decimals or 0) and not (b.unsigned and not a.unsigned)
     if a.name == b.name and a.name in ("datetime", "timestamp", "time"):
@@ -62,35 +70,106 @@ def _range(kind: ColumnType) -> tuple[int, int]:
     return (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
-def _capacity(kind: ColumnType) -> int | None:
-    """Return the characters that a text column holds for certain, whatever their width; None for other types."""
+def _capacity(kind: ColumnType, width: int) -> int | None:
+    """Return how many characters of `width` bytes a text column holds; None for other types."""
     if kind.name in ("char", "varchar"):
         return kind.length or 1
     if kind.name in LENGTH_BYTES and kind.name.endswith("text"):
-        return int((1 << 8 * LENGTH_BYTES[kind.name]) - 1) // 4
+        return int((1 << 8 * LENGTH_BYTES[kind.name]) - 1) // width
     return None
 
 
-def convert_values(old: Column, new: Column, values: Any, session: StatementSession, temporal_text: bool) -> Any:
+def convert_values(
+    old: Column, new: Column, values: Any, session: StatementSession, temporal_text: bool, alone: bool = False
+) -> Any:
     """Convert an Arrow array of the old column's values to the new column. Raises ReplayStopped if that fails.
 
-    A value that does not fit is an error in strict mode, and adjusted otherwise.
+    A value that does not fit is an error in strict mode, and adjusted otherwise. NULL in a column that becomes
+    TIMESTAMP NOT NULL is the statement's time, in any mode (`do_copy_timestamp`). `alone`: the statement does nothing
+    else, so that a server that can do it in place does so.
     """
+    if old.type.name == "time" and new.type.name in ("date", "datetime", "timestamp"):
+        old, values = _today(old, values, session)
+    if old.type.name == "char" and new.type.name != "char" and session.ddl.sql_mode & PAD_CHAR_TO_FULL_LENGTH:
+        old, values = _padded(old, values)
     zoned = (old.type.name == "timestamp") != (new.type.name == "timestamp")
+    now = encode_now(new, session.now_us) if new.type.name == "timestamp" and not new.nullable else None
+    new = replace(new, nullable=new.nullable or now is not None)
     try:
+        _check_told(old, new, values)
         cells = cells_of(old, values)
         if zoned and old.type.name == "timestamp":
             cells, old = [_moved(old, cell, session.local) for cell in cells], _on_the_clock(old)
         if zoned and new.type.name == "timestamp":
             cells, old = _converted(old, _on_the_clock(new), cells, session), _on_the_clock(new)
             cells = [_moved(old, cell, session.utc) for cell in cells]
-        return array_of(new, _converted(old, new, cells, session), temporal_text)
+        change = _in_place if _may_stay(old, new) else _converted
+        converted = change(old, new, cells, session, alone)
+        stored = [now if cell is None else cell for cell in converted]
+        return array_of(new, stored, temporal_text)
     except (ConversionError, CellValueError, BinlogFormatError, UnsupportedInput) as error:
-        raise ReplayStopped(f"the values that are there cannot be converted: {error}") from None
+        raise ReplayStopped(f"the values that are there cannot be converted: {error}", remedy=BY_HAND) from None
 
 
-def _converted(old: Column, new: Column, cells: list[bytes | None], session: StatementSession) -> list[bytes | None]:
-    options = ReshapeOptions("error" if session.ddl.strict else "clamp")
+def _may_stay(old: Column, new: Column) -> bool:
+    """Return whether a server that changes the definition in place leaves bytes as they are, which a copy changes."""
+    a, b = old.type, new.type
+    if a.name == "char" and b.name == "binary":
+        return byte_length(a) == byte_length(b)
+    return a.name == b.name and a.name in ("float", "double") and a.unsigned == b.unsigned
+
+
+def _in_place(
+    old: Column, new: Column, cells: list[bytes | None], session: StatementSession, alone: bool
+) -> list[bytes | None]:
+    """Return the cells of a column that may be changed in place. Raises ConversionError if that is not known.
+
+    Spaces that pad a CHAR become part of a BINARY in place, as the converter has it; a copy has zero bytes there.
+    """
+    padded, stays = old.type.name == "char", alone and old.nullable == new.nullable
+    if stays and not padded:
+        return cells
+    converted = _converted(old, new, cells, session)
+    if stays:
+        return converted
+    differ = any(cell is not None and cell.endswith(b" ") for cell in converted) if padded else converted != cells
+    if differ:
+        raise ConversionError(f"column {old.name}: what they become depends on whether the server copied the table")
+    return converted
+
+
+def _today(column: Column, values: Any, session: StatementSession) -> tuple[Column, Any]:
+    """Return a TIME column as one of DATETIME, and its values: counted from the day of the statement."""
+    now = session.local(moment_of(session.now_us))
+    midnight = datetime(now.year, now.month, now.day)
+    texts: list[str | None] = []
+    for cell in cells_of(column, values):
+        span = None if cell is None else decode_cell(column.type, cell)
+        texts.append((midnight + span).isoformat(" ", "microseconds") if isinstance(span, timedelta) else None)
+    return _on_the_clock(column), pa.array(texts, pa.string())
+
+
+def _padded(column: Column, values: Any) -> tuple[Column, Any]:
+    """Return a CHAR column as one of VARCHAR, and its values with the spaces that PAD_CHAR_TO_FULL_LENGTH shows."""
+    width = column.type.length or 1
+    texts = [None if text is None else text.ljust(width) for text in values.to_pylist()]
+    return replace(column, type=replace(column.type, name="varchar", length=width)), pa.array(texts, pa.string())
+
+
+def _check_told(old: Column, new: Column, values: Any) -> None:
+    """Raise ConversionError for a conversion by what the file does not tell apart."""
+    if old.type.name == "json" and new.type.name in ("decimal", "bit"):
+        for text in filter(None, values.to_pylist()):
+            if _LIKE_OPAQUE.match(text):
+                raise ConversionError(f"column {old.name}: {text[:40]} is a text, or a document's date, time or bytes")
+    if old.type.name in ("enum", "set") and "" in old.type.members and new.type.name in NUMERIC | _BY_NUMBER:
+        raise ConversionError(f"the member '' of column {old.name} is not told from no member here")
+
+
+def _converted(
+    old: Column, new: Column, cells: list[bytes | None], session: StatementSession, alone: bool = False
+) -> list[bytes | None]:
+    options = ReshapeOptions("error" if session.ddl.strict else "clamp", sql_mode=session.ddl.sql_mode)
     converter = make_converter(old, new, binlog_column(old), options)
     return cells if converter is None else [converter(cell) for cell in cells]
 
@@ -112,21 +191,25 @@ def _moved(column: Column, cell: bytes | None, move: Callable[[Civil], Civil]) -
 
 def cells_of(column: Column, values: Any) -> list[bytes | None]:
     """Return the cells of an Arrow array of a column's values."""
-    facts = column_facts_of(column)
     encoded: dict[Any, bytes] = {}
     found: list[bytes | None] = []
     for value in values.to_pylist():
         if value is None:
             found.append(None)
             continue
-        plain = _plain(column.type, value)
-        key = plain if plain.__hash__ is not None else repr(plain)
+        key = repr(value) if isinstance(value, float | list) else value  # 0.0 and -0.0 are two values
         if key not in encoded:
-            encoded[key] = encode_cell(
-                facts.code, facts.meta, plain, facts.unsigned, facts.charset, column.type.members or None
-            )
+            encoded[key] = _cell(column, value)
         found.append(encoded[key])
     return found
+
+
+def _cell(column: Column, value: Any) -> bytes:
+    plain = _plain(column.type, value)
+    if column.type.name == "json":
+        return cell_of(column.type, Json(plain))  # the document null is not NULL
+    facts = column_facts_of(column)
+    return encode_cell(facts.code, facts.meta, plain, facts.unsigned, facts.charset, column.type.members or None)
 
 
 def _plain(kind: ColumnType, value: Any) -> Any:

@@ -15,6 +15,7 @@ date, binary strings to JSON.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Final, Literal
 
 from binlog_merge.binlog.temporal import Civil
@@ -23,12 +24,13 @@ from binlog_merge.values.binlog_types import (
     DEFAULT_VECTOR_LENGTH,
     GEOMETRY_TYPES,
     LENGTH_BYTES,
+    NUMERIC,
     binlog_column,
     byte_length,
     member_bytes,
 )
 from binlog_merge.values.convert.json import number_of_document, read_json
-from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year
+from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year, whole_of_decimal
 from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
 from binlog_merge.values.convert.time import shifted, to_date, to_datetime, to_time, to_timestamp
 from binlog_merge.values.value import (
@@ -61,23 +63,25 @@ __all__ = [
 Policy = Literal["error", "clamp", "default"]
 
 _SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
+_LONGEST_MOMENT: Final = 14
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
 @dataclass(frozen=True, slots=True)
 class ReshapeOptions:
-    """The options of reshaping: the policy, and the session time zone of the DDL.
+    """The options of reshaping: the policy, and the session time zone and sql_mode of the DDL.
 
-    `offset` is that time zone's offset from UTC in minutes.
+    `offset` is that time zone's offset from UTC in minutes; of the mode, only what concerns dates and times counts.
     """
 
     policy: Policy = "error"
     offset: int = 0
+    sql_mode: int = 0
 
 
 DEFAULT_OPTIONS: Final = ReshapeOptions()
 
-_COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost], Value]]] = {
+_COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost, int], Value]]] = {
     **dict.fromkeys(INTEGER_BYTES, to_integer),
     "decimal": to_decimal,
     "float": to_float,
@@ -86,7 +90,6 @@ _COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost], Value]]] = {
     "year": to_year,
     "date": to_date,
     "datetime": to_datetime,
-    "time": to_time,
 }
 
 
@@ -134,7 +137,7 @@ class Converter:
         if self.bytes_pass:
             return cell, lost
         old, new = self.physical.type, self.logical.type
-        value = coerce(old, new, decode_cell(old, cell), lost, self.options.offset)
+        value = coerce(old, new, decode_cell(old, cell), lost, self.options.offset, self.options.sql_mode)
         return encode_cell(new, value), lost
 
     def _failed(self, reason: str) -> ConversionError:
@@ -211,6 +214,8 @@ def _refusal(old: ColumnType, new: ColumnType) -> str | None:
             return f"values of type {kind.name} are only passed on as they are"
         if kind.charset and kind.charset != "binary" and not has_codec(kind.charset):
             return f"character set {kind.charset} has no codec here"
+    if old.charset in WIDE and new.name in ("bit", "year"):
+        return "a server reads the bytes of its characters one by one"
     if "vector" in (old.name, new.name) and {old.name, new.name} - {"vector", *BINARY_TYPES}:
         return "a VECTOR becomes nothing but another VECTOR or a binary string"
     if new.name == "json" and old.name in (*BINARY_TYPES, "bit"):
@@ -220,15 +225,15 @@ def _refusal(old: ColumnType, new: ColumnType) -> str | None:
     return None
 
 
-def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: int = 0) -> Value:
+def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: int = 0, sql_mode: int = 0) -> Value:
     """Convert a value of column type `old` to the nearest value of `new`, as ALTER TABLE ... MODIFY does.
 
-    Losses are appended to `lost`; `offset` is the session time zone's, in minutes. Raises ConversionError if there is
-    no such value.
+    Losses are appended to `lost`; `offset` is the session time zone's, in minutes, and `sql_mode` the session's. Raises
+    ConversionError if there is no such value.
     """
     if old.name == "timestamp" and isinstance(value, Civil):
         if new.name == "timestamp":
-            return to_timestamp(new, value, lost, 0)
+            return to_timestamp(new, value, lost, 0, sql_mode)
         value = shifted(value, offset)
     if old.name == "bit" and new.name in LENGTH_BYTES and isinstance(value, int):
         value = value.to_bytes(((old.length or 1) + 7) // 8, "big")  # its bytes in a TEXT or BLOB, digits elsewhere
@@ -248,14 +253,27 @@ def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: i
         return (to_enum if new.name == "enum" else to_set)(new, text_of(old, value), lost, numbers)
     if isinstance(value, Json):
         by_value = new.name in ("decimal", "bit")
-        value = number_of_document(value, lost) if by_value else text_of(old, value)
+        value = number_of_document(new, value, lost) if by_value else text_of(old, value)
     if new.name in _TEMPORAL and old.name != "bit" and not isinstance(value, Civil | timedelta):
         value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
+        if old.zerofill and len(value) > _LONGEST_MOMENT:
+            raise ConversionError(f"{value!r} has more digits than a date and time")
     elif old.name == "date" and isinstance(value, Civil) and new.name not in _TEMPORAL:
         value = (value.year * 100 + value.month) * 100 + value.day
+    elif isinstance(value, Decimal) and old.name == "decimal" and new.name in (*INTEGER_BYTES, "bit"):
+        value = whole_of_decimal(value, old.unsigned, lost)
+    elif old.name == "float" and isinstance(value, float) and new.name in (*INTEGER_BYTES, "bit", "year"):
+        _check_bigint(value)
     if new.name == "timestamp":
-        return to_timestamp(new, value, lost, offset)
-    return _COERCE[new.name](new, value, lost)
+        return to_timestamp(new, value, lost, offset, sql_mode)
+    if new.name == "time":
+        return to_time(new, value, lost, sql_mode, any_day=old.name not in NUMERIC)
+    return _COERCE[new.name](new, value, lost, sql_mode)
+
+
+def _check_bigint(value: float) -> None:
+    if not -(2.0**63) <= value < 2.0**63:
+        raise ConversionError(f"what {value} of a FLOAT is as an integer depends on the server's processor")
 
 
 def _bytes_of(old: ColumnType, new: ColumnType, value: Value) -> bytes:

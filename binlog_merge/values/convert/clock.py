@@ -12,6 +12,12 @@ from typing import Final
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.convert.numbers import carried
 from binlog_merge.values.value import ConversionError, Lost
+from snapshot_store.mysql.sql.session import (
+    ALLOW_INVALID_DATES,
+    NO_ZERO_DATE,
+    NO_ZERO_IN_DATE,
+    TIME_TRUNCATE_FRACTIONAL,
+)
 
 MAX_TIME: Final = (838 * 3600 + 59 * 60 + 59) * 1_000_000
 ZERO_DATE: Final = Civil(0, 0, 0)
@@ -30,12 +36,20 @@ _MAX_NUMBER: Final = (1 << 32) - 1
 _FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a time of day
 
 
-def is_date(moment: Civil) -> bool:
-    """Return whether a server stores the date: month and day may be 0, but the day not beyond the month's end."""
+def is_date(moment: Civil, sql_mode: int = 0) -> bool:
+    """Return whether a server stores the date: month and day may be 0, but the day not beyond the month's end.
+
+    With NO_ZERO_IN_DATE and NO_ZERO_DATE they may not, with ALLOW_INVALID_DATES every month has 31 days.
+    """
+    zero = NO_ZERO_IN_DATE if any(moment[:3]) else NO_ZERO_DATE
+    if sql_mode & zero and not (moment.month and moment.day):
+        return False
     leap = moment.year % 4 == 0 and (moment.year % 100 != 0 or moment.year % 400 == 0)
     if moment.month > 12 or moment.hour > 23 or moment.minute > 59 or moment.second > 59:
         return False
-    last = 31 if not moment.month else 28 if moment.month == 2 and not leap else _DAYS[moment.month - 1]
+    if not moment.month or sql_mode & ALLOW_INVALID_DATES:
+        return moment.day <= 31
+    last = 28 if moment.month == 2 and not leap else _DAYS[moment.month - 1]
     return moment.day <= last
 
 
@@ -48,33 +62,37 @@ def _span(microseconds: int) -> timedelta:
     return timedelta(microseconds=microseconds)
 
 
-def _micros(digits: str) -> int:
-    """Return the microseconds of the digits after the point; a seventh digit rounds the sixth."""
-    return (int((digits + "0" * 7)[:7]) + 5) // 10
+def _micros(digits: str, sql_mode: int) -> int:
+    """Return the microseconds of the digits after the point; a seventh digit rounds the sixth, unless the mode cuts."""
+    half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else 5
+    return (int((digits + "0" * 7)[:7]) + half) // 10
 
 
-def read_moment(text: str, lost: Lost) -> Civil:
+def read_moment(text: str, lost: Lost, sql_mode: int = 0) -> Civil:
     """Return the date, with or without a time of day, at the beginning of a text; the zero date if there is none."""
-    found = _read_moment(text)
+    found = _read_moment(text, sql_mode)
     if found is None:
         lost.append(f"{text[:40]!r} is no date")
         return ZERO_DATE
     moment, fraction, rest = found
     if rest.strip(_SPACES):
         lost.append(f"{text[:40]!r} is a date followed by {rest[:20]!r}")
-    return _with_fraction(moment, fraction, lost)
+    return _with_fraction(moment, _micros(fraction, sql_mode), lost)
 
 
-def _with_fraction(moment: Civil, fraction: str, lost: Lost) -> Civil:
+def _with_fraction(moment: Civil, micros: int, lost: Lost) -> Civil:
     try:
-        return carried(moment, _micros(fraction))
+        return carried(moment, micros)
     except ConversionError as error:
         lost.append(str(error))
         return ZERO_DATE
 
 
-def _read_moment(text: str) -> tuple[Civil, str, str] | None:
-    """Return the date and time, the digits of its fraction, and the rest of the text; None if there is no date."""
+def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> tuple[Civil, str, str] | None:
+    """Return the date and time, the digits of its fraction, and the rest of the text; None if there is no date.
+
+    With `any_day` the zero date has a time of day, too.
+    """
     text = text.lstrip(_SPACES)
     digits = re.match(r"[\dT]*", text, re.ASCII)
     assert digits is not None
@@ -94,7 +112,11 @@ def _read_moment(text: str) -> tuple[Civil, str, str] | None:
     if (first not in (4, 8) and first < 14 if bare else len(fields[0]) == 2) and (any(numbers) or fraction.strip("0")):
         numbers[0] += 2000 if numbers[0] < 70 else 1900
     moment = Civil(*numbers)
-    if not is_date(moment) or moment.year > 9999 or (moment[:3] == (0, 0, 0) and any(numbers)):
+    if (
+        not is_date(moment, sql_mode)
+        or moment.year > 9999
+        or (moment[:3] == (0, 0, 0) and any(numbers) and not any_day)
+    ):
         return None
     if moment == ZERO_DATE and rest.strip(_SPACES):
         return None
@@ -149,15 +171,15 @@ def _fraction(text: str, at: int, count: int) -> tuple[str, str]:
     return (found[1], text[found.end() :]) if found else ("", text[at:])
 
 
-def moment_of_number(number: int, lost: Lost) -> Civil:
+def moment_of_number(number: int, lost: Lost, sql_mode: int = 0) -> Civil:
     """Return the date of YYMMDD, YYYYMMDD, YYMMDDhhmmss or YYYYMMDDhhmmss; the zero date if it is none."""
-    moment = _moment_of_number(number)
+    moment = _moment_of_number(number, sql_mode)
     if moment is None:
         lost.append(f"{number} is no date")
     return moment or ZERO_DATE
 
 
-def _moment_of_number(number: int) -> Civil | None:
+def _moment_of_number(number: int, sql_mode: int) -> Civil | None:
     if number and number < 10_000_101_000_000:
         if number < 101:
             return None
@@ -179,13 +201,13 @@ def _moment_of_number(number: int) -> Civil | None:
             number += 19_000_000_000_000
     date, clock = divmod(number, 1_000_000)
     moment = Civil(date // 10_000, date // 100 % 100, date % 100, clock // 10_000, clock // 100 % 100, clock % 100)
-    return moment if is_date(moment) and moment.year <= 9999 else None
+    return moment if is_date(moment, sql_mode) and moment.year <= 9999 else None
 
 
-def time_of_number(number: int, lost: Lost) -> timedelta:
+def time_of_number(number: int, lost: Lost, sql_mode: int = 0) -> timedelta:
     """Return the time of hhmmss, or the time of day of a date with one; the nearest time if it is neither."""
     if number > 8_385_959:
-        if number >= 10**10 and (moment := _moment_of_number(number)) is not None:
+        if number >= 10**10 and (moment := _moment_of_number(number, sql_mode)) is not None:
             return time_of_day(moment)
         lost.append(f"{number} is longer than 838:59:59")
         return _span(MAX_TIME)
@@ -196,15 +218,19 @@ def time_of_number(number: int, lost: Lost) -> timedelta:
     return timedelta(hours=hours, minutes=minutes, seconds=seconds)
 
 
-def read_time(text: str, lost: Lost) -> timedelta:
-    """Return the time at the beginning of a text: [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS."""
+def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -> timedelta:
+    """Return the time at the beginning of a text: [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS.
+
+    With `any_day` also that of a day that no calendar has, whatever the mode, as a server reads a text: a number's day
+    must be one.
+    """
     plain = text.lstrip(_SPACES)
     negative = plain.startswith("-")
     plain = plain[1:] if negative else plain
     if not plain:
         return timedelta(0)
     if len(plain.encode()) >= _FULL_TIMESTAMP and _LIKE_TIMESTAMP.match(plain):
-        return _time_of_timestamp(plain, lost)
+        return _time_of_timestamp(plain, lost, sql_mode, any_day)
     parts = _time_parts(plain)
     if parts is None or _EXPONENT.match(parts[-1]):
         lost.append(f"{text[:40]!r} is no time")
@@ -215,7 +241,7 @@ def read_time(text: str, lost: Lost) -> timedelta:
         return timedelta(0)
     # What rounds the sixth digit of a time is the last one, not the seventh (`nanoseconds` in str_to_time).
     micros = ((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1_000_000 + _micros(
-        fraction[:6] + fraction[6:][-1:]
+        fraction[:6] + fraction[6:][-1:], sql_mode
     )
     if days * 24 + hours > 838:
         lost.append(f"{text[:40]!r} is longer than 838:59:59")
@@ -225,15 +251,16 @@ def read_time(text: str, lost: Lost) -> timedelta:
     return _span(-micros if negative else micros)
 
 
-def _time_of_timestamp(text: str, lost: Lost) -> timedelta:
-    found = _read_moment(text)
+def _time_of_timestamp(text: str, lost: Lost, sql_mode: int, any_day: bool) -> timedelta:
+    day_mode = sql_mode & TIME_TRUNCATE_FRACTIONAL | ALLOW_INVALID_DATES if any_day else sql_mode
+    found = _read_moment(text, day_mode, any_day)
     if found is None:
         lost.append(f"{text[:40]!r} is no time")
         return timedelta(0)
     moment, fraction, rest = found
     if rest.strip(_SPACES):
         lost.append(f"{text[:40]!r} is a time followed by {rest[:20]!r}")
-    return time_of_day(moment) + _span(_micros(fraction))  # up to 24:00:00, the day is not carried into
+    return time_of_day(moment) + _span(_micros(fraction, sql_mode))  # up to 24:00:00, the day is not carried into
 
 
 def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:

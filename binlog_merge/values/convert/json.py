@@ -12,8 +12,10 @@ from typing import Any
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.values.value import ConversionError, Json, Lost
+from snapshot_store.mysql.column_type import ColumnType
 
 _INTEGERS = (-(1 << 63), (1 << 64) - 1)
+_GREATEST_SIGNED = (1 << 63) - 1
 
 
 def read_json(text: str) -> Json:
@@ -42,11 +44,13 @@ def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
 
 
-def number_of_document(value: Json, lost: Lost) -> int | float | str | Decimal:
+def number_of_document(kind: ColumnType, value: Json, lost: Lost) -> int | float | str | Decimal:
     """Return a document's value for DECIMAL and BIT columns: a number, a text that may hold one, true or false."""
     document = value.document
     if isinstance(document, float) and not math.isfinite(document):
         raise ConversionError(f"{document} is no number")
+    if isinstance(document, int) and document > _GREATEST_SIGNED and kind.name == "decimal":
+        return document - (1 << 64)  # a server takes its bits for a signed number's
     if isinstance(document, int | float | str | Decimal):  # bool is an int
         return int(document) if isinstance(document, bool) else document
     lost.append("the document is no number")

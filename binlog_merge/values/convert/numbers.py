@@ -14,6 +14,7 @@ from typing import Final
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.value import INTEGER_BYTES, ConversionError, Lost, Value
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import TIME_TRUNCATE_FRACTIONAL
 
 MICROSECOND: Final = timedelta(microseconds=1)
 _EXACT: Final = Context(prec=400)
@@ -54,21 +55,23 @@ def _limited(number: Decimal) -> Decimal:
     return number
 
 
-def in_whole_seconds(value: Value) -> Value:
+def in_whole_seconds(value: Value, sql_mode: int = 0) -> Value:
     """Round a time or date and time to seconds, carried into minutes, hours and days; other values are unchanged."""
     if isinstance(value, timedelta):
-        seconds = (abs(value) // MICROSECOND + 500_000) // 1_000_000
+        half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else 500_000
+        seconds = (abs(value) // MICROSECOND + half) // 1_000_000
         return timedelta(seconds=-seconds if value < timedelta(0) else seconds)
-    return rounded_moment(value, 0) if isinstance(value, Civil) else value
+    return rounded_moment(value, 0, sql_mode) if isinstance(value, Civil) else value
 
 
-def rounded_moment(moment: Civil, fsp: int) -> Civil:
+def rounded_moment(moment: Civil, fsp: int, sql_mode: int = 0) -> Civil:
     """Round a date and time to `fsp` fraction digits; a full second is carried into the date.
 
-    Raises ConversionError if there is no next second.
+    TIME_TRUNCATE_FRACTIONAL cuts the digits off. Raises ConversionError if there is no next second.
     """
     unit = 10 ** (6 - fsp)
-    return carried(moment, (moment.micro + unit // 2) // unit * unit)
+    half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else unit // 2
+    return carried(moment, (moment.micro + half) // unit * unit)
 
 
 def carried(moment: Civil, micros: int) -> Civil:
@@ -97,32 +100,37 @@ def _within(number: int, low: int, high: int, kind: ColumnType, lost: Lost) -> i
     return max(low, min(high, number))
 
 
-def _whole(value: Value, lost: Lost) -> int:
+def _whole(value: Value, lost: Lost, sql_mode: int) -> int:
     try:
-        value = in_whole_seconds(value)
+        value = in_whole_seconds(value, sql_mode)
     except ConversionError as error:
         lost.append(str(error))
     number = number_of(value, lost)
     return round(number) if isinstance(number, float) else int(rounded(number))
 
 
-def to_integer(kind: ColumnType, value: Value, lost: Lost) -> int:
+def to_integer(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int:
     """Convert a value to the range of an integer column."""
     bits = 8 * INTEGER_BYTES[kind.name]
     low, high = (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
     if isinstance(value, float):  # val_int is signed
         low, high = max(low, _BIGINT[0]), min(high, _BIGINT[1])
-    return _within(_whole(value, lost), low, high, kind, lost)
+    return _within(_whole(value, lost, sql_mode), low, high, kind, lost)
 
 
-def to_decimal(kind: ColumnType, value: Value, lost: Lost) -> Decimal:
+def whole_of_decimal(value: Decimal, unsigned: bool, lost: Lost) -> int:
+    """Return the integer of a DECIMAL column's value, which is a BIGINT, or if the column is UNSIGNED such a BIGINT."""
+    return _within(int(rounded(value)), *((0, (1 << 64) - 1) if unsigned else _BIGINT), ColumnType("bigint"), lost)
+
+
+def to_decimal(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> Decimal:
     """Convert a value to a decimal with the column's digits."""
     scale = kind.decimals or 0
     precision = 10 if kind.length is None else kind.length
     exact = number_of(value, lost)
     number = rounded(exact, scale)
     greatest = Decimal(10**precision - 1).scaleb(-scale, _EXACT)
-    if abs(number) > greatest:
+    if number.copy_abs() > greatest:  # abs() would round to 28 digits
         lost.append(f"{number} has more than {precision - scale} digits before the point")
         number = greatest.copy_sign(number)
     if exact < 0 and kind.unsigned:
@@ -131,7 +139,7 @@ def to_decimal(kind: ColumnType, value: Value, lost: Lost) -> Decimal:
     return number
 
 
-def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
+def to_float(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> float:
     """Convert a value to a float in the column's range, rounded to (M,D) if the column has them."""
     number = float(number_of(value, lost))
     if number < 0 and kind.unsigned:
@@ -151,7 +159,7 @@ def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
     return number
 
 
-def to_bit(kind: ColumnType, value: Value, lost: Lost) -> int:
+def to_bit(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int:
     """Convert a value to an integer of the column's bits; of a text the digits at its beginning."""
     if isinstance(value, bytes):
         value = value.decode("latin-1")
@@ -162,15 +170,15 @@ def to_bit(kind: ColumnType, value: Value, lost: Lost) -> int:
         number = int(found[1][:60]) if found else 0
         low, high = _BIGINT
     else:
-        number = _whole(value, lost)
+        number = _whole(value, lost, sql_mode)
         low, high = _BIGINT if isinstance(value, float | Decimal) else (_BIGINT[0], (1 << 64) - 1)
     number = _within(number, low, high, kind, lost) & ((1 << 64) - 1)
     return _within(number, 0, (1 << (kind.length or 1)) - 1, kind, lost)
 
 
-def to_year(kind: ColumnType, value: Value, lost: Lost) -> int:
+def to_year(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int:
     """Convert a value to a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
-    year = _whole(value, lost)
+    year = _whole(value, lost, sql_mode)
     text = value.decode("latin-1") if isinstance(value, bytes) else value
     if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text.encode()) != 4 and _NUMBER.match(text)):
         year += 2000 if year < 70 else 1900

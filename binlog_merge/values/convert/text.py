@@ -18,6 +18,7 @@ from binlog_merge.values.binlog_types import LENGTH_BYTES
 from binlog_merge.values.value import ConversionError, Json, Lost, Value
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
+from snapshot_store.mysql.values.sets import set_text
 
 WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
@@ -30,7 +31,7 @@ _LONGEST_CHARACTER: Final = 4  # bytes, in any character set
 def text_of(kind: ColumnType, value: Value) -> str | bytes:
     """Return the text that `SELECT` prints for a value of column type `kind`; bytes for binary strings."""
     if kind.name in ("enum", "set") and isinstance(value, int):
-        return ",".join(members_of(kind, value))
+        return set_text(members_of(kind, value))
     if isinstance(value, str | bytes):
         return value
     if isinstance(value, Json):
@@ -105,6 +106,8 @@ def _decoded(charset: str, data: bytes, lost: Lost) -> str:
     try:
         return decode_text(charset, data)
     except UnicodeError as error:
+        if charset == "ucs2":  # in which a server stores half of a pair, too: it is no text here
+            raise ConversionError(f"{data[:40]!r} is no text in {charset}: {error}") from None
         lost.append(f"{data[:40]!r} is no text in {charset}: {error}")
     text, at = "", 0
     while at < len(data):
@@ -189,7 +192,7 @@ def to_set(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> in
 
 
 def _number(text: str, longest: int) -> int | None:
-    return int(text) if len(text) <= longest and re.fullmatch(r"\s*\+?\d+", text, re.ASCII) else None
+    return int(text) if len(text) <= longest and re.fullmatch(r"\s*(\+?\d+|-0+)", text, re.ASCII) else None
 
 
 def member_of_number(kind: ColumnType, number: int, lost: Lost) -> int:

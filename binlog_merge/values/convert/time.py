@@ -11,6 +11,7 @@ from binlog_merge.binlog.temporal import Civil, time_text
 from binlog_merge.values.convert.clock import (
     MAX_TIME,
     ZERO_DATE,
+    is_date,
     moment_of_number,
     read_moment,
     read_time,
@@ -20,6 +21,12 @@ from binlog_merge.values.convert.clock import (
 from binlog_merge.values.convert.numbers import MICROSECOND, rounded_moment
 from binlog_merge.values.value import ConversionError, Lost, Value
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import (
+    ALLOW_INVALID_DATES,
+    NO_ZERO_DATE,
+    NO_ZERO_IN_DATE,
+    TIME_TRUNCATE_FRACTIONAL,
+)
 
 _FIRST_TIMESTAMP: Final = Civil(1970, 1, 1, 0, 0, 1)
 _LAST_TIMESTAMP: Final = Civil(2038, 1, 19, 3, 14, 7, 999_999)
@@ -42,23 +49,23 @@ def shifted(moment: Civil, minutes: int) -> Civil:
     return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)
 
 
-def to_date(kind: ColumnType, value: Value, lost: Lost) -> Civil:
+def to_date(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> Civil:
     """Convert a value to a date; from half a second before midnight on, it is the next day."""
-    moment = _rounded(_moment(value, lost), 0, lost)
+    moment = _rounded(_moment(value, lost, sql_mode), 0, lost, sql_mode)
     return Civil(moment.year, moment.month, moment.day)
 
 
-def to_datetime(kind: ColumnType, value: Value, lost: Lost) -> Civil:
+def to_datetime(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> Civil:
     """Convert a value to a date and time, rounded to the column's fraction digits."""
-    return _rounded(_moment(value, lost), kind.fsp, lost)
+    return _rounded(_moment(value, lost, sql_mode), kind.fsp, lost, sql_mode)
 
 
-def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int) -> Civil:
+def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int, sql_mode: int = 0) -> Civil:
     """Convert a value to a TIMESTAMP in UTC: the zero date, or 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
 
     `offset` is the session time zone's offset from UTC in minutes.
     """
-    moment = _rounded(_moment(value, lost), kind.fsp, lost)
+    moment = _rounded(_moment(value, lost, sql_mode), kind.fsp, lost, sql_mode)
     if moment == ZERO_DATE:
         return moment
     utc = shifted(moment, -offset)
@@ -68,36 +75,45 @@ def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int) -> Civ
     return utc
 
 
-def to_time(kind: ColumnType, value: Value, lost: Lost) -> timedelta:
-    """Convert a value to a time of day or a duration, rounded to the column's fraction digits."""
+def to_time(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0, any_day: bool = False) -> timedelta:
+    """Convert a value to a time of day or a duration, rounded to the column's fraction digits.
+
+    `any_day`: see `read_time`.
+    """
     if isinstance(value, Civil):
         value = time_of_day(value)
     elif isinstance(value, int):
-        value = time_of_number(value, lost)
+        value = time_of_number(value, lost, sql_mode)
     elif not isinstance(value, timedelta):
-        value = read_time(_text(value), lost)
+        value = read_time(_text(value), lost, sql_mode, any_day)
     unit = 10 ** (6 - kind.fsp)
-    micros = (abs(value) // MICROSECOND + unit // 2) // unit * unit
+    half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else unit // 2
+    micros = (abs(value) // MICROSECOND + half) // unit * unit
     if micros > MAX_TIME:
         lost.append(f"{time_text(value, 6)} is longer than 838:59:59")
         micros = MAX_TIME
     return timedelta(microseconds=-micros if value < timedelta(0) else micros)
 
 
-def _rounded(moment: Civil, fsp: int, lost: Lost) -> Civil:
+def _rounded(moment: Civil, fsp: int, lost: Lost, sql_mode: int) -> Civil:
     try:
-        return rounded_moment(moment, fsp)
+        return rounded_moment(moment, fsp, sql_mode)
     except ConversionError as error:
         lost.append(str(error))
         return ZERO_DATE
 
 
-def _moment(value: Value, lost: Lost) -> Civil:
+def _moment(value: Value, lost: Lost, sql_mode: int) -> Civil:
     if isinstance(value, Civil):
+        if not is_date(value, sql_mode & (NO_ZERO_IN_DATE | NO_ZERO_DATE) | ALLOW_INVALID_DATES):
+            lost.append(f"{value.text(0)} is no date in this sql_mode")
+            return ZERO_DATE
         return value
     if isinstance(value, timedelta):
         raise ConversionError("a TIME becomes a date only with the day of the conversion, which is not known")
-    return moment_of_number(value, lost) if isinstance(value, int) else read_moment(_text(value), lost)
+    if isinstance(value, int):
+        return moment_of_number(value, lost, sql_mode)
+    return read_moment(_text(value), lost, sql_mode)
 
 
 def _text(value: Value) -> str:

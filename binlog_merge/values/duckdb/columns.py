@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.temporal import time_text
 from binlog_merge.values.duckdb.piece import COLUMN, Sql, quoted
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.values.sets import set_text
 
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
 _TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
@@ -107,7 +108,7 @@ def _members(column: Column, values: Any) -> Any:
         elif column.type.name == "enum":
             texts.append(members[value - 1] if 0 < value <= len(members) else "")
         else:
-            texts.append(",".join(member for i, member in enumerate(members) if value >> i & 1))
+            texts.append(set_text(member for i, member in enumerate(members) if value >> i & 1))
     return pa.array(texts, pa.string())
 
 

@@ -9,6 +9,7 @@ import re
 
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
+from snapshot_store.mysql.values.time_zones import in_zone
 
 _Moment = tuple[int, int, int, int, int, int, str]
 """Year, month, day, hour, minute, second, and the digits of the fraction."""
@@ -22,6 +23,7 @@ _COMPACT = re.compile(r"\s*(\d{14}|\d{12}|\d{8}|\d{6})T?(?:\.(\d*))?\s*", re.ASC
 _CLOCK = re.compile(
     r"\s*(-?)(?:(\d{1,2})\s+)?(?:(\d{1,3}):(\d{1,2})(?::(\d{1,2}))?|(\d{1,7}))(?:\.(\d*))?\s*", re.ASCII
 )
+_ZONED = re.compile(r"(.+\d:\d{1,2}(?:\.\d*)?)([+-]\d{2}:\d{2})", re.ASCII)
 _FIRST_TIMESTAMP, _LAST_TIMESTAMP = "1970-01-01 00:00:01", "2038-01-19 03:14:07"
 
 
@@ -46,7 +48,15 @@ def date_text(number: bool, text: str, session: DdlSession) -> str:
 
 
 def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession) -> str:
-    """Return the date and time that a literal denotes, rounded to the type's fractional digits."""
+    """Return the date and time that a literal denotes, rounded to the type's fractional digits.
+
+    A TIMESTAMP with an offset from UTC is shown in the session's time zone, in UTC if that is not known. A DATETIME's
+    offset counts for nothing in a DEFAULT.
+    """
+    zoned = None if number else _ZONED.fullmatch(text)
+    if zoned is not None:
+        found = datetime_text(False, zoned[1], type, session)
+        return in_zone(found, zoned[2], session.time_zone or "+00:00") if type.name == "timestamp" else found
     *whole, fraction = _moment(number, text, session)
     seconds, fraction = _rounded(fraction, type.fsp)
     year, month, day, hour, minute, second = map(int, whole)

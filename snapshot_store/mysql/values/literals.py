@@ -16,6 +16,7 @@ from typing import Literal
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import date_text, datetime_text, time_text, year_text
+from snapshot_store.mysql.values.sets import set_text
 
 Kind = Literal["string", "number", "bits"]
 
@@ -177,7 +178,7 @@ def _set(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
         raise ValueError(f"{text} is no string")
     value = _written(kind, text).rstrip(" ")
     chosen = {_member(part, type) for part in value.split(",")} if value else set()
-    return ",".join(member for member in type.members if member in chosen)
+    return set_text(member for member in type.members if member in chosen)
 
 
 def shown(value: str) -> str:

@@ -52,5 +52,12 @@ def in_utc(text: str, time_zone: str) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{dot}{fraction}"
 
 
+def in_zone(text: str, time_zone: str, other: str) -> str:
+    """Convert local time of a zone, as text, to that of another. Raises ValueError for no moment, or no zone."""
+    whole, dot, fraction = text.partition(".")
+    moment = local_of(utc_of(datetime.fromisoformat(whole), zone_of(time_zone)), zone_of(other))
+    return f"{moment:%Y-%m-%d %H:%M:%S}{dot}{fraction}"
+
+
 def _utc(local: datetime, zone: tzinfo) -> datetime:
     return local.replace(tzinfo=zone).astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,225 @@
+"""What an ALTER does to rows that are there: named cases, and random stories of every pair of types and sql_mode."""
+
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pytest
+
+from binlog_merge.errors import ReplayStopped
+from tests.effort import effort, seed_of_search
+from tests.mysql_server import MySqlServer
+from tests.replay.as_merged import as_merged, run_session
+from tests.replay.duckdb.alters import Found, played, stories
+from tests.replay.duckdb.test_duckdb import loaded, tables_at, tables_of
+from tests.replay.duckdb.test_duckdb_ddl import replayed
+
+pytestmark = pytest.mark.mysql
+
+
+def right(found: Found, seed: object) -> None:
+    assert not found.differences, (seed, len(found.differences), found.differences[:10])
+    # A stop names what cannot be converted, and why; no other ALTER of the story was stopped by it.
+    assert all("the values that are there cannot be converted: " in words for _, words in found.stops), found.stops
+
+
+def test_stories(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    seed = seed_of_search()
+    random = Random(seed)
+    for number, story in enumerate(random.sample(stories(), effort(2, 12))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        right(played(mysql_server, story, folder, Random(f"{seed} {story}")), (seed, story))
+
+
+@pytest.mark.soak
+def test_all_stories(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    seed = seed_of_search()
+    stop = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "1e9"))
+    total, wrong = Found(), []
+    chosen = stories()
+    Random(seed).shuffle(chosen)
+    for number, story in enumerate(chosen):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = played(mysql_server, story, folder, Random(f"{seed} {story}"))
+        wrong += [(story, *each) for each in found.differences[:3]]
+        total.altered, total.compared = total.altered + found.altered, total.compared + found.compared
+        total.stops += found.stops
+        if time.monotonic() > stop:
+            break
+    print(f"seed {seed}: {total.altered} ALTERs, {total.compared} values, {len(total.stops)} stops")
+    assert not wrong, (seed, wrong[:50])
+
+
+CASES = """
+SET time_zone = '+02:00', timestamp = 1700000000.654321;
+CREATE TABLE scalars (id INT PRIMARY KEY, j JSON, k JSON, l JSON);
+INSERT INTO scalars SELECT i, v, v, v FROM (VALUES ROW(1,'1'), ROW(2,'1.0'), ROW(3,'true'), ROW(4,'0'), ROW(5,'false'),
+  ROW(6,'-0.0'), ROW(7,'null'), ROW(8,'0.0')) d (i, v);
+INSERT INTO scalars VALUES (9, NULL, NULL, NULL);
+ALTER TABLE scalars MODIFY j LONGTEXT, MODIFY k VARCHAR(20);
+ALTER TABLE scalars MODIFY l VARBINARY(20) NULL;
+CREATE TABLE nows (id INT PRIMARY KEY, d DATETIME, e DATE, ts TIMESTAMP(3) NULL, v VARCHAR(30));
+INSERT INTO nows VALUES (1, NULL, NULL, NULL, NULL), (2, '2024-06-01', '2024-06-01', '2024-06-01', '2024-06-01');
+ALTER TABLE nows MODIFY d TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, MODIFY e TIMESTAMP(4) NOT NULL,
+  MODIFY v TIMESTAMP(6) NOT NULL;
+SET sql_mode = '';
+ALTER TABLE nows MODIFY ts TIMESTAMP(2) NOT NULL, ADD y INT AS (YEAR(d));
+CREATE TABLE cut (id INT PRIMARY KEY, v TINYTEXT, w TEXT, x TINYTEXT);
+INSERT INTO cut VALUES (1, REPEAT('x', 250), REPEAT('y', 60000), REPEAT('ä', 100));
+ALTER TABLE cut MODIFY v VARCHAR(100), MODIFY w VARCHAR(5000), MODIFY x VARCHAR(120);
+CREATE TABLE digits (a DECIMAL(40,10), b DECIMAL(38,10), c DECIMAL(10,2), d DECIMAL(65,30), e DECIMAL(10,10));
+INSERT INTO digits VALUES (1.5, 1.5, 1.5, 1.5, 0.5), (1.5, 1.5, 1.5, 1.5, 0.5), (-1, 0, NULL, 99999999999.1, -0.5);
+ALTER TABLE digits MODIFY a DECIMAL(50,20), MODIFY b DECIMAL(42,14), MODIFY c DECIMAL(45,5), MODIFY d DECIMAL(65,10),
+  MODIFY e DECIMAL(45,10);
+INSERT INTO digits VALUES (1.5, 1.5, 1.5, 1.5, 0.5);
+DELETE FROM digits WHERE a = 1.5 LIMIT 2;
+UPDATE digits SET a = 7 WHERE a = 1.5;
+CREATE TABLE zeros (a DOUBLE, f FLOAT, v INT);
+INSERT INTO zeros VALUES (0e0, -0e0, 1), (-0e0, 0e0, 2);
+UPDATE zeros SET v = v + 10 WHERE v = 2;
+CREATE TABLE zeros_too LIKE zeros;
+INSERT INTO zeros_too SELECT * FROM zeros;
+ALTER TABLE zeros_too MODIFY a VARCHAR(20), MODIFY f DOUBLE;
+DELETE FROM zeros WHERE LEFT(a, 1) = '-';
+CREATE TABLE sets (id INT PRIMARY KEY, s SET('(','','\\\\','a'), t SET('','b'));
+INSERT INTO sets VALUES (1, 3, 3), (2, 6, 1), (3, 7, 2), (4, 2, 0), (5, 15, NULL);
+ALTER TABLE sets MODIFY s SET('','\\\\','a','('), MODIFY t VARCHAR(10);
+CREATE TABLE days (id INT PRIMARY KEY, a TIME(2), b TIME);
+INSERT INTO days VALUES (1, '-01:00:00.5', '838:59:59'), (2, '23:30:00', NULL);
+ALTER TABLE days MODIFY a DATETIME(1), MODIFY b DATE;
+CREATE TABLE counted (id INT PRIMARY KEY, v DECIMAL(40,10), d DECIMAL(65,30));
+INSERT INTO counted VALUES (1, REPEAT('9', 30), 18446744073709551615), (2, -1, -18446744073709551615);
+ALTER TABLE counted MODIFY v DECIMAL(50,10), MODIFY d BIGINT UNSIGNED;
+CREATE TABLE offsets (id INT PRIMARY KEY);
+INSERT INTO offsets VALUES (1);
+ALTER TABLE offsets ADD a TIMESTAMP NULL DEFAULT '2020-01-02 03:04:05+05:30',
+  ADD b DATETIME DEFAULT '2020-01-01 10:00:00.5-02:00',
+  ADD c TIMESTAMP(3) NULL DEFAULT '2020-01-02 03:04:05.1234-14:00';
+"""
+MODES = """
+SET sql_mode = 'TIME_TRUNCATE_FRACTIONAL,NO_ZERO_IN_DATE,PAD_CHAR_TO_FULL_LENGTH';
+CREATE TABLE modes (id INT PRIMARY KEY, a DATETIME(3), b VARCHAR(30), c CHAR(5), d TIME(3));
+INSERT INTO modes VALUES (1, '2024-01-01 00:00:00.999', '2020-00-01', 'ab', '00:00:00.999');
+ALTER TABLE modes MODIFY a DATETIME, MODIFY b DATE, MODIFY c VARCHAR(10), MODIFY d TIME(1);
+"""
+
+
+def test_cases(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, CASES + MODES, "one")
+    binlog = as_merged(mysql_server, tmp_path / "merged")
+    for text, last in ((True, binlog.last_rank), (False, binlog.last_rank - 1)):  # whose zero date no type has
+        loaded(binlog, tmp_path / f"{text}.db", text=text, last_rank=last)
+        expected, found = tables_at(mysql_server, text), tables_of(tmp_path / f"{text}.db")
+        for table, rows in expected.items():
+            assert repr(found[table]) == repr(rows) or (table[1] == "modes" and not text), table
+
+
+PARTED = """
+CREATE TABLE hashed (id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 3;
+CREATE TABLE in_line (id INT PRIMARY KEY, v INT) PARTITION BY LINEAR HASH (id) PARTITIONS 5;
+CREATE TABLE listed (id INT PRIMARY KEY, v INT) PARTITION BY LIST (id) (PARTITION a VALUES IN (5, 6, 7, 8),
+  PARTITION b VALUES IN (1, 2), PARTITION c VALUES IN (3, 4));
+CREATE TABLE ranged (id INT, v INT, PRIMARY KEY (v, id)) PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (4),
+  PARTITION b VALUES LESS THAN MAXVALUE);
+CREATE TABLE within (id INT, v INT, PRIMARY KEY (v, id)) PARTITION BY RANGE (id) SUBPARTITION BY HASH (v) (
+  PARTITION a VALUES LESS THAN (4) (SUBPARTITION x, SUBPARTITION y),
+  PARTITION b VALUES LESS THAN MAXVALUE (SUBPARTITION z, SUBPARTITION u));
+CREATE TABLE one_key (id INT PRIMARY KEY, v INT) PARTITION BY KEY (id) PARTITIONS 1;
+"""
+TABLES = ("hashed", "in_line", "listed", "ranged", "within", "one_key")
+
+
+def test_numbers_go_partition_by_partition(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    filled = [
+        f"INSERT INTO {t} VALUES (1, 8), (2, 3), (3, 1), (4, 7), (5, 2), (6, 6), (7, 5), (8, 4);\n"
+        f"ALTER TABLE {t} ADD n INT NOT NULL AUTO_INCREMENT, ADD KEY (n)"
+        for t in TABLES
+    ]
+    replayed(mysql_server, tmp_path, PARTED + ";\n".join(filled))
+
+
+UNKNOWN = {
+    "of which only a server knows the hash": "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY KEY () PARTITIONS 3;\n"
+    "INSERT INTO t VALUES (1), (2);\nALTER TABLE t ADD n INT NOT NULL AUTO_INCREMENT, ADD KEY (n)",
+    "NULLs and zeros of column v become numbers": "CREATE TABLE t (id INT PRIMARY KEY, v INT);\n"
+    "SET sql_mode = '';\nINSERT INTO t VALUES (1, NULL), (2, 5);\n"
+    "ALTER TABLE t MODIFY v INT AUTO_INCREMENT, ADD KEY (v)",
+    "one.t: the values .* the member '' of column v is not told": "CREATE TABLE t (v SET('','a'));\n"
+    "INSERT INTO t VALUES (1);\nALTER TABLE t MODIFY v INT",
+    "one.t: the values .* is a text, or a document's date": "CREATE TABLE t (v JSON);\n"
+    "INSERT INTO t VALUES (CAST(CAST('2020-01-02' AS DATE) AS JSON));\nSET sql_mode = '';\n"
+    "ALTER TABLE t MODIFY v BIT(64)",
+    "one.t: the values .* depends on whether the server copied": "CREATE TABLE t (v DOUBLE, w INT);\n"
+    "INSERT INTO t VALUES (0.126, 1);\nALTER TABLE t MODIFY v DOUBLE(10,2), MODIFY w BIGINT",
+    "DuckDB has a schema pg_catalog of its own": "CREATE DATABASE pg_catalog;\nCREATE TABLE pg_catalog.t (a INT)",
+}
+
+
+@pytest.mark.parametrize("reason", UNKNOWN)
+def test_what_is_not_known_stops_it(reason: str, mysql_server: MySqlServer, tmp_path: Path) -> None:
+    with pytest.raises(ReplayStopped, match=reason) as caught:
+        replayed(mysql_server, tmp_path, UNKNOWN[reason])
+    assert caught.value.position and caught.value.remedy
+
+
+IN_PLACE = """
+CREATE TABLE t (v DOUBLE, c CHAR(4) CHARACTER SET latin1);
+INSERT INTO t VALUES (0.126, 'ab'), (1e9, 'abcd');
+ALTER TABLE t MODIFY v DOUBLE(10,2);
+ALTER TABLE t MODIFY c BINARY(4);
+ALTER TABLE t MODIFY v DOUBLE
+"""
+
+
+def test_a_definition_that_is_changed_in_place_leaves_values(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    replayed(mysql_server, tmp_path, IN_PLACE)
+
+
+NAMES = """
+CREATE TABLE t (`replay n` INT, `replay sign` INT, `Replay Old` INT, v INT);
+INSERT INTO t VALUES (3, 1, 1, 1), (3, 1, 1, 1), (2, 0, 5, 6), (2, 0, 5, 7);
+DELETE FROM t WHERE v = 1 LIMIT 1;
+UPDATE t SET `replay n` = 9 WHERE v = 6;
+CREATE TABLE k (`replay n` INT PRIMARY KEY, `replay has 1` INT, j JSON);
+SET binlog_row_image = MINIMAL, binlog_row_value_options = PARTIAL_JSON;
+INSERT INTO k VALUES (5, 6, '{"a": 1, "b": "long long long long long long"}'), (6, 7, NULL);
+UPDATE k SET j = JSON_SET(j, '$.a', 2);
+UPDATE k SET `replay has 1` = 8;
+ALTER TABLE k ADD g INT AS (`replay n` + 1);
+CREATE TABLE `binlog_merge new` (`binlog_merge new 0` INT, `binlog_merge new 1` INT);
+INSERT INTO `binlog_merge new` VALUES (1, 2);
+ALTER TABLE `binlog_merge new` MODIFY `binlog_merge new 0` BIGINT, ADD x INT DEFAULT 5;
+ALTER TABLE `binlog_merge new` RENAME COLUMN `binlog_merge new 0` TO a, RENAME COLUMN `binlog_merge new 1` TO b;
+ALTER TABLE t MODIFY v BIGINT;
+CREATE DATABASE pg_catalog
+"""
+
+
+def test_names_of_the_replays_own(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, NAMES, "one")
+    binlog = as_merged(mysql_server, tmp_path / "merged")
+    for rank in range(1, binlog.last_rank + 1):
+        loaded(binlog, tmp_path / "file.db", last_rank=rank)
+    assert tables_of(tmp_path / "file.db") == tables_at(mysql_server)
+
+
+NULL_DOCUMENT = """
+SET binlog_row_image = MINIMAL, binlog_row_value_options = PARTIAL_JSON;
+CREATE TABLE j (id INT PRIMARY KEY, j JSON, k JSON);
+INSERT INTO j VALUES (1, JSON_OBJECT('a', 1, 's', REPEAT('x', 99)), 'null');
+UPDATE j SET j = JSON_SET(j, '$.a', 2);
+"""
+
+
+def test_a_document_null_beside_a_difference(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, NULL_DOCUMENT, "one")
+    binlog, path = as_merged(mysql_server, tmp_path / "merged"), tmp_path / "file.db"
+    loaded(binlog, path, last_rank=3)
+    loaded(binlog, path)
+    assert tables_of(path) == tables_at(mysql_server)
+    with duckdb.connect(str(path)) as connection:
+        assert connection.execute("SELECT k FROM one.j").fetchall() == [("null",)]
