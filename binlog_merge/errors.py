@@ -420,12 +420,20 @@ class ShardDdlStopped(MergeError):
 
 
 class ShardsInDoubt(MergeError):
-    """Shards have run DDL by which the logical table comes to hold other data than they."""
+    """Shards have run DDL by which the logical table comes to hold other data than they; or their copies differ."""
 
     code, exit_code = "shard-doubt", 43
     default_remedy = (
         "see what the statement did to the shard's rows; where that may be, set `shard-doubts: warn` and merge again"
     )
+
+
+WAYS_OUT_OF_COLLISIONS = (
+    "if the shards hold the same rows, name the table under `copies`; else let `extract-source` with `key: true` in "
+    "its route tell their rows apart, or give each shard a table of its own by routes with `source-pattern`; then "
+    "import the base, and merge, anew"
+)
+"""What to do where shards have given rows of one logical table the same key: each way makes another output."""
 
 
 def not_listening(error: OSError, where: str, remedy: str) -> MergeError:

@@ -16,6 +16,7 @@ from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column
 from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.text.codecs import text_or_bytes
 
 _FLOATS: Final = frozenset({"float", "double"})
 _MEMBERS: Final = frozenset({"enum", "set"})
@@ -87,6 +88,20 @@ def literal(column: Column, text: str | None) -> str:
 def number_of(text: str) -> str:
     """Return the number in the JSON array as which a server shows a FLOAT or DOUBLE."""
     return text.strip("[]")
+
+
+def shown_key(reading: Reading, key: Texts) -> str:
+    """Return a key, given as `written_of` the columns, as text for a message: `code='DE'`."""
+    columns = (reading.columns[i] for i in reading.key)
+    return ", ".join(f"{column.name}={_shown(column, text)}" for column, text in zip(columns, key, strict=True))
+
+
+def _shown(column: Column, text: str | None) -> str:
+    if text is not None and column.type.name in TEXT_TYPES:
+        return repr(text_or_bytes(column.type.charset or "binary", bytes.fromhex(text)))
+    if text is not None and column.type.name in HEX_TYPES:
+        return f"0x{text}"
+    return f"'{text}'" if column.type.name in _QUOTED else str(text)
 
 
 def _plain(column: Column, source: str) -> str:

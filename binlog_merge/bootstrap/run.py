@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import duckdb
 
+from binlog_merge.bootstrap.asking import shown_key
 from binlog_merge.bootstrap.copying import copied_by_threads
 from binlog_merge.bootstrap.nodes import Changed, NodeReader
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
@@ -42,7 +43,7 @@ from binlog_merge.bootstrap.values import (
     Unsettled,
 )
 from binlog_merge.bootstrap.window import judged
-from binlog_merge.errors import NotYet, ReplayStopped, ServerRefused
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
@@ -235,10 +236,12 @@ class _Bootstrap:
                 if not left:
                     return
                 time.sleep(_LOOK_SECONDS)
-        shown = ", ".join(map(str, min(left, key=str)))
+        key = min(left, key=str)
+        having = [str(shard) for reader, shard, own in looks if reader.found(shard, own, [key])]
         raise ReplayStopped(
-            f"two shards of {'.'.join(reading.name)} have a row with the same key, {shown}: one is {chunk.shard}",
-            remedy="rows of a logical table must differ in its key: correct them, or give each shard a logical table",
+            f"{len(having)} shards of {'.'.join(reading.name)} have a row with the same key, "
+            f"{shown_key(reading, key)}: {', '.join(having)}",
+            remedy=WAYS_OUT_OF_COLLISIONS,
         )
 
     def _high(self, stage: Stage, unsettled: Mapping[Name, str], catalog: Catalog) -> Stage:

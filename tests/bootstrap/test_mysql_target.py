@@ -88,6 +88,11 @@ def test_keys_of_two_shards_that_collate_alike_stop_it(other: str, mysql_server:
     with _target(mysql_server) as target:
         _begun(target)
         work = run._Bootstrap(MergedBinlog(merged("two-nodes")), places, nodes, target, Options(), lambda text: None)
-        with pytest.raises(ReplayStopped, match=r"two shards of bank\.t have a row with the same key"):
+        with pytest.raises(ReplayStopped, match=r"2 shards of bank\.t have a row with the same key") as stopped:
             work._insert(_chunk(SECOND, other), target.progress())
+        message = stopped.value.message
+        assert "the same key, a='x': " in message.lower()
+        assert str(FIRST) in message and str(SECOND) in message
+        for remedy in ("`copies`", "`key: true`", "`source-pattern`"):
+            assert remedy in stopped.value.remedy
     assert mysql_server.query("SELECT a FROM bank.t") == [("x",)]

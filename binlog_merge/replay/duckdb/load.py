@@ -21,6 +21,7 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.whole_rows import NoDocument
 from binlog_merge.errors import (
+    WAYS_OUT_OF_COLLISIONS,
     ConfigError,
     ConversionFailed,
     MergeError,
@@ -296,9 +297,15 @@ class _Loader:
         number = changes.transaction_of(error.row)
         begin, table = changes.segment.begin(number), changes.table
         op = changes.op_of(error.row)
+        collides = ""
+        if error.taken:
+            collides = (
+                "if shards give equal keys (`binlog-merge verify` names transactions, the warnings of the merge the "
+                f"shards): {WAYS_OUT_OF_COLLISIONS}. If the file was changed: "
+            )
         return ReplayStopped(
             f"{begin.gtid}: {op} of {table.schema}.{table.table}: {error.reason}",
-            remedy="correct the table and run the replay again; it goes on where it was committed last. "
+            remedy=f"{collides}correct the table and run the replay again; it goes on where it was committed last. "
             f"--skip {begin.rank} leaves the transaction out, and records it",
         ).located(file=begin.file, position=begin.position, order_key=changes.segment.key(number))
 

@@ -20,16 +20,21 @@ from binlog_merge.log.changes import Changes
 from binlog_merge.replay.duckdb.types import duckdb_type, for_duckdb, listed, place, quoted, told_apart
 from binlog_merge.replay.duckdb.values import array_of
 from binlog_merge.reshape.pads import constant_pad
+from binlog_merge.values.standing_keys import key_text
 from snapshot_store.model import Table
 
 
 class RowRefused(Exception):  # noqa: N818 - named after what happened
-    """A row of the log does not fit the table: the row's index among the changes, and the reason."""
+    """A row of the log does not fit the table: the row's index among the changes, and the reason.
 
-    def __init__(self, row: int, reason: str) -> None:
+    `taken`: it would get a key that another row has.
+    """
+
+    def __init__(self, row: int, reason: str, taken: bool = False) -> None:
         super().__init__(reason)
         self.row = row
         self.reason = reason
+        self.taken = taken
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,12 @@ class TableWriter:
             result,
         )  # fmt: skip
         if found < 0:
-            raise RowRefused(-1 - found, "it contradicts what the log says of its key before")
+            row = -1 - int(found)
+            inserts = changes.op_of(row) == "insert"
+            said = (
+                "the log says that the row is there already" if inserts else "it contradicts what the log says before"
+            )
+            raise RowRefused(row, f"{said}, {self._shown(changes, row, key)}", inserts)
         keys = keys[:found]
         there = np.flatnonzero(keys[:, rk.K_WAS_THERE] == 1)
         fresh = np.flatnonzero(keys[:, rk.K_WAS_THERE] == 0)
@@ -141,8 +151,10 @@ class TableWriter:
         except duckdb.CatalogException:  # the table was made in the same transaction
             number = int(there[0])
         if number is None:
-            raise RowRefused(int(keys[there[0], rk.K_ROW]), "the table has several rows with this key")
-        raise RowRefused(int(keys[number, rk.K_ROW]), "there is no such row")
+            row = int(keys[there[0], rk.K_ROW])
+            raise RowRefused(row, f"the table has several rows with this key, {self._shown(changes, row, key)}")
+        row = int(keys[number, rk.K_ROW])
+        raise RowRefused(row, f"there is no such row, {self._shown(changes, row, key)}")
 
     def _not_there(self, changes: Changes, keys: Any, fresh: Any, key: list[int]) -> None:
         if not self.connection.execute(f"SELECT 1 FROM {self._name} LIMIT 1").fetchall():
@@ -150,7 +162,16 @@ class TableWriter:
         self._keys_table(changes, keys, fresh, key)
         number = self._first(f"FROM replay_keys k SEMI JOIN {self._name} t ON {self._match(key)}")
         if number is not None:
-            raise RowRefused(int(keys[number, rk.K_ROW]), "the row is there already")
+            row = int(keys[number, rk.K_ROW])
+            raise RowRefused(row, f"the row is there already, {self._shown(changes, row, key, AFTER)}", True)
+
+    def _shown(self, changes: Changes, row: int, key: Sequence[int], side: int | None = None) -> str:
+        """Return the key of a row as text: of its before image, or of the after image of an insert."""
+        if side is None:
+            side = AFTER if changes.op_of(row) == "insert" else BEFORE
+        starts, sizes = changes.cut.starts[side, key, row], changes.cut.sizes[side, key, row]
+        cells = [changes.cut.buffer[at : at + size].tobytes() for at, size in zip(starts, sizes, strict=True)]
+        return key_text([self.facts[column] for column in key], cells)
 
     def _first(self, source: str) -> int | None:
         found = self.connection.execute(f'SELECT min(k."replay n ") {source}').fetchall()[0][0]

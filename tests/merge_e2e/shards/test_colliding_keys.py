@@ -11,7 +11,7 @@ import pytest
 from binlog_merge.cli import main as cli
 from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.result import MergeResult
-from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.shards.stage import Name, Route, Stage, create_of, databases, quoted
 
 pytestmark = [pytest.mark.mysql]
@@ -194,3 +194,31 @@ def test_a_base_whose_keys_lack_the_column_is_refused(stage: Stage) -> None:
     )
     with pytest.raises(ConfigError, match=r"the base has k.t with the key PRIMARY that lacks c_shard"):
         play(stage, case, "pessimistic")
+
+
+@pytest.mark.parametrize(("key", "value"), [("CHAR(2)", "'DE'"), ("INT", "512"), ("BINARY(2)", "x'4445'")])
+def test_a_replay_that_stops_names_the_key_and_the_ways_out(
+    key: str, value: str, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = f"CREATE DATABASE k; CREATE TABLE k.t (code {key} PRIMARY KEY, v INT); INSERT INTO k.t VALUES ({value}, 1)"
+    shown = "code=0x4445" if "x" in value else f"code={value}"
+    case = Case(f"stops-{key[:3]}", [("*", create)], ())
+    stage.clear()
+    with stage.scene(case.name, ()) as (nodes, played):
+        for node in nodes.values():
+            for statement in create.split("; "):
+                node.run(statement)
+    path = stage.configuration(case.name, played, "pessimistic")
+    out = path.parent / "out"
+    assert any("keys collide" in warning and shown in warning for warning in merge(path, out).warnings)
+    # In one replay, and with the first of the two rows from an earlier one.
+    for name, stops in (("one", []), ("two", ["--stop-gtid"])):
+        replay = ["replay", "--merged", str(out), "--to", f"duckdb://{path.parent}/{name}.db"]
+        for stop in stops:
+            assert cli.run([*replay, stop, f"{state_of(out).header.cluster_uuid}:3"]) == 0
+        capsys.readouterr()
+        assert cli.run(replay) == 50
+        said = " ".join(capsys.readouterr().err.split())
+        assert f"insert of k.t: the row is there already, {shown}" in said
+        for remedy in ("`copies`", "`key: true`", "`source-pattern`", "`binlog-merge verify`"):
+            assert remedy in said
