@@ -94,6 +94,65 @@ def differences(cursor: Any, collation: str, rows: Sequence[tuple[str, str]]) ->
         yield from ((collation, text, rows[i], told[i]) for i, ours in found if bool(told[i]) is not ours)
 
 
+FOUND = ("locate(b, a)", "locate(a, b, 2)", "instr(a, left(b, 1))")
+LETTERS = (
+    *((0x20, 0x7E), (0xC0, 0x24F), (0x300, 0x34E), (0x386, 0x3CE), (0x400, 0x482), (0x48A, 0x52F), (0x1E00, 0x1FFF)),
+    *((0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FA5), (0xFB00, 0xFB06)),
+)
+AT_LEAST = [
+    ("xß", "s"),
+    ("ß", "ss"),
+    ("ﬁn", "f"),
+    ("ﬁn", "i"),
+    ("œuvre", "oe"),
+    ("äpfel", "a"),
+    ("a", "ä"),
+    ("日本", "本"),
+    ("a", ""),
+]
+
+
+@pytest.mark.mysql
+def test_texts_are_found_where_a_server_finds_them(mysql_server: MySqlServer) -> None:
+    """Texts of letters, and under the collations that know accents and cases those of ASCII."""
+    rng = random.Random(seed_of_search())
+    drawn = [*AT_LEAST, *(pair(rng) for _ in range(effort(2000, 20000)))]
+    rows = [row for row in drawn if not row[1] or (all(map(of_letters, row)) and all(map(weighs, row)))]
+    mysql_server.execute("CREATE DATABASE d")
+    different: list[Any] = []
+    with mysql_server.connect("d") as connection, connection.cursor() as cursor:
+        for collation in (*COLLATIONS, "latin1_swedish_ci"):
+            plain = collation.startswith("latin1") or "as_c" in collation
+            these = [row for row in rows if not plain or "".join(row).isascii()]
+            different += found_otherwise(cursor, collation, these)
+    assert not different, "\n".join(map(str, different[:40]))
+
+
+def of_letters(text: str) -> bool:
+    return all(any(low <= ord(c) <= high for low, high in LETTERS) for c in text)
+
+
+def weighs(text: str) -> bool:
+    """Return whether a text, and its first character, are more than marks of what is before them."""
+    return text != "" and not unicodedata.combining(text[0])
+
+
+def found_otherwise(cursor: Any, collation: str, rows: Sequence[tuple[str, str]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the pairs of texts in which a server finds the one elsewhere in the other."""
+    kind = f"VARCHAR(80) CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}"
+    create = f"CREATE TABLE found_{collation} (id INT PRIMARY KEY, a {kind}, b {kind})"
+    cursor.execute(create)
+    cursor.executemany(f"INSERT INTO found_{collation} VALUES (%s, %s, %s)", [(i, *row) for i, row in enumerate(rows)])
+    columns = {column.name: column_sql(column, column.name) for column in parse_table(create, schema="d").columns}
+    pieces = [compile_value(parse(text), columns).text for text in FOUND]
+    batch = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]})
+    cursor.execute(f"SELECT {', '.join(FOUND)} FROM found_{collation} ORDER BY id")
+    ours = duckdb.from_arrow(batch).project(", ".join(f"{sql} AS f{i}" for i, sql in enumerate(pieces))).fetchall()
+    for row, mine, told in zip(rows, ours, cursor.fetchall(), strict=True):
+        if mine != told:
+            yield collation, row, mine, told
+
+
 def disordered(rule: str) -> set[int]:
     ends = [[int(end, 16) for end in run.split("-")] for run in DISORDERED.get(rule, "").split()]
     return {number for pair in ends for number in range(pair[0], pair[-1] + 1)}

@@ -41,6 +41,11 @@ def compile_query(query: Query, shape: Shape, results: Results) -> Compiled:
     """Compile a SELECT. Raises Refused for tables and columns that do not exist, and what cannot be exact."""
     table, alias = _table(query, shape)
     columns = {column.name.lower(): column for column in table.columns}
+    if query.padded and (char := next((c.name for c in table.columns if c.type.name == "char"), None)) is not None:
+        raise Refused(
+            ErrorCode.ER_NOT_SUPPORTED_YET,
+            f"binlog-merge serve pads no CHAR columns, such as {char}: SET sql_mode without PAD_CHAR_TO_FULL_LENGTH",
+        )
     outputs: list[Output] = []
     texts: list[str] = []
     for item in _items(query, table):

@@ -6,17 +6,27 @@
 Conditions are read by MySQL's grammar. All else is refused, so that nothing is answered that is not understood.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.words import cursor_of
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.reader import ExpressionReader
 from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import (
+    ALLOW_INVALID_DATES,
+    NO_UNSIGNED_SUBTRACTION,
+    NO_ZERO_DATE,
+    NO_ZERO_IN_DATE,
+    PAD_CHAR_TO_FULL_LENGTH,
+    TIME_TRUNCATE_FRACTIONAL,
+    DdlSession,
+)
 
 _MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
 _AGGREGATES: Final = ("COUNT", "MIN", "MAX")
@@ -35,6 +45,8 @@ class Item:
     label: str
     name: str = ""
     aggregate: str = ""
+    table: tuple[str, ...] = ()
+    """What stands before the column's name: its table, or that and the schema before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,8 @@ class Query:
     order: tuple[tuple[str, bool], ...] = ()
     limit: int | None = None
     offset: int = 0
+    padded: bool = False
+    """CHAR values would be padded to their full length (sql_mode)."""
 
     @property
     def aggregated(self) -> bool:
@@ -72,15 +86,57 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
         if _of_the_system(cursor, schema):
             return None
         query = _query(cursor, schema)
+        _check_mode(query, session.sql_mode)
         _locking(cursor)
         cursor.finish()
         if query is not None and not _small(query):
             raise cursor.error(f"more than {_MOST_NODES} comparisons and values")
     except DdlNotUnderstood as error:
         raise _refused(error.reason) from None
+    except DdlRejected as error:
+        raise _refused(str(error)) from None
     except RecursionError:
         raise _refused("an expression nested too deep") from None
     return query
+
+
+_OTHERWISE: Final = {
+    NO_UNSIGNED_SUBTRACTION: "NO_UNSIGNED_SUBTRACTION",
+    ALLOW_INVALID_DATES: "ALLOW_INVALID_DATES",
+    TIME_TRUNCATE_FRACTIONAL: "TIME_TRUNCATE_FRACTIONAL",
+}
+_ZERO_DATE: Final = re.compile(r"\s*(?:0+\D|\d+\D+0+\D|\d+\D+\d+\D+0+(?:\D|$)|0+$|\d{4}00\d\d|\d{6}00)")
+_MAKES_DATES: Final = ("date", "datetime", "timestamp")
+
+
+def _check_mode(query: Query, sql_mode: int) -> None:
+    """Raise Refused for a condition that sql_mode gives a meaning that is not followed here."""
+    if isinstance(query.source, Query):
+        _check_mode(query.source, sql_mode)
+    if query.where is None:
+        return
+    for bit, name in _OTHERWISE.items():
+        if sql_mode & bit:
+            raise _refused(f"a WHERE under sql_mode {name}; SET sql_mode without it")
+    if sql_mode & (NO_ZERO_DATE | NO_ZERO_IN_DATE):
+        for node in _nodes(query.where):
+            if _made_zero(node):
+                raise _refused("dates that may be zero, under sql_mode NO_ZERO_DATE; SET sql_mode without it")
+
+
+def _made_zero(node: Node) -> bool:
+    """Return whether a part of a condition is a zero date, or makes dates: zero ones are NULL, or an error."""
+    if node.kind in ("string", "literal"):
+        return len(node.text) > 1 and _ZERO_DATE.match(node.text) is not None
+    return node.kind == "interval" or (node.kind == "cast" and node.text.startswith(_MAKES_DATES))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    left = [node]
+    while left:
+        found = left.pop()
+        yield found
+        left += found.args
 
 
 def _small(query: Query) -> bool:
@@ -121,6 +177,8 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
         pass
     items = [_item(cursor)]
     while cursor.accept_symbol(","):
+        if cursor.at_symbol("*"):
+            raise cursor.error("* stands before other columns")
         items.append(_item(cursor))
     if len({bool(item.aggregate) for item in items}) > 1:
         raise cursor.error("aggregates beside columns")
@@ -129,11 +187,32 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     if isinstance(source, Query) and not items[0].aggregate:
         raise cursor.error("columns of a derived table: only COUNT, MIN and MAX are taken of one")
     where = ExpressionReader(cursor).expression() if cursor.accept("WHERE") else None
-    order = _order(cursor) if cursor.accept("ORDER", "BY") else ()
+    order: list[_Key] = _order(cursor) if cursor.accept("ORDER", "BY") else []
     if order and items[0].aggregate:
         raise cursor.error("ORDER BY of aggregates")
     limit, offset = _limit(cursor)
-    return Query(tuple(items), source, where, order, limit, offset)
+    padded = bool(cursor.session.sql_mode & PAD_CHAR_TO_FULL_LENGTH)
+    _check_names(cursor, items, order, source)
+    return Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
+
+
+def _check_names(cursor: Cursor, items: Sequence[Item], order: Sequence["_Key"], source: "Source | Query") -> None:
+    """Raise DdlNotUnderstood where an alias is meant: by ORDER BY, or by what is taken of a derived table; and Refused
+    where another table is meant.
+    """
+    for table in filter(None, (*(item.table for item in items), *(table for *_, table in order))):
+        schema = source.schema if isinstance(source, Source) else ""
+        if isinstance(source, Query) or table[-1] != source.alias or table[:-1] not in ((), (schema,)):
+            raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown table '{'.'.join(table)[:64]}' in 'field list'")
+    aliases = {item.label.lower(): item.name.lower() for item in items if item.name and not item.aggregate}
+    for name, _, table in order:
+        if not table and aliases.get(name.lower(), name.lower()) != name.lower():
+            raise cursor.error(f"ORDER BY {name}, an alias of another column")
+    if isinstance(source, Query):
+        inner = [item for item in source.items if item.name]
+        names = {item.name.lower() for item in inner}
+        if len(names) < len(inner) or any(item.label.lower() != item.name.lower() for item in inner):
+            raise cursor.error("a derived table with aliases, or a column twice")
 
 
 def _item(cursor: Cursor) -> Item:
@@ -143,35 +222,40 @@ def _item(cursor: Cursor) -> Item:
     if cursor.word() in _AGGREGATES and cursor.at_symbol("(", 1):
         found = _aggregate(cursor, start)
     else:
-        name = cursor.name()
-        while cursor.accept_symbol("."):
-            if cursor.accept_symbol("*"):
-                return Item("")
-            name = cursor.after_dot()
-        found = Item(name, name)
+        *table, name = _qualified(cursor)
+        if name == "*":
+            return Item("", table=tuple(table))
+        found = Item(name, name, table=tuple(table))
     named = cursor.accept("AS")
     token = cursor.peek()
     if named or token.kind in ("name", "string") or (token.kind == "word" and cursor.word() not in _AFTER):
-        label = cursor.string() if token.kind == "string" else cursor.word_or_name()
-        return Item(label, found.name, found.aggregate)
+        label = cursor.string() if token.kind == "string" else cursor.name()
+        return replace(found, label=label)
+    return found
+
+
+def _qualified(cursor: Cursor) -> list[str]:
+    """Parse a column's name, with its table before it, or schema and table; after a table it may be *."""
+    found = [cursor.name()]
+    while cursor.accept_symbol("."):
+        found.append("*" if cursor.accept_symbol("*") else cursor.after_dot())
     return found
 
 
 def _aggregate(cursor: Cursor, start: int) -> Item:
     kind = cursor.next().text.lower()
     cursor.expect_symbol("(")
+    table: list[str] = []
     name = ""
     if kind == "count" and cursor.accept_symbol("*"):
         pass
     elif kind == "count" and cursor.peek().kind == "number":
         cursor.integer()
     else:
-        name = cursor.name()
-        while cursor.accept_symbol("."):
-            name = cursor.after_dot()
+        *table, name = _qualified(cursor)
     end = cursor.peek().end
     cursor.expect_symbol(")")
-    return Item(cursor.sql[start:end], name, kind)
+    return Item(cursor.sql[start:end], name, kind, tuple(table))
 
 
 def _source(cursor: Cursor, schema: str | None) -> "Source | Query":
@@ -194,15 +278,17 @@ def _source(cursor: Cursor, schema: str | None) -> "Source | Query":
     return Source(own or schema or "", name, alias)
 
 
-def _order(cursor: Cursor) -> tuple[tuple[str, bool], ...]:
+_Key = tuple[str, bool, tuple[str, ...]]
+
+
+def _order(cursor: Cursor) -> list[_Key]:
+    """Parse columns of ORDER BY: a name, whether it is descending, and what stands before the name."""
     found = []
     while True:
-        name = cursor.name()
-        while cursor.accept_symbol("."):
-            name = cursor.after_dot()
-        found.append((name, cursor.accept_one("ASC", "DESC") == "DESC"))
+        *table, name = _qualified(cursor)
+        found.append((name, cursor.accept_one("ASC", "DESC") == "DESC", tuple(table)))
         if not cursor.accept_symbol(","):
-            return tuple(found)
+            return found
 
 
 def _limit(cursor: Cursor) -> tuple[int | None, int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from binlog_merge.protocol.fields import Field
 from binlog_merge.protocol.packets import ErrorCode, Value
 from binlog_merge.serve.refused import Refused
-from snapshot_store.mysql.sql.session import SQL_MODES, DdlSession
+from snapshot_store.mysql.sql.session import DdlSession, sql_mode_of
 from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
 
 if TYPE_CHECKING:
@@ -173,5 +173,4 @@ class Reads:
 
     def grammar(self) -> DdlSession:
         """Return the session that decides how a statement is read."""
-        modes = str(self._values.get("sql_mode") or "").upper().split(",")
-        return DdlSession(sum({SQL_MODES.get(mode.strip(), 0) for mode in modes}), server_version=90704)
+        return DdlSession(sql_mode_of(self._values.get("sql_mode")), server_version=90704, validate=True)

@@ -5,6 +5,7 @@ Source: refman, "Arithmetic Operators", "Bit Functions and Operators", "Cast Fun
 
 import re
 from dataclasses import replace
+from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import json_text
@@ -15,14 +16,17 @@ from binlog_merge.values.duckdb.piece import (
     SESSION,
     ExpressionError,
     Sql,
+    check_digits,
     clamped,
     clock,
     double,
+    leading_digits,
     moment,
     number,
     quoted,
     string,
 )
+from binlog_merge.values.duckdb.text import bytes_of
 from binlog_merge.values.value import ConversionError
 
 ALL_BITS = "18446744073709551615::HUGEINT"
@@ -31,8 +35,8 @@ ALL_BITS = "18446744073709551615::HUGEINT"
 def bits_of(piece: Sql) -> str:
     """Return SQL of a number as MySQL's bit operators take it: 64 bits without a sign."""
     value = number(piece)
-    if value.kind == "double":
-        raise ExpressionError("bits of a FLOAT, a DOUBLE or a text; CAST(… AS SIGNED) gives a whole number")
+    if value.kind != "int":
+        raise ExpressionError(f"bits of a {piece.kind}; CAST(… AS SIGNED) gives a whole number")
     return f"(({value.text})::HUGEINT & {ALL_BITS})"
 
 
@@ -56,33 +60,100 @@ def _operand(piece: Sql) -> Sql:
 def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
     """Return an operation on two numbers, as exact as MySQL's. Raises ExpressionError for an unknown operator."""
     if symbol in ("|", "&", "^", "<<", ">>"):
-        return Sql(_bit_operation(symbol, bits_of(left), bits_of(right)), "int")
+        return Sql(_bit_operation(symbol, bits_of(left), bits_of(right)), "int", unsigned=True)
     left, right = _operand(left), _operand(right)
     kinds = {left.kind, right.kind}
-    inexact = "double" in kinds
-    one, two = (double(left), double(right)) if inexact else (left.text, right.text)
-    scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
-    kind = "double" if inexact else "decimal" if "decimal" in kinds else "int"
-    if symbol in ("+", "-", "*"):
-        return Sql(f"({one} {symbol} {two})", kind, scale=scale)
-    divided = f"nullif({double(right)}, 0)"
-    if symbol == "/":
-        quotient = f"({double(left)} / {divided})"
-        if inexact:
-            return Sql(quotient, "double")
-        # MySQL keeps four more digits than the dividend has (div_precision_increment).
-        return Sql(f"({quotient})::DECIMAL(38,{left.scale + 4})", "decimal", scale=left.scale + 4)
     if symbol == "DIV":
-        if kinds == {"int"}:
-            return Sql(f"({one} // nullif({two}, 0))", "int")
-        return Sql(f"trunc({double(left)} / {divided})::HUGEINT", "int")
+        return _whole_quotient(left, right)
+    if "double" in kinds:
+        if symbol in ("+", "-", "*"):
+            return Sql(finite(f"({double(left)} {symbol} {double(right)})"), "double")
+        return Sql(finite(f"({double(left)} {symbol} nullif({double(right)}, 0))"), "double")
+    if symbol == "/":
+        return _quotient(left, right)
+    scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
+    if scale > _MOST_DECIMALS:
+        raise ExpressionError(f"a number with {scale} digits behind the point")
+    untold = left.untold or right.untold
     if symbol == "%":
-        return Sql(f"({one} % nullif({two}, 0))", kind, scale=scale)
-    raise ExpressionError(f"the operator {symbol}")
+        one, two = _in_units(left, scale), _in_units(right, scale)
+        remainder = f"({one} % nullif({two}, 0))"
+        if kinds == {"int"}:
+            return Sql(remainder, "int", unsigned=left.unsigned, untold=untold)
+        return Sql(_of_units(remainder, scale), "decimal", scale=scale, untold=untold)
+    made = f"({left.text} {symbol} {right.text})"
+    if kinds != {"int"}:
+        return Sql(made, "decimal", scale=scale, untold=untold)
+    return bounded(made, either_unsigned(left, right), untold)
+
+
+_MOST_DECIMALS: Final = 30
+_SIGNED, _UNSIGNED = (-(1 << 63), (1 << 63) - 1), (0, (1 << 64) - 1)
+
+
+def either_unsigned(left: Sql, right: Sql) -> bool | None:
+    """Return whether an operation of these whole numbers is UNSIGNED; None if that is not known."""
+    if left.unsigned or right.unsigned:
+        return True
+    return None if None in (left.unsigned, right.unsigned) else False
+
+
+def bounded(text: str, unsigned: bool | None, untold: str = "") -> Sql:
+    """Return a whole number; the engine stops where a server says that it is out of range."""
+    least, most = _UNSIGNED if unsigned else _SIGNED if unsigned is False else (0, _SIGNED[1])
+    kind = "BIGINT UNSIGNED" if unsigned else "BIGINT"
+    if unsigned is None:
+        least = _SIGNED[0]
+    checked = (
+        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN error('{kind} value is out of range')::HUGEINT ELSE n END"
+    )
+    return Sql(f"list_transform([{text}], lambda n: {checked})[1]", "int", unsigned=unsigned, untold=untold)
+
+
+def finite(text: str) -> str:
+    """Return SQL of a DOUBLE; the engine stops where a server says that it is out of range."""
+    checked = "CASE WHEN isfinite(n) OR n IS NULL THEN n ELSE error('DOUBLE value is out of range')::DOUBLE END"
+    return f"list_transform([{text}], lambda n: {checked})[1]"
+
+
+def _in_units(piece: Sql, scale: int) -> str:
+    """Return SQL of how many units of 10^-scale an exact number is."""
+    if piece.kind == "int" or not piece.scale:
+        return f"(({piece.text})::HUGEINT * {10**scale}::HUGEINT)" if scale else f"({piece.text})::HUGEINT"
+    # As text, since the engine has no DECIMAL with room for both.
+    digits = f"replace(({piece.text})::DECIMAL(38,{piece.scale})::VARCHAR, '.', '')::HUGEINT"
+    return f"({digits} * {10 ** (scale - piece.scale)}::HUGEINT)"
+
+
+def _of_units(text: str, scale: int) -> str:
+    """Return SQL of the DECIMAL that is so many units of 10^-scale."""
+    return f"(({text})::DECIMAL(38,0) * '{'0.' + '1'.rjust(scale, '0')}'::DECIMAL({scale},{scale}))" if scale else text
+
+
+def _quotient(left: Sql, right: Sql) -> Sql:
+    """Return a division of exact numbers: a server keeps four more digits than the dividend has, rounded."""
+    scale = left.scale + 4
+    if scale > _MOST_DECIMALS:
+        raise ExpressionError(f"a number with {scale} digits behind the point")
+    one, two = _in_units(left, scale + right.scale), f"nullif({_in_units(right, right.scale)}, 0)"
+    body = "((2 * p['a'] + (CASE WHEN p['a'] < 0 THEN -abs(p['b']) ELSE abs(p['b']) END)) // (2 * p['b']))"
+    digits = f"list_transform([{{'a': {one}, 'b': {two}}}], lambda p: {body})[1]"
+    return Sql(_of_units(digits, scale), "decimal", scale=scale, untold=left.untold or right.untold)
+
+
+def _whole_quotient(left: Sql, right: Sql) -> Sql:
+    """Return DIV of exact numbers."""
+    if "double" in (left.kind, right.kind):
+        raise ExpressionError("DIV of a FLOAT or DOUBLE; FLOOR() of a division gives a whole number")
+    scale = max(left.scale, right.scale)
+    one, two = _in_units(left, scale), _in_units(right, scale)
+    return bounded(f"({one} // nullif({two}, 0))", either_unsigned(left, right))
 
 
 def _json(piece: Sql) -> Sql:
     """Return CAST AS JSON; a constant is written as a server prints it."""
+    if piece.kind not in ("int", "bool", "decimal", "json", "string"):
+        raise ExpressionError(f"CAST of a {piece.kind} to JSON")
     if piece.constant is None:
         return replace(piece, constant=None) if piece.kind == "json" else Sql(f"({string(piece).text})", "json")
     try:
@@ -94,60 +165,79 @@ def _json(piece: Sql) -> Sql:
 
 def _whole(piece: Sql, unsigned: bool) -> str:
     """Return SQL of CAST AS SIGNED or UNSIGNED, which go over into each other in 64 bits."""
-    if piece.kind == "string":
+    if piece.kind == "string" and piece.numbers is None:
+        check_digits(piece)
         digits = f"regexp_extract({piece.text}, '^\\s*([-+]?\\d{{1,37}})', 1)"
         whole = f"(CASE WHEN {piece.text} IS NOT NULL THEN coalesce(try_cast({digits} AS HUGEINT), 0) END)"
-        value = clamped(whole, f"-{1 << 63}", str((1 << 64) - 1 if unsigned else (1 << 63) - 1))
+        # A text is cut to what 64 bits hold with a sign or without, and they are then taken as the type has them.
+        value = clamped(whole, f"-{1 << 63}", str((1 << 64) - 1))
     else:
         given = number(piece)
-        if given.kind == "double":
-            raise ExpressionError("CAST of a FLOAT or DOUBLE to a whole number; ROUND() it")
+        if given.kind == "double" or given.untold.startswith("a date"):
+            raise ExpressionError(f"CAST of a {piece.kind} to a whole number; ROUND() it")
         value = given.text if given.kind == "int" else f"round({given.text})::HUGEINT"
         if given.kind == "decimal":
-            return clamped(value, "0" if unsigned else f"-{1 << 63}", str((1 << 64) - 1 if unsigned else (1 << 63) - 1))
+            value = clamped(value, f"-{1 << 63}", str((1 << 64) - 1 if unsigned else (1 << 63) - 1))
     if unsigned:
         return f"(CASE WHEN ({value}) < 0 THEN ({value}) + {1 << 64} ELSE ({value}) END)::HUGEINT"
     return f"(CASE WHEN ({value}) > {(1 << 63) - 1} THEN ({value}) - {1 << 64} ELSE ({value}) END)::HUGEINT"
 
 
+def _rounded(piece: Sql, scale: int) -> str:
+    """Return SQL of a number with so many digits behind the point, from the digits that are shown of it."""
+    given = number(piece)
+    if given.untold.startswith("a date"):
+        raise ExpressionError(f"CAST of a {piece.kind} to DECIMAL")
+    if given.kind == "int":
+        return f"({given.text})::DECIMAL(38,{scale})"
+    if given.kind == "decimal":
+        return f"round({given.text}, {min(scale, given.scale)})"
+    digits = leading_digits(piece.text) if piece.kind == "string" else f"({given.text})::VARCHAR"
+    message = "a number with too many digits to be made a DECIMAL here: "
+    known = f"CASE WHEN t IS NULL THEN NULL WHEN t = '' THEN 0 WHEN try_cast(t AS DECIMAL(38,{scale})) IS NULL "
+    known += f"THEN error('{message}' || t)::DECIMAL(38,{scale}) ELSE t::DECIMAL(38,{scale}) END"
+    return f"list_transform([{digits}], lambda t: {known})[1]"
+
+
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_CHAR = re.compile(r"char(?:\((\d+)\))?(?: charset utf8mb4)?")
 
 
 def cast(target: str, piece: Sql) -> Sql:
     """Return CAST to a type, named as the server prints it. Raises ExpressionError for one that is not understood."""
-    if piece.kind == "null":
+    if piece.kind == "null" and not target.startswith("char"):
         return NULL
     if found := _DECIMAL.fullmatch(target):
         size, scale = int(found[1]), int(found[2])
         if size > 38:
             raise ExpressionError("DECIMAL of more than 38 digits")
         most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
-        clipped = clamped(f"round({number(piece).text}, {scale})", f"-{most}", most)
+        clipped = clamped(_rounded(piece, scale), f"-{most}", most)
         return Sql(f"({clipped})::DECIMAL({size},{scale})", "decimal", scale=scale)
     if target in ("signed", "unsigned"):
-        return Sql(_whole(piece, target == "unsigned"), "int")
-    if target in ("double", "float"):
+        return Sql(_whole(piece, target == "unsigned"), "int", unsigned=target == "unsigned")
+    if target == "double":
         return Sql(double(piece), "double")
     if target == "date":
         at = moment(piece, SESSION)
-        return Sql(f"(floor({at.text} / 1000000) * 1000000)::DECIMAL(20,6)", "date")
+        return Sql(f"(floor({at.text})::HUGEINT // 1000000 * 1000000)::DECIMAL(20,6)", "date")
     if target in ("datetime", "time") and piece.kind in ("datetime", "time") and piece.constant is None:
         raise ExpressionError(f"CAST to {target.upper()}, which rounds; write {target.upper()}(6)")
     if target.startswith("datetime"):
         at = moment(piece, SESSION)
         return Sql(at.text, "datetime")
     if target.startswith("time"):
-        if piece.kind not in ("time", "null") and piece.constant is None:
-            raise ExpressionError(f"CAST of a {piece.kind} that is no constant to TIME")
+        constant = piece.kind in ("string", "int") and "." not in (piece.constant or ".")
+        if piece.kind not in ("time", "null") and not constant:
+            raise ExpressionError(f"CAST of a {piece.kind} to TIME that is no constant, or has a fraction")
         return clock(piece)
     if target == "char charset binary":
         if piece.kind == "binary":
             return piece
-        return Sql(f"encode({string(piece).text})", "binary")
-    if target.startswith("char"):
-        text = string(piece)
-        limit = re.match(r"char\((\d+)\)", target)
-        made = f"left({text.text}, {limit[1]})" if limit else text.text
+        return Sql(bytes_of(piece), "binary")
+    if found := _CHAR.fullmatch(target):
+        text = string(piece) if piece.kind != "null" else Sql("NULL::VARCHAR", "string")
+        made = f"left({text.text}, {found[1]})" if found[1] else text.text
         return replace(text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None)
     if target == "json":
         if piece.constant is None and piece.kind == "string":

@@ -73,26 +73,46 @@ def sort_key(sql: str, collation: str, ordered: bool, padded: bool = True) -> st
     return _characters(whole, collation)
 
 
-def sought_and_there(sought: str, there: str, collation: str) -> tuple[str, str]:
-    """Return SQL of a text to look for within another, and of that other, so that their characters can be compared.
+def place_in(sought: str, there: str, collation: str) -> str:
+    """Return SQL of the place where a text is in another, counted from 1; 0 if it is not there.
 
-    A server compares as many bytes: in UTF-8 a letter is found under another form only if both are ASCII. What is
-    looked for must be of ASCII or CJK, else the engine stops.
+    A server finds it at the first character from which on the weights begin with those of what is looked for, so that
+    s is found in ß, and a in ä. The engine stops at characters of which more than these weights may decide.
     """
     charset, _, rules = collation.partition("_")
     if collation == "binary" or rules in ("bin", "0900_bin"):
-        return sought, there
-    if charset not in _UNICODE:
-        return _characters(sought, collation), _characters(there, collation)
-    message = f"it is not looked for under {collation}, but for ASCII and CJK; add COLLATE utf8mb4_bin: "
-    plain = _once(
-        sought,
-        f"CASE WHEN regexp_full_match(t, '{_PLAIN}*') THEN t "
-        f"WHEN t IS NOT NULL THEN error('{message}' || t)::VARCHAR END",
+        return f"instr({there}, {sought})"
+    if charset not in _UNICODE or rules == "general_ci":
+        return f"instr({_characters(there, collation)}, {_characters(sought, collation)})"
+    if rules not in _LEVELS:
+        raise UnknownCollation(f"what is found under {collation} is not known; add COLLATE utf8mb4_bin")
+    cased = ("p['t']", "p['s']") if rules == "0900_as_cs" else (_ascii_folded("p['t']"), _ascii_folded("p['s']"))
+    message = f"what is found in a text is not known under {rules} for this one; add COLLATE utf8mb4_bin to it: "
+    refused = f"error('{message}' || p['t'] || ', ' || p['s'])::BIGINT"
+    by_weight = _by_weight(rules) if _LEVELS[rules] == 1 else "FALSE THEN NULL"
+    body = (
+        "CASE WHEN p['t'] IS NULL OR p['s'] IS NULL THEN NULL WHEN p['s'] = '' THEN 1 "
+        f"WHEN regexp_full_match(p['t'] || p['s'], '{_ALONE}*') THEN instr({cased[0]}, {cased[1]}) "
+        f"WHEN {by_weight} ELSE {refused} END"
     )
-    if rules == "0900_as_cs":
-        return plain, there
-    return _ascii_folded(plain), _ascii_folded(there)
+    return f"list_transform([{{'t': {there}, 's': {sought}}}], lambda p: {body})[1]"
+
+
+def _by_weight(rules: str) -> str:
+    """Return SQL of whether characters have known weights, and of the place by these, each written as |WEIGHT."""
+    weight = _levels("c", rules, False)
+    hay, needle = _each("p['t']", ".", f"'|' || {weight}"), _each("p['s']", ".", weight)
+    pattern = "'[|]' || regexp_replace(q['n'], '(..)', '[|]*\\1', 'g')"
+    before = f"regexp_extract(q['h'], '^(.*?)' || {pattern}, 1)"
+    found = f"length({before}) - length(replace({before}, '|', '')) + 1"
+    body = (
+        f"CASE WHEN q['n'] = '' THEN error('what has no weight is looked for')::BIGINT "
+        f"WHEN regexp_matches(q['h'], {pattern}) THEN {found} ELSE 0 END"
+    )
+    return (
+        f"regexp_full_match(p['t'] || p['s'], '{_WEIGHED}*') "
+        f"THEN list_transform([{{'h': {hay}, 'n': {needle}}}], lambda q: {body})[1]"
+    )
 
 
 def like(text: str, pattern: str, escape: str, collation: str) -> str:
@@ -140,6 +160,14 @@ def _engine_like(text: str, pattern: str, escape: str) -> str:
 _LEVELS: Final = {"0900_ai_ci": 1, "0900_as_ci": 2, "0900_as_cs": 3, "unicode_ci": 1, "unicode_520_ci": 1}
 _PLAIN: Final = "[ -~\\t\\n\\r\\x{4e00}-\\x{9fa5}\\x{ac00}-\\x{d7a3}]"
 """Characters of which no two weigh the same but for the case of letters."""
+_ALONE: Final = "[ -~\\t\\n\\r\\x{4e00}-\\x{9fa5}]"
+"""Of these, no weight begins with another's."""
+_WEIGHED: Final = (
+    "[ -~\\t\\n\\r\\x{a0}-\\x{2ff}\\x{300}-\\x{36f}\\x{370}-\\x{3ff}\\x{400}-\\x{482}\\x{48a}-\\x{52f}\\x{5d0}-\\x{5ea}"
+    "\\x{1e00}-\\x{1fff}\\x{2010}-\\x{2027}\\x{2030}-\\x{205e}\\x{20a0}-\\x{20bf}\\x{3041}-\\x{3098}\\x{309b}-\\x{30fe}"
+    "\\x{4e00}-\\x{9fa5}\\x{fb00}-\\x{fb06}\\x{ff01}-\\x{ff65}]"
+)
+"""Characters whose weights the engine's keys have one behind the other, as a server does."""
 _TABLELESS: Final = (
     "\\x{3400}-\\x{4cff}\\x{4e00}-\\x{9fff}\\x{ac00}-\\x{d6ff}\\x{20000}-\\x{2f7ff}\\x{30000}-\\x{3ffff}"
 )

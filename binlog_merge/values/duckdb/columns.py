@@ -26,14 +26,24 @@ def column_sql(column: Column, place: str) -> Sql:
     """Return a column that stands in the batch as `place`; of kind "" with a reason where it cannot be asked about."""
     name, kind = place, column.type.name
     if kind in _INTEGERS:
-        return Sql(f"{name}::HUGEINT", "int", year=kind == "year", bit=kind == "bit")
+        unsigned = column.type.unsigned or kind in ("year", "bit")
+        untold = "a number with ZEROFILL" if column.type.zerofill and kind != "year" else ""
+        return Sql(
+            *(f"{name}::HUGEINT", "int"),
+            strength=COLUMN,
+            year=kind == "year",
+            bit=kind == "bit",
+            unsigned=unsigned,
+            untold=untold,
+        )
     if kind == "decimal":
         scale = column.type.decimals or 0
         if (column.type.length or 10) > 38:
             return Sql(f"column {column.name}: DECIMAL of more than 38 digits cannot stand in a filter", "")
-        return Sql(name, "decimal", scale=scale)
+        untold = "a number with ZEROFILL" if column.type.zerofill else ""
+        return Sql(name, "decimal", strength=COLUMN, scale=scale, untold=untold)
     if kind in ("float", "double"):
-        return Sql(f"{name}::DOUBLE", "double")
+        return Sql(f"{name}::DOUBLE", "double", untold="a FLOAT" if kind == "float" else "")
     if kind in _TEXTS:
         return Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN)
     if kind in _BYTES:

@@ -8,9 +8,12 @@ from decimal import Decimal
 
 from binlog_merge.values.duckdb.collations import sort_key
 from binlog_merge.values.duckdb.piece import (
+    COLUMN,
+    EXPLICIT,
     LITERAL,
     MOMENTS,
     NUMBERS,
+    NUMERIC,
     ExpressionError,
     Sql,
     boolean,
@@ -22,18 +25,51 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
 )
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.text.codecs import encode_text
+
+_ALL_CHARACTERS = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
+_NAMED_ALIKE = frozenset({"ascii", "latin1"})
 
 
 def common_collation(left: Sql, right: Sql) -> Sql:
-    """Return the piece whose collation rules both. Raises ExpressionError for an illegal mix."""
+    """Return the piece whose collation rules both. Raises ExpressionError for an illegal mix.
+
+    The other piece's characters are all in the ruling one's character set.
+    """
+    rule = _ruling(left, right)
+    check_converted(right if rule is left else left, rule.charset)
+    return rule
+
+
+def check_converted(piece: Sql, charset: str) -> None:
+    """Raise ExpressionError unless a text is the same in another character set."""
+    own = piece.charset
+    if piece.kind != "string" or own == charset or charset in _ALL_CHARACTERS or piece.strength == NUMERIC:
+        return
+    if charset == "binary":
+        if own not in ("utf8mb4", "utf8mb3", "ascii") and not (piece.constant or "ä").isascii():
+            raise ExpressionError(f"the bytes of a text in {own}")
+        return
+    if own == "ascii" and charset != "binary":
+        return
+    if piece.constant is None:
+        raise ExpressionError(f"a text that is made of others, in {own}, as one in {charset}")
+    try:
+        encode_text(charset, piece.constant)
+    except (UnicodeError, LookupError):
+        raise ExpressionError(f"cannot convert string {piece.constant[:40]!r} from {own} to {charset}") from None
+
+
+def _ruling(left: Sql, right: Sql) -> Sql:
     first, second = sorted((left, right), key=lambda piece: piece.strength)
     if first.strength < second.strength or first.collation == second.collation:
         return first
-    for one, other in ((first, second), (second, first)):
+    for one, other in ((first, second), (second, first)) if first.strength != EXPLICIT else ():
         same_charset = one.collation.split("_")[0] == other.collation.split("_")[0]
-        if one.collation == "binary" or (same_charset and one.collation.endswith("_bin")):
+        bins = [piece.collation.endswith("_bin") for piece in (one, other)]
+        if one.collation == "binary" or (same_charset and bins == [True, False]):
             return one
-        if other.collation.split("_")[0] in ("ascii", "latin1") and one.collation.startswith("utf8mb4"):
+        if other.charset in _NAMED_ALIKE and one.charset == "utf8mb4":
             return one
     raise ExpressionError(
         f"illegal mix of collations {left.collation} and {right.collation}; add COLLATE to one of them"
@@ -85,16 +121,20 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
             raise ExpressionError("a DATE compared with a number that has a time")
         return moment(left, session).text, moment(right, session).text
     if "time" in kinds and kinds - {"time"}:
+        if any(p.kind not in ("time", "string", "int", "null") for p in (left, right)):
+            raise ExpressionError(f"a TIME compared with a {' or '.join(sorted(kinds - {'time'}))}")
         return clock(left).text, clock(right).text
     if "binary" in kinds:
         return _bytes_sides(left, right)
     if kinds == {"string"}:
         rules = common_collation(left, right).collation
         if rules == "binary":
+            check_converted(left, "binary")
+            check_converted(right, "binary")
             return f"encode({left.text})", f"encode({right.text})"
         return sort_key(left.text, rules, ordered), sort_key(right.text, rules, ordered)
     if "string" in kinds:
-        left, right = _exact(left), _exact(right)
+        left, right = _exact(left, right), _exact(right, left)
     left, right = number(left), number(right)
     if "double" in (left.kind, right.kind):
         return double(left), double(right)
@@ -134,9 +174,9 @@ def _adapted(piece: Sql, other: Sql) -> Sql:
     return piece
 
 
-def _exact(piece: Sql) -> Sql:
-    """Return a constant string that is a plain number as that number, so that no digit is lost."""
-    if piece.kind != "string" or piece.constant is None:
+def _exact(piece: Sql, other: Sql) -> Sql:
+    """Return a constant string that is a plain number, beside a column, as that number: no digit is lost."""
+    if piece.kind != "string" or piece.constant is None or other.strength != COLUMN or other.bit:
         return piece
     text = piece.constant.strip()
     if not text.isascii() or not text.lstrip("+-").replace(".", "", 1).isdecimal() or len(text) > 30:
@@ -153,6 +193,7 @@ def _bytes_sides(left: Sql, right: Sql) -> tuple[str, str]:
             raise ExpressionError("a binary string compared with a number")
         sides = number(other).text, bits.numbers
     elif other.kind == "string":
+        check_converted(other, "binary")
         sides = f"encode({other.text})", bits.text
     else:
         raise ExpressionError(f"a binary string compared with a {other.kind}")

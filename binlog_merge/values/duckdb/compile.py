@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, cast
+from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, bounded, cast
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
@@ -16,6 +16,7 @@ from binlog_merge.values.duckdb.many import check_between, check_in
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     EXPLICIT,
+    LITERAL,
     NULL,
     SESSION,
     ExpressionError,
@@ -35,6 +36,12 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.text.charsets import (
+    canonical_charset,
+    canonical_collation,
+    charset_named_by,
+    default_collation,
+)
 
 Columns = Mapping[str, Sql]
 """The columns of a table by lower-case name."""
@@ -103,11 +110,14 @@ class _Compiler:
         return numeric_literal(text)
 
     def _string(self, node: Node) -> Sql:
-        charset = node.args[0].text if node.args else "utf8mb4"
+        charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
         if charset == "binary":
             raw = node.text.encode()
             return Sql(f"unhex('{raw.hex()}')", "binary", raw=raw)
-        return Sql(quoted(node.text), "string", constant=node.text)
+        if charset is None or (charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
+            raise ExpressionError(f"a text of the character set {node.args[0].text}")
+        collation = "utf8mb4_0900_ai_ci" if charset == "utf8mb4" else default_collation(charset)
+        return Sql(quoted(node.text), "string", collation, constant=node.text)
 
     def _column(self, node: Node) -> Sql:
         found = self.columns.get(node.text.lower())
@@ -168,24 +178,33 @@ class _Compiler:
         return boolean(like(text.text, pattern.text, escape, rules))
 
     def _collate(self, node: Node) -> Sql:
-        piece = string(self.piece(node.args[0]))
-        return replace(piece, collation=node.text, strength=EXPLICIT, constant=None)
+        piece, collation = string(self.piece(node.args[0])), canonical_collation(node.text)
+        if collation is None or collation == "binary" or charset_named_by(collation) != piece.charset:
+            raise ExpressionError(f"COLLATE {node.text} of a text in {piece.charset}")
+        return replace(piece, collation=collation, strength=EXPLICIT)
 
     def _using(self, node: Node) -> Sql:
         piece = string(self.piece(node.args[0]))
-        if node.text not in ("utf8mb4", "utf8mb3", "utf8"):
+        if canonical_charset(node.text) != "utf8mb4":
             raise ExpressionError(f"CONVERT USING {node.text}")
-        return replace(piece, collation="utf8mb4_0900_ai_ci", constant=None)
+        return replace(piece, collation="utf8mb4_0900_ai_ci", strength=COLUMN)
 
     def _row(self, node: Node) -> Sql:
         raise ExpressionError("a row of several values")
 
     def _prefix(self, node: Node) -> Sql:
-        piece = number(self.piece(node.args[0]))
-        if node.text == "-":
-            constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None
-            return replace(piece, text=f"(-{piece.text})", constant=constant)
-        return Sql(f"({ALL_BITS} - {bits_of(piece)})", "int")
+        piece = self.piece(node.args[0])
+        if piece.kind in ("datetime", "time"):
+            raise ExpressionError(f"{node.text} of a {piece.kind}")
+        piece = number(piece)
+        if node.text == "~":
+            return Sql(f"({ALL_BITS} - {bits_of(piece)})", "int", unsigned=True)
+        if piece.kind == "int" and piece.constant is not None:
+            return numeric_literal(str(-int(piece.constant)))
+        constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None
+        if piece.kind == "int":
+            return bounded(f"(-{piece.text})", False, piece.untold)
+        return replace(piece, text=f"(-{piece.text})", constant=constant, unsigned=None, strength=LITERAL)
 
     def _binary(self, node: Node) -> Sql:
         left, right = self._pieces(node)
@@ -201,14 +220,13 @@ class _Compiler:
         if not re.fullmatch(r"-?\d{1,9}", amount.constant):
             raise ExpressionError(f"INTERVAL {amount.constant!r} {unit}")
         whole = base.kind == "date" and unit in ("day", "week", "month", "quarter", "year")
-        at = f"floor({moment(base, SESSION).text})::HUGEINT"
-        start = f"try_strptime(lpad(({at})::VARCHAR, 14, '0'), '%Y%m%d%H%M%S')"
-        moved = f"({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]})"
-        fraction = f"({moment(base, SESSION).text} - {at})"
-        return Sql(
-            f"(try_cast(strftime({moved}, '%Y%m%d%H%M%S.%f') AS DECIMAL(20,6)) + {fraction})",
-            "date" if whole else "datetime",
-        )
+        at = f"lpad(({moment(base, SESSION).text})::DECIMAL(20,6)::VARCHAR, 21, '0')"
+        start = f"try_strptime({at}, '%Y%m%d%H%M%S.%f')"
+        moved = f"strftime({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]}, '%Y%m%d%H%M%S.%f')"
+        message = "a date before the year 1, which a server may take for none"
+        digits = f"try_cast({moved} AS DECIMAL(20,6))"
+        made = f"CASE WHEN t < 10101000000 THEN error('{message}')::DECIMAL(20,6) ELSE t END"
+        return Sql(f"list_transform([{digits}], lambda t: {made})[1]", "date" if whole else "datetime")
 
     def _moment(self, node: Node) -> Sql:
         text = node.args[0].text
@@ -225,6 +243,8 @@ class _Compiler:
         operand = pieces.pop(0) if "operand" in node.text else None
         otherwise = pieces.pop() if "else" in node.text else NULL
         results, model = unified([*pieces[1::2], otherwise], SESSION)
+        if operand is not None:
+            _check_case(operand, pieces[::2])
         whens = [
             condition(when) if operand is None else compare("=", operand, when, SESSION).text for when in pieces[::2]
         ]
@@ -239,7 +259,10 @@ class _Compiler:
         names |= {"minute": "minute", "second": "second"}
         if node.text not in names:
             raise ExpressionError(f"EXTRACT({node.text.upper()})")
-        return call(names[node.text], self._pieces(node), SESSION)
+        pieces = self._pieces(node)
+        if pieces[0].kind not in ("date", "datetime"):  # the parts of a time may be negative
+            raise ExpressionError(f"EXTRACT() of a {pieces[0].kind}")
+        return call(names[node.text], pieces, SESSION)
 
     def _trim(self, node: Node) -> Sql:
         raise ExpressionError("TRIM of something else than blanks")
@@ -247,6 +270,14 @@ class _Compiler:
 
 def _has_column(node: Node) -> bool:
     return node.kind == "column" or any(map(_has_column, node.args))
+
+
+def _check_case(operand: Sql, whens: Sequence[Sql]) -> None:
+    """Refuse a CASE that does not compare as = does: with dates and times, which it takes for texts."""
+    kinds = {piece.kind for piece in (operand, *whens)} - {"null"}
+    if kinds & {"date", "datetime", "time", "json"} and len(kinds) > 1:
+        raise ExpressionError(f"CASE of {' and '.join(sorted(kinds))}; write CASE WHEN … = … THEN")
+    check_in(operand, whens)
 
 
 def _check_many(value: Sql, others: Sequence[Sql]) -> None:

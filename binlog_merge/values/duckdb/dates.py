@@ -36,7 +36,7 @@ def _seconds(digits: str) -> str:
 
 
 def _of_day(template: str) -> Function:
-    return lambda args, session: Sql(f"({template.format(_date(args[0], session))})::HUGEINT", "int")
+    return lambda args, session: Sql(f"({template.format(_date(args[0], session))})::HUGEINT", "int", unsigned=False)
 
 
 def _to_seconds(args: Args, session: DdlSession) -> Sql:
@@ -62,8 +62,8 @@ def _datediff(args: Args, session: DdlSession) -> Sql:
 
 def _time(piece: Sql, session: DdlSession) -> str:
     """Return SQL of the digits hhmmss.ffffff of a time, or of a moment's time of day."""
-    if piece.kind == "string" and piece.constant is None:
-        raise ExpressionError("the time of a string")
+    if piece.kind not in ("date", "datetime", "time", "null") and piece.constant is None:
+        raise ExpressionError(f"the time of a {piece.kind}")
     return _digits(piece, session)[1] if piece.kind in ("date", "datetime") else clock(piece).text
 
 

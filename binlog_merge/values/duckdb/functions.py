@@ -4,11 +4,14 @@ A function that is not here, NOW() and RAND() among them, is refused. Source: re
 """
 
 import re
+from dataclasses import replace
 from typing import Final
 
+from binlog_merge.values.duckdb.arithmetic import bounded, finite
 from binlog_merge.values.duckdb.compare import comparable
 from binlog_merge.values.duckdb.dates import DATES
 from binlog_merge.values.duckdb.piece import (
+    LITERAL,
     ExpressionError,
     Sql,
     boolean,
@@ -18,7 +21,6 @@ from binlog_merge.values.duckdb.piece import (
     moment,
     number,
     quoted,
-    string,
 )
 from binlog_merge.values.duckdb.text import TEXTS
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, unified
@@ -36,20 +38,30 @@ def call(name: str, args: Args, session: DdlSession) -> Sql:
     return build(args, session)
 
 
-def _numeric(template: str, kind: str | None = None) -> Function:
-    def build(args: Args, session: DdlSession) -> Sql:
-        pieces = [number(arg) for arg in args]
-        made = template.format(*(piece.text for piece in pieces))
-        return Sql(made, kind or pieces[0].kind, scale=pieces[0].scale)
+def _no_moment(piece: Sql) -> Sql:
+    """Return a piece as a number. Raises ExpressionError for a date and time, of which a server makes a DOUBLE."""
+    if piece.kind in ("datetime", "time"):
+        raise ExpressionError(f"a {piece.kind} as a number")
+    return number(piece)
 
-    return build
+
+def _abs(args: Args, session: DdlSession) -> Sql:
+    piece = _no_moment(args[0])
+    made = f"abs({piece.text})"
+    if piece.kind == "int":
+        return bounded(made, piece.unsigned, piece.untold)
+    return Sql(made, piece.kind, scale=piece.scale, untold=piece.untold)
+
+
+def _sign(args: Args, session: DdlSession) -> Sql:
+    return Sql(f"sign({_no_moment(args[0]).text})::HUGEINT", "int", unsigned=False)
 
 
 def _rounded(name: str) -> Function:
     def build(args: Args, session: DdlSession) -> Sql:
-        piece = number(args[0])
+        piece = _no_moment(args[0])
         if piece.kind == "int":
-            return piece
+            return replace(piece, constant=None, year=False, strength=LITERAL)
         made = f"{name}({piece.text})"
         return Sql(f"({made})::HUGEINT", "int") if piece.kind == "decimal" else Sql(made, "double")
 
@@ -57,11 +69,24 @@ def _rounded(name: str) -> Function:
 
 
 def _round(args: Args, session: DdlSession) -> Sql:
-    piece = number(args[0])
-    places = args[1].constant if len(args) > 1 else "0"
+    piece = _no_moment(args[0])
+    places = args[1].constant if len(args) > 1 and args[1].kind == "int" else None if len(args) > 1 else "0"
     if places is None or not places.lstrip("-").isdecimal():
         raise ExpressionError("ROUND() to a number of places that is no constant")
-    return as_model(piece, f"round({piece.text}, {int(places)})")
+    digits = int(places)
+    if piece.kind == "double":
+        if not 0 <= digits <= 15:
+            raise ExpressionError(f"ROUND() of a FLOAT or DOUBLE to {digits} digits")
+        return Sql(f"(round_even({piece.text} * 1e{digits}::DOUBLE, 0) / 1e{digits}::DOUBLE)", "double")
+    if piece.kind == "int" and digits >= 0:
+        return replace(piece, constant=None, year=False, strength=LITERAL)
+    scale = min(max(digits, 0), piece.scale)
+    if digits < 0:
+        text = f"round(({piece.text})::DECIMAL(38,{piece.scale}), {max(digits, -38)})"
+        if piece.kind == "int":
+            return bounded(f"({text})::HUGEINT", piece.unsigned, piece.untold)
+        return Sql(text, "decimal", untold=piece.untold)
+    return Sql(f"round({piece.text}, {scale})", "decimal", scale=scale, untold=piece.untold)
 
 
 def _if(args: Args, session: DdlSession) -> Sql:
@@ -77,6 +102,8 @@ def _coalesce(args: Args, session: DdlSession) -> Sql:
 def _nullif(args: Args, session: DdlSession) -> Sql:
     if args[0].numbers is not None:
         raise ExpressionError("NULLIF() of an ENUM or SET")
+    if args[0].kind != args[1].kind:
+        raise ExpressionError("NULLIF() of values of different types")
     one, two = comparable(args[0], args[1], False, session)
     return as_model(args[0], f"(CASE WHEN {one} = {two} THEN NULL ELSE {args[0].text} END)")
 
@@ -105,8 +132,8 @@ def _part(first: int, size: int) -> Function:
 def _clock_part(divisor: int, modulus: int) -> Function:
     def build(args: Args, session: DdlSession) -> Sql:
         piece = args[0]
-        if piece.kind == "string" and piece.constant is None:
-            raise ExpressionError("the hour, minute or second of a string")
+        if piece.kind not in ("date", "datetime", "time", "null") and piece.constant is None:
+            raise ExpressionError(f"the hour, minute or second of a {piece.kind}")
         text = piece.text if piece.kind in ("date", "datetime") else clock(piece).text
         whole = f"floor(abs({text}))::HUGEINT"
         digits = f"({whole} % 1000000)" if piece.kind in ("date", "datetime") or modulus else whole
@@ -117,7 +144,7 @@ def _clock_part(divisor: int, modulus: int) -> Function:
 
 def _json_extract(args: Args, session: DdlSession) -> Sql:
     document, path = args[0], args[1].constant
-    if document.kind not in ("json", "string") or path is None:
+    if document.kind != "json" or path is None:
         raise ExpressionError("a JSON path that is no constant, or not of a JSON value")
     if "*" in path or "**" in path or " to " in path or "last" in path or not path.startswith("$"):
         raise ExpressionError(f"the JSON path {path!r}: only members and places are understood")
@@ -127,20 +154,30 @@ def _json_extract(args: Args, session: DdlSession) -> Sql:
         if step == "[0]":  # a value that is no array is an array of itself
             inner = f"(CASE WHEN json_type({found}) = 'ARRAY' THEN {inner} ELSE {found} END)"
         found = inner
-    return Sql(found if found != document.text else f"json({found})::VARCHAR", "json")
+    return Sql(found if found == document.text else _laid_out(found), "json")
+
+
+def _laid_out(text: str) -> str:
+    """Return SQL of a part of a document as a server prints it: with a space behind each comma and colon."""
+    pieces = """regexp_extract_all(t, '"(?:[^"\\\\]|\\\\.)*"|[^"]')"""
+    shown = "CASE p WHEN ',' THEN ', ' WHEN ':' THEN ': ' WHEN ' ' THEN '' ELSE p END"
+    spaced = f"list_transform({pieces}, lambda p: {shown})"
+    body = f"CASE WHEN regexp_matches(t, '^[{{\\[]') THEN array_to_string({spaced}, '') ELSE t END"
+    return f"list_transform([{text}], lambda t: {body})[1]"
 
 
 def _json_unquote(args: Args, session: DdlSession) -> Sql:
     piece = args[0]
+    if piece.kind not in ("json", "string", "null"):
+        raise ExpressionError(f"JSON_UNQUOTE() of a {piece.kind}")
     if piece.kind != "json":
-        return string(piece)
-    # The engine has SQL's NULL for JSON's.
-    text = f"(CASE WHEN json_type({piece.text}) = 'NULL' THEN 'null' ELSE json_extract_string({piece.text}, '$') END)"
-    return Sql(text, "string", "utf8mb4_bin")
+        raise ExpressionError("JSON_UNQUOTE() of a text that is no JSON value")
+    text = f"(CASE WHEN json_type({piece.text}) = 'VARCHAR' THEN json_extract_string({piece.text}, '$') "
+    return Sql(f"{text}ELSE ({piece.text})::VARCHAR END)", "string", "utf8mb4_bin")
 
 
 def _power(args: Args, session: DdlSession) -> Sql:
-    return Sql(f"pow({double(args[0])}, {double(args[1])})", "double")
+    return Sql(finite(f"pow({double(args[0])}, {double(args[1])})"), "double")
 
 
 def _sqrt(args: Args, session: DdlSession) -> Sql:
@@ -154,11 +191,11 @@ def _isnull(args: Args, session: DdlSession) -> Sql:
 
 CALLS: Final[dict[str, Function]] = {
     **TEXTS,
-    "abs": _numeric("abs({0})"),
+    "abs": _abs,
     "ceiling": _rounded("ceil"),
     "floor": _rounded("floor"),
     "round": _round,
-    "sign": _numeric("sign({0})::HUGEINT", "int"),
+    "sign": _sign,
     "pow": _power,
     "sqrt": _sqrt,
     "if": _if,

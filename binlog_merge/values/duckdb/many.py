@@ -3,6 +3,7 @@
 A server finds one type for all of them: a number BETWEEN a string and a number is compared otherwise than with each.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,9 @@ _FAMILIES: Final = {
     **dict.fromkeys(("int", "bool", "decimal", "double"), "number"),
     **dict.fromkeys(("date", "datetime"), "moment"),
 }
+
+
+_NUMBER: Final = re.compile(r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 
 
 def _family(piece: Sql) -> str:
@@ -30,6 +34,8 @@ def check_between(value: Sql, low: Sql, high: Sql) -> None:
     if own != "null" and others - {own} and not as_constants:
         names = ", ".join(sorted({own, *others}))
         raise ExpressionError(f"BETWEEN of different types ({names}); compare with each")
+    if own == "number" and not all(_NUMBER.fullmatch(piece.constant or "0") for piece in bounds):
+        raise ExpressionError("BETWEEN of a number and a text that is none; compare with each")
     if own == "string":
         _check_collations(value, bounds)
 

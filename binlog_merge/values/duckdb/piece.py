@@ -21,7 +21,8 @@ from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import datetime_text, time_text
 
-EXPLICIT, COLUMN, LITERAL = 0, 2, 4
+EXPLICIT, COLUMN, LITERAL, NUMERIC = 0, 2, 4, 5
+"""How strong a collation is; NUMERIC is that of what was no text, which is written in ASCII."""
 SESSION = DdlSession()
 """Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 _LEAST_DATE: Final = 101
@@ -40,6 +41,8 @@ class Sql:
 
     `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals), "" where it is not known;
     `raw` are a bit literal's own bytes, `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
+    `unsigned` is whether an integer is UNSIGNED, None where that is not known. `untold` says why the text of a value is
+    not known though the value is.
     """
 
     text: str
@@ -52,6 +55,13 @@ class Sql:
     raw: bytes | None = None
     year: bool = False
     bit: bool = False
+    unsigned: bool | None = None
+    untold: str = ""
+
+    @property
+    def charset(self) -> str:
+        """The character set of a text."""
+        return self.collation.partition("_")[0]
 
 
 NULL = Sql("NULL", "null")
@@ -83,24 +93,38 @@ def number(piece: Sql) -> Sql:
     if piece.numbers == "":
         raise ExpressionError("an ENUM or SET out of CASE, IF or COALESCE as a number")
     if piece.numbers is not None:
-        return Sql(piece.numbers, "int")
+        return Sql(piece.numbers, "int", unsigned=True)
     if piece.kind == "bool":
-        return Sql(f"({piece.text})::INTEGER::HUGEINT", "int")
+        return Sql(f"({piece.text})::INTEGER::HUGEINT", "int", unsigned=False)
     if piece.kind == "date":
-        return Sql(f"floor({piece.text} / 1000000)::HUGEINT", "int")
+        return Sql(f"(floor({piece.text})::HUGEINT // 1000000)", "int", unsigned=False)
     if piece.kind == "string":
+        check_digits(piece)
         return Sql(_leading_number(piece.text), "double")
     if piece.kind == "json":
         raise ExpressionError("a JSON value as a number; ->> gives it as text, CAST makes a number of that")
     if piece.kind == "binary":
         raise ExpressionError("a binary string as a number")
-    return replace(piece, kind="decimal") if piece.kind in ("datetime", "time") else piece
+    if piece.kind in ("datetime", "time"):
+        return replace(piece, kind="decimal", scale=6, constant=None, untold="a date and time as a number")
+    return piece
+
+
+def check_digits(piece: Sql) -> None:
+    """Raise ExpressionError for a text of which a server reads a number in a way of its own."""
+    if piece.charset in ("utf16", "utf16le", "utf32", "ucs2"):
+        raise ExpressionError(f"a text in {piece.charset} as a number")
 
 
 def _leading_number(text: str) -> str:
-    pattern = r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-    found = f"regexp_extract({text}, '{pattern}', 1)"
+    found = leading_digits(text)
     return f"(CASE WHEN {text} IS NULL THEN NULL ELSE coalesce(try_cast({found} AS DOUBLE), 0) END)"
+
+
+def leading_digits(text: str) -> str:
+    """Return SQL of the number that stands at the beginning of a text, as text; '' if there is none."""
+    pattern = r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    return f"regexp_extract({text}, '{pattern}', 1)"
 
 
 def clamped(text: str, least: str, most: str) -> str:
@@ -121,19 +145,24 @@ def string(piece: Sql) -> Sql:
         return string(number(piece))
     if piece.kind == "binary" or piece.bit:
         raise ExpressionError("a binary string as text; write CONVERT(… USING utf8mb4)")
+    if piece.untold:
+        raise ExpressionError(f"{piece.untold} as text")
     if piece.kind == "date":
-        return Sql(_date_text(piece.text), "string")
+        return Sql(_date_text(piece.text), "string", strength=NUMERIC)
     if piece.kind == "json":
         return Sql(f"({piece.text})::VARCHAR", "string", "utf8mb4_bin", COLUMN)
     if piece.year:
-        return Sql(f"lpad(({piece.text})::VARCHAR, 4, '0')", "string")
-    if piece.kind in ("int", "decimal"):
-        return Sql(f"({piece.text})::VARCHAR", "string")
+        return Sql(f"lpad(({piece.text})::VARCHAR, 4, '0')", "string", strength=NUMERIC)
+    if piece.kind == "int":
+        return Sql(f"({piece.text})::VARCHAR", "string", strength=NUMERIC)
+    if piece.kind == "decimal":  # the engine writes no 0 before the point of a DECIMAL that has no digits there
+        text = f"regexp_replace(({piece.text})::DECIMAL(38,{piece.scale})::VARCHAR, '^(-?)\\.', '\\10.')"
+        return Sql(text, "string", strength=NUMERIC)
     raise ExpressionError(f"a {piece.kind} as text")
 
 
 def _date_text(text: str) -> str:
-    digits = f"lpad((floor({text} / 1000000)::HUGEINT)::VARCHAR, 8, '0')"
+    digits = f"lpad((floor({text})::HUGEINT // 1000000)::VARCHAR, 8, '0')"
     return "(" + " || '-' || ".join(f"substr({digits}, {at}, {size})" for at, size in ((1, 4), (5, 2), (7, 2))) + ")"
 
 
@@ -184,10 +213,13 @@ def numeric_literal(text: str) -> Sql:
         fraction = fraction.rstrip("0")
     size = max(len(whole.lstrip("-0")) + len(fraction), 1)
     if size > 38:
-        return Sql(f"{text}::DOUBLE", "double", constant=text)
+        raise ExpressionError(f"{text}: a DECIMAL of more than 38 digits")
     if fraction:
         # In quotes: the engine itself takes a number for a DOUBLE if it has many digits.
         return Sql(
             f"'{whole}.{fraction}'::DECIMAL({size},{len(fraction)})", "decimal", constant=text, scale=len(fraction)
         )
-    return Sql(f"{whole}::HUGEINT", "int", constant=text)
+    value = int(whole)
+    if not -(1 << 63) <= value < 1 << 64:
+        return Sql(f"{whole}::DECIMAL(38,0)", "decimal", constant=text)
+    return Sql(f"{whole}::HUGEINT", "int", constant=text, unsigned=value >= 1 << 63)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from binlog_merge.values.duckdb.compare import common_collation
+from binlog_merge.values.duckdb.compare import check_converted, common_collation
 from binlog_merge.values.duckdb.piece import NULL, ExpressionError, Sql, number, string
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -25,7 +25,14 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
     if kinds <= {"date", "datetime"}:
         return [piece.text for piece in pieces], Sql("", "datetime")
     if kinds <= {"int", "bool", "decimal", "double"}:
-        return [number(p).text if p.kind != "null" else p.text for p in pieces], _wider(pieces)
+        singles = {p.untold == "a FLOAT" for p in pieces if p.kind != "null"}
+        if len(singles) > 1:
+            raise ExpressionError("a FLOAT or another number, out of CASE, IF or COALESCE, which has few digits then")
+        numbers = [number(p) if p.kind != "null" else p for p in pieces]
+        model = _wider([replace(n, year=p.year) for n, p in zip(numbers, pieces, strict=True)])
+        if model.kind == "decimal":  # the engine itself would drop digits where it has no room for all
+            return [f"({p.text})::DECIMAL(38,{model.scale})" for p in numbers], model
+        return [p.text for p in numbers], model
     if "json" in kinds:
         raise ExpressionError("a JSON value or something else, out of CASE, IF or COALESCE")
     texts = [string(piece) for piece in pieces]
@@ -38,6 +45,8 @@ def ruling(pieces: Args) -> Sql:
     rule = strings[0]
     for piece in strings[1:]:
         rule = common_collation(rule, piece)
+    for piece in strings:
+        check_converted(piece, rule.charset)
     return replace(rule, constant=None, numbers="" if any(piece.numbers is not None for piece in strings) else None)
 
 
@@ -45,7 +54,15 @@ def _wider(pieces: Args) -> Sql:
     kinds = {piece.kind for piece in pieces}
     kind = "double" if "double" in kinds else "decimal" if "decimal" in kinds else "int"
     # Of a BIT or YEAR the number is known, but not the text that it would be.
-    return Sql("", kind, scale=max(piece.scale for piece in pieces), bit=any(p.bit or p.year for p in pieces))
+    known = {piece.unsigned for piece in pieces if piece.kind != "null"}
+    return Sql(
+        "",
+        kind,
+        scale=max(piece.scale for piece in pieces),
+        bit=any(p.bit or p.year for p in pieces),
+        unsigned=known.pop() if len(known) == 1 else None,
+        untold=next((p.untold for p in pieces if p.untold), ""),
+    )
 
 
 def as_model(model: Sql, text: str) -> Sql:

@@ -41,6 +41,8 @@ class Computation:
     takes: tuple[Kind, ...]
     gives: Kind = ""
     nulls: bool = False
+    counts: tuple[int, ...] = ()
+    """The places of arguments that are whole numbers, whatever kind the others have."""
 
 
 def _text(value: Value) -> str:
@@ -68,10 +70,12 @@ def _substr(value: Value, start: int, count: int | None = None) -> str:
 def _padded(left: bool) -> Callable[[Value, int, Value], str | None]:
     def run(value: Value, length: int, filler: Value) -> str | None:
         text, fill = _text(value), _text(filler)
-        if length < 0 or length > _MAX_LENGTH:
+        if length < 0:
             return None
+        if length > _MAX_LENGTH:
+            raise ConversionError(f"LPAD() or RPAD() to {length} characters")
         if len(text) < length and not fill:
-            return ""
+            raise ConversionError("LPAD() or RPAD() with nothing to pad with")
         more = (fill * length)[: max(0, length - len(text))]
         return (more + text if left else text + more)[:length]
 
@@ -80,7 +84,7 @@ def _padded(left: bool) -> Callable[[Value, int, Value], str | None]:
 
 def _repeat(value: Value, count: int) -> str:
     text = _text(value)
-    if len(text) * count > _MAX_LENGTH:
+    if count > _MAX_LENGTH or len(text) * count > _MAX_LENGTH:
         raise ConversionError(f"REPEAT of {count} times {len(text)} characters is too long")
     return text * max(0, count)
 
@@ -180,16 +184,16 @@ CALLS: Final[dict[str, Computation]] = {
     "upper": Computation(_ascii(str.upper), _TEXTS),
     "lower": Computation(_ascii(str.lower), _TEXTS),
     "char_length": Computation(lambda value: len(_text(value)), _TEXTS),
-    "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS),
-    "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS),
-    "substr": Computation(_substr, _TEXTS),
+    "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS, counts=(1,)),
+    "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, counts=(1,)),
+    "substr": Computation(_substr, _TEXTS, counts=(1, 2)),
     "trim": Computation(lambda value: _text(value).strip(" "), _TEXTS),
     "ltrim": Computation(lambda value: _text(value).lstrip(" "), _TEXTS),
     "rtrim": Computation(lambda value: _text(value).rstrip(" "), _TEXTS),
     "reverse": Computation(lambda value: _text(value)[::-1], _TEXTS),
-    "repeat": Computation(_repeat, _TEXTS),
-    "lpad": Computation(_padded(True), _TEXTS),
-    "rpad": Computation(_padded(False), _TEXTS),
+    "repeat": Computation(_repeat, _TEXTS, counts=(1,)),
+    "lpad": Computation(_padded(True), _TEXTS, counts=(1,)),
+    "rpad": Computation(_padded(False), _TEXTS, counts=(1,)),
     "hex": Computation(lambda value: f"{value & (1 << 64) - 1:X}", ("int",)),
     "abs": Computation(abs, _NUMBERS),
     "sign": Computation(lambda value: (value > 0) - (value < 0), _NUMBERS),

@@ -3,7 +3,7 @@
 This is what the plan asks before any row comes: whoever gets a kind can rely on it that `evaluate` computes the value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK, FEWER
@@ -76,48 +76,104 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
         case "and" | "or" | "xor" | "not" | "null" if node.text != "rows":
             return "int"
         case "case":
-            skip = node.text.startswith("operand")
-            if skip:
-                compared = [kinds[0], *kinds[1:][: (len(kinds) - 1) // 2 * 2 : 2]]
-                _one_of(node, compared, *_NUMBERS)
-            values = kinds[1:] if skip else kinds
-            paired = len(values) // 2 * 2
-            return _same(node, [*values[1:paired:2], *values[paired:]])
+            return _case_kind(node, kinds)
         case "cast" if node.text in CASTS:
+            if node.text == "double" and kinds[0] not in (*_NUMBERS, "null"):
+                raise NotComputableError(f"a value of kind {kinds[0]} as a DOUBLE")
             return CASTS[node.text][0]
-        case "cast" if node.text.startswith("char charset"):
+        case "cast" if node.text in ("char charset utf8mb4", "char charset binary"):
+            _check_zeros(node, columns)
             return _one_of(node, kinds, "text", "int", "date") and "text"
         case "interval":
             unit = node.text.split()[1].lower()
+            if kinds[0] not in ("date", "datetime") or kinds[1] not in ("int", "decimal"):
+                raise NotComputableError(f"an interval of kind {kinds[1]} behind a value of kind {kinds[0]}")
             if unit in UNITS or unit in MONTHS:
                 return "datetime" if unit in ("microsecond", "second", "minute", "hour") else kinds[0]
         case "call":
-            return _call_kind(node, kinds)
+            return _call_kind(node, kinds, columns)
     raise _not_computed(node)
+
+
+def _case_kind(node: Node, kinds: list[Kind]) -> Kind:
+    skip = node.text.startswith("operand")
+    if skip:
+        compared = [kinds[0], *kinds[1:][: (len(kinds) - 1) // 2 * 2 : 2]]
+        _one_of(node, compared, *_NUMBERS)
+    values = kinds[1:] if skip else kinds
+    paired = len(values) // 2 * 2
+    if not skip:
+        _one_of(node, values[:paired:2], *_NUMBERS)
+    return _same(node, [*values[1:paired:2], *values[paired:]])
 
 
 def _not_computed(node: Node) -> NotComputableError:
     return NotComputableError(f"{node.text or node.kind} is not among what is computed here")
 
 
-def _call_kind(node: Node, kinds: list[Kind]) -> Kind:
+def _check_zeros(node: Node, columns: Mapping[str, Column]) -> None:
+    """Raise NotComputableError for the text of a number that has zeros before it."""
+    for arg in node.args:
+        kind = columns[arg.text.lower()].type if arg.kind == "column" else None
+        if kind is not None and (kind.zerofill or kind.name == "year"):
+            raise NotComputableError(f"the text of {arg.text}, which is {kind.name.upper()} with zeros before it")
+
+
+def check_charsets(node: Node, columns: Mapping[str, Column]) -> None:
+    """Raise NotComputableError for texts that a server converts between character sets, or takes as bytes."""
+    nodes = list(_nodes(node))
+    found = {columns[n.text.lower()].type.charset or "utf8mb4" for n in nodes if n.kind == "column"} - {"utf8mb4"}
+    texts = [n for n in nodes if n.kind == "string"]
+    if not found <= _UNICODE and any(n.kind == "cast" and n.text.endswith("binary") for n in nodes):
+        raise NotComputableError(f"the bytes of a text in {', '.join(sorted(found))}")
+    if found and (len(found) > 1 or not all(text.text.isascii() for text in texts)):
+        raise NotComputableError(f"texts of several character sets: {', '.join(sorted(found))} and utf8mb4")
+    if found and any(_charset_of(n, columns) == "utf8mb4" for n in nodes):
+        raise NotComputableError(f"texts of several character sets: {', '.join(sorted(found))} and utf8mb4")
+
+
+_UNICODE: Final = {"utf8mb4", "utf8mb3", "ascii"}
+
+
+def _charset_of(node: Node, columns: Mapping[str, Column]) -> str | None:
+    return columns[node.text.lower()].type.charset if node.kind == "column" else None
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for arg in node.args if node.kind != "string" else ():
+        yield from _nodes(arg)
+
+
+def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> Kind:
     called = function(node.text)
     if called.depends in ("call", "session"):
         raise NotComputableError(f"{node.text}() gives another value each time")
     if node.text in CLOCK and (not kinds or called.gives == "datetime"):
         return called.gives
     if node.text in CHOICES:
+        if node.text == "nullif" and set(kinds) - {"date", "datetime", "null"}:
+            _one_of(node, kinds, *_NUMBERS)
+        if node.text == "if":
+            _one_of(node, kinds[:1], *_NUMBERS)
         return _same(node, kinds[1:] if node.text == "if" else kinds)
     computation = CALLS.get(node.text)
     if computation is None:
         raise _not_computed(node)
+    for place in computation.counts:
+        if place < len(kinds) and kinds[place] not in ("int", "null"):
+            raise NotComputableError(f"{node.text}() of a count of kind {kinds[place]}")
     if not called.takes(len(kinds), FEWER.get(node.text, MANY)):
         raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
+    if node.text == "date_format" and (kinds[0] not in ("date", "datetime") or kinds[1] != "text"):
+        raise NotComputableError(f"date_format() of values of kinds {kinds[0]} and {kinds[1]}")
+    if "text" in computation.takes:
+        _check_zeros(node, columns)
     for kind in kinds:
         if kind not in (*computation.takes, "null"):
             raise NotComputableError(f"{node.text}() of a value of kind {kind}")
     if node.text == "round":
-        if len(node.args) == 2 and node.args[1].kind != "literal":
+        if len(node.args) == 2 and (node.args[1].kind != "literal" or not node.args[1].text.isdecimal()):
             raise NotComputableError("round() to a number of digits that is not written out")
         return kinds[0]
     return computation.gives or called.gives or _same(node, kinds)

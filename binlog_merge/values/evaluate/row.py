@@ -7,7 +7,8 @@ is made, with the reason. The time of day is the commit time.
 """
 
 import operator
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -26,6 +27,7 @@ from binlog_merge.values.evaluate.kinds import (
     TYPES,
     UNITS,
     NotComputableError,
+    check_charsets,
     kind_of,
     literal_kind,
 )
@@ -66,7 +68,9 @@ def computed(source: str, columns: Mapping[str, Column]) -> Computed:
     except DdlNotUnderstood as error:
         raise NotComputableError(str(error)) from None
     at_commit = not read.functions.isdisjoint(CLOCK)
-    return Computed(source, read.node, kind_of(read.node, columns), read.columns, at_commit)
+    kind = kind_of(read.node, columns)
+    check_charsets(read.node, columns)
+    return Computed(source, read.node, kind, read.columns, at_commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,8 @@ def _value(node: Node, row: Row) -> Value | None:
     args = [_value(arg, row) for arg in node.args]
     if node.kind == "in":
         return _in(args, node.negated)
+    if node.kind == "between":
+        return _between(args, node.negated)
     if node.kind == "compare" and node.text == "<=>":
         return int(args[0] == args[1])
     if node.kind == "call" and node.text in CALLS and CALLS[node.text].nulls:
@@ -144,8 +150,6 @@ def _strict(node: Node, args: list[Value]) -> Value | None:
             return _arithmetic(node.text, _number(args[0]), _number(args[1]))
         case "compare":
             return int(_COMPARE[node.text](args[0], args[1]))
-        case "between":
-            return int((args[1] <= args[0] <= args[2]) != node.negated)  # type: ignore[operator]
         case "xor":
             return int(bool(args[0]) != bool(args[1]))
         case "not":
@@ -191,6 +195,17 @@ def _in(args: list[Value | None], negated: bool) -> Value | None:
     return int((wanted in items) != negated)
 
 
+def _between(args: Sequence[Any], negated: bool) -> Value | None:
+    """Return BETWEEN, which is false if one of its bounds says so, whatever the other is."""
+    value, low, high = args
+    if value is None:
+        return None
+    above, below = None if low is None else low <= value, None if high is None else value <= high
+    if above is False or below is False:
+        return int(negated)
+    return None if above is None or below is None else int(not negated)
+
+
 def _number(value: Value) -> int | float | Decimal:
     assert isinstance(value, int | float | Decimal)
     return value
@@ -224,6 +239,11 @@ def _cast(word: str, value: Value) -> Value:
     target = CASTS[word][1]
     if target.name in INTEGER_BYTES:
         value = _even(value)
+    if target.name in INTEGER_BYTES and isinstance(value, str):
+        digits = re.fullmatch(r"\s*([-+]?\d+)\s*", value)
+        if digits is None:
+            raise ConversionError(f"cast as {word}: {value[:40]!r} is not a number")
+        value = int(digits[1])
     source = BIGINT if isinstance(value, int) else TYPES[_kind_of_value(value)]
     if word == "date":  # a column rounds a time to its day, CAST and DATE() leave the time out
         moment = coerce(source, TYPES["datetime"], value, lost)
@@ -251,10 +271,14 @@ def _clock(node: Node, row: Row) -> Value:
 def _later(words: str, moment: Value, amount: Value) -> Value | None:
     sign, unit = words.lower().split()
     assert isinstance(moment, Civil)
+    if not moment.month or not moment.day:
+        return None
     count = int(Decimal(_number(amount)).quantize(Decimal(1), ROUND_HALF_UP)) * (-1 if sign == "-" else 1)
     if unit in UNITS:
         micros = UNITS[unit] * count
-        later = shifted(moment, micros // (60 * 10**6))
+        later = shifted(moment, micros // (60 * 10**6)) if abs(micros) < _MOST_MICROS else moment
+        if later == moment and micros // (60 * 10**6):  # shifted() leaves what it has no date for
+            raise ConversionError(f"{moment.text(0)} {words}: no date")
         return _with_micros(later, micros % (60 * 10**6))
     months = moment.year * 12 + moment.month - 1 + MONTHS[unit] * count
     year, month = months // 12, months % 12 + 1
@@ -264,9 +288,14 @@ def _later(words: str, moment: Value, amount: Value) -> Value | None:
     return moment._replace(year=year, month=month, day=min(moment.day, last))
 
 
+_MOST_MICROS: Final = 10_000 * 366 * 86400 * 10**6
+
+
 def _with_micros(moment: Civil, micros: int) -> Civil:
     total = moment.second * 10**6 + moment.micro + micros
     later = shifted(moment, total // (60 * 10**6))
+    if later == moment and total // (60 * 10**6):
+        raise ConversionError(f"{moment.text(0)} and {micros} microseconds: no date")
     return later._replace(second=total % (60 * 10**6) // 10**6, micro=total % 10**6)
 
 

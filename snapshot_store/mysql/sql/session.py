@@ -12,6 +12,8 @@ STRICT_TRANS_TABLES = 1 << 21
 STRICT_ALL_TABLES = 1 << 22
 NO_ZERO_IN_DATE = 1 << 23
 NO_ZERO_DATE = 1 << 24
+PAD_CHAR_TO_FULL_LENGTH = 1 << 31
+TIME_TRUNCATE_FRACTIONAL = 1 << 32
 ALLOW_INVALID_DATES = 1 << 25
 HIGH_NOT_PRECEDENCE = 1 << 29
 PAD_CHAR_TO_FULL_LENGTH = 1 << 31
@@ -41,6 +43,22 @@ SQL_MODES = {
     "PAD_CHAR_TO_FULL_LENGTH": PAD_CHAR_TO_FULL_LENGTH,
     "TIME_TRUNCATE_FRACTIONAL": TIME_TRUNCATE_FRACTIONAL,
 }
+
+_ANSI = ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE", "ONLY_FULL_GROUP_BY")
+
+
+def sql_mode_of(value: object) -> int:
+    """Return the bits of what a session sets sql_mode to, names with commas or a number; unknown names have none."""
+    text = str(value or "").upper()
+    if text.isdecimal():
+        return int(text)
+    names = {name.strip() for name in text.split(",")}
+    if "ANSI" in names:
+        names.update(_ANSI)
+    if "TRADITIONAL" in names:
+        names.update(("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES", "NO_ZERO_IN_DATE", "NO_ZERO_DATE"))
+    return sum(SQL_MODES.get(name, 0) for name in names)
+
 
 DEFAULT_SQL_MODE = sum(
     SQL_MODES[name]

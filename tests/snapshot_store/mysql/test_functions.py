@@ -107,6 +107,8 @@ def _piece(name: str, kind: str, place: int) -> Sql:
         return Sql("'$.a'", "string", constant="$.a")
     if name in ("round", "yearweek") and place:
         return Sql("0", "int", constant="0")
+    if name == "regexp_like" and place:
+        return Sql("'a'", "string", constant="a")
     return column_sql(COLUMNS[kind], f"c{place}")
 
 

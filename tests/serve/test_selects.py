@@ -1,0 +1,164 @@
+"""Statements of many shapes over tables: a server's rows, or an error."""
+
+import contextlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.effort import effort, seed_of_search
+from tests.merge_e2e.local import merge
+from tests.mysql_server import MySqlServer
+from tests.serve.running import Running, serving
+from tests.serve.test_tables import config_of
+
+pytestmark = pytest.mark.mysql
+TABLE = """CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, u BIGINT UNSIGNED, s VARCHAR(20), c CHAR(5), l VARCHAR(9)
+    CHARACTER SET latin1, d DATETIME NULL, ts TIMESTAMP NULL, z INT(5) ZEROFILL, `distinct` INT, `order` VARCHAR(5))"""
+ROWS = """(1, 3, 1, 0, 'äpfel', 'x', 'é', '2026-01-02', '2026-01-02', 7, 5, 'q'),
+    (2, 1, 2, 18446744073709551615, 'Apfel', 'x ', 'E', '0000-00-00', '0000-00-00', 123, 6, 'r'),
+    (3, 2, 3, 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (4, 2, 3, 5, 'ß', '', 'ß', '2026-05-06', NULL, 0, 5, 's')"""
+ITEMS = (
+    *(
+        "*",
+        "id",
+        "a",
+        "a AS b",
+        "b AS a",
+        "t.a",
+        "x.a",
+        "`distinct`",
+        "distinct",
+        "DISTINCT a",
+        "DISTINCT s",
+        "ALL a",
+        "c",
+    ),
+    *(
+        "a a",
+        "a order",
+        "`order`",
+        "a AS `order`",
+        "COUNT(*)",
+        "COUNT(DISTINCT a)",
+        "COUNT(a)",
+        "MAX(a)",
+        "MIN(s)",
+        "z",
+    ),
+    *("SQL_CALC_FOUND_ROWS id", "DISTINCTROW a", "a + 1", "UPPER(s)", "a = 1", "id, *", "s AS id", "MAX(a) AS a", "1"),
+)
+SOURCES = (
+    *("t", "shop.t", "t AS x", "t x", "(SELECT a, b FROM t) y", "(SELECT a AS b, b AS a FROM t) y", "t, t AS y"),
+    *(
+        "(SELECT a FROM t ORDER BY b LIMIT 2) y",
+        "(SELECT a, a FROM t) y",
+        "t JOIN t y ON t.id = y.id",
+        "t USE INDEX ()",
+    ),
+)
+CONDITIONS = (
+    *("a > 1", "LOCATE('a', s) > 0", "u - 1 > 5", "u + 1 > 5", "d >= '0000-00-00'", "ts >= '0000-00-00'", "l = '日'"),
+    *(
+        "LENGTH(c) = 5",
+        "c LIKE 'x '",
+        "d IS NOT NULL AND DATE(d) IS NULL",
+        "s = 'APFEL'",
+        "a BETWEEN 1 AND 2",
+        "NOT a > 1",
+    ),
+    *(
+        "a || b",
+        '"a" = a',
+        "a - u < 0",
+        "c = 'x'",
+        "s IN ('ss', 'apfel')",
+        "CONCAT(z, '') = '00007'",
+        "x.a = 1",
+        "a > ALL(b)",
+    ),
+)
+ENDS = (
+    *(
+        "GROUP BY a",
+        "HAVING a > 1",
+        "ORDER BY a",
+        "ORDER BY b DESC, id",
+        "ORDER BY t.a, id",
+        "ORDER BY 1",
+        "ORDER BY s, id",
+    ),
+    *("ORDER BY a + 1", "ORDER BY COUNT(*)", "LIMIT 2", "LIMIT 1, 2", "LIMIT 1 OFFSET 2", "LIMIT 0", "UNION SELECT 1"),
+    *("INTO @x", "FOR SHARE", "LOCK IN SHARE MODE", "GROUP BY a WITH ROLLUP", "WINDOW w AS ()", "PROCEDURE ANALYSE()"),
+)
+MODES = (
+    *("", "ANSI", "ANSI_QUOTES", "PIPES_AS_CONCAT", "HIGH_NOT_PRECEDENCE", "PAD_CHAR_TO_FULL_LENGTH", "TRADITIONAL"),
+    *("NO_UNSIGNED_SUBTRACTION", "NO_ZERO_DATE,NO_ZERO_IN_DATE", "STRICT_ALL_TABLES", "NO_BACKSLASH_ESCAPES"),
+)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[MySqlServer, Running]]:
+    with MySqlServer(tmp_path / "server", 1, ["--default-time-zone=+00:00"]) as server:
+        server.execute("RESET BINARY LOGS AND GTIDS; CREATE DATABASE shop")
+        server.execute(f"SET sql_mode = ''; {TABLE}; INSERT INTO t VALUES {ROWS}", "shop")
+        merge(config_of(server, tmp_path), tmp_path / "out")
+        with serving(tmp_path / "out", tmp_path / "shop.db") as running:
+            yield server, running
+
+
+def statements(rng: random.Random) -> Iterator[str]:
+    """Yield each part of a statement beside others that are drawn."""
+    for items in ITEMS:
+        yield f"SELECT {items} FROM t ORDER BY id"
+        yield f"SELECT {items} FROM {rng.choice(SOURCES)}"
+    yield from (f"SELECT MAX(a) FROM {source}" for source in SOURCES)
+    yield from (f"SELECT id FROM t WHERE {condition} ORDER BY id" for condition in CONDITIONS)
+    yield from (f"SELECT {item} FROM t {end}" for end in ENDS for item in ("id", "a AS b"))
+    for _ in range(effort(40, 2000)):
+        where = rng.choice(("", f" WHERE {rng.choice(CONDITIONS)}"))
+        yield f"SELECT {', '.join(rng.choices(ITEMS, k=2))} FROM {rng.choice(SOURCES)}{where} {rng.choice(ENDS)}"
+
+
+def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Running]) -> None:
+    server, running = served
+    rng = random.Random(seed_of_search())
+    asked = list(statements(rng))
+    different: list[tuple[str, str, Any, Any]] = []
+    with (
+        contextlib.closing(server.connect("shop")) as theirs,
+        contextlib.closing(running.connect(database="shop")) as mine,
+    ):
+        for mode in MODES:
+            for connection in (theirs, mine):
+                with connection.cursor() as cursor:
+                    cursor.execute(f"SET sql_mode = '{mode}'")
+            conditions = [f"SELECT id FROM t WHERE {condition} ORDER BY id" for condition in CONDITIONS]
+            for sql in asked if not mode else [*conditions, "SELECT c, id FROM t ORDER BY id"]:
+                ours, told = rows_of(mine, sql), rows_of(theirs, sql)
+                if isinstance(ours, list) and not alike(sql, ours, told):
+                    different.append((mode, sql, ours, told))
+    assert not different, "\n".join(map(str, different))
+
+
+def rows_of(connection: Any, sql: str) -> list[tuple[Any, ...]] | str:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return list(cursor.fetchall())
+    except pymysql.MySQLError as error:
+        return str(error)
+
+
+def alike(sql: str, ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]] | str) -> bool:
+    """Return whether two results are the same; without ORDER BY in any order, and of LIMIT then as many."""
+    if isinstance(theirs, str):
+        return False
+    if "ORDER BY" not in sql:
+        return len(ours) == len(theirs) if "LIMIT" in sql else sorted(map(repr, ours)) == sorted(map(repr, theirs))
+    by_key = "BY id" in sql or ", id" in sql
+    return ours == theirs if by_key else sorted(map(repr, ours)) == sorted(map(repr, theirs)) or "LIMIT" in sql

@@ -1,0 +1,72 @@
+"""Random expressions over all functions, types and collations: a server's values, or refused.
+
+Long: `SOAK_SEED=n EXPRESSIONS=20000 python -m pytest -s -m soak tests/values/test_expressions.py`.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.effort import effort, seed_of_search
+from tests.mysql_server import MySqlServer
+from tests.values.attack import Attack
+from tests.values.random_expressions import Expressions
+
+pytestmark = pytest.mark.mysql
+FOUND = (
+    "LOCATE('a', s)", "LOCATE('ss', su)", "INSTR(sas, 'A')", "POSITION('e' IN l1)", "LOCATE(s, a1, 2)", "i64 + 1",
+    "u64 - 1", "i64 * 2", "-i64", "ABS(i64)", "18446744073709551615 + u8", "9223372036854775807 + i8", "d / 3",
+    "i64 / d", "7 % d", "i64 % d38", "UPPER(s)", "LOWER(l1)", "REVERSE(s)", "HEX(l1)", "LENGTH(s16)", "BINARY l1",
+    "gb <> '😀'", "l1 LIKE '%日%'", "a1 < 'ä'", "IF(i8, '😀', REPLACE(l1, s3, sai))",
+    "s COLLATE latin1_swedish_ci", "sb <> s9",
+    "j->>'$'", "j->>'$[1]'", "JSON_UNQUOTE(i8)", "CAST(j->>'$' AS CHAR(2))", "CAST(d AS UNSIGNED)",
+    "CAST(s AS SIGNED)", "CAST('18446744073709551616' AS SIGNED)", "CAST(s AS BINARY(3))", "DATE(da)", "~tm", "~d38",
+    "CONCAT(z, '')", "s REGEXP ''", "s9 REGEXP '[[:alpha:]]+'", "EXTRACT(SECOND FROM tm)", "SUBSTR(s, 1, u8)",
+    "SUBSTR(s, 1, NULL)", "dt - INTERVAL 2 MICROSECOND", "dt + INTERVAL 2 MICROSECOND", "da - INTERVAL 4000 YEAR",
+    "TIME_TO_SEC(d38)", "CASE t0 WHEN d38 THEN 1 END", "u8 BETWEEN i8 AND 7", "FIND_IN_SET(l1, c)", "v <=> lb",
+    "IF(i8, du, 18446744073709551616)", "NULLIF('[1, 2]', u64)", "STRCMP(2021, '😀')", "POW(g, g)", "g * g",
+    "b64 >= '18446744073709551616'", "i64 = '9007199254740993'", "'18446744073709551616' <> (~ z)", "ROUND(g)",
+    "ROUND(i, -1)", "GREATEST(d, d38)", "-0.5 <> t0", "CAST(7.5 AS TIME)", "CAST(da AS JSON)", "CAST(g AS FLOAT)",
+    "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
+)  # fmt: skip
+"""What has been answered otherwise than by a server, and what is beside it."""
+COMPUTED = (
+    "BINARY s16", "da + INTERVAL 3 MONTH", "IF(s5, 'Σς', a1)", "1999 NOT BETWEEN 2000 AND g", "CONCAT_WS(i, z)",
+    "LPAD('7abc', u8, sas)", "DATE_SUB(ts, INTERVAL 100 MINUTE)", "DATE_SUB(dt, INTERVAL 4 DAY)", "IF('0', s2, '7')",
+    "d0 + INTERVAL 9223372036854775807 SECOND", "RPAD(lb, i, sai)", "REPEAT('', 9223372036854775807)", "LEFT(s, s2)",
+    "CAST('1e1' AS UNSIGNED)", "NULLIF(l1, 'abc')", "CAST(da AS REAL)", "LOWER(y)", "DATE_FORMAT(s, '%Y')",
+    "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
+)  # fmt: skip
+"""The same of what is computed row by row."""
+
+
+@pytest.fixture
+def attack(mysql_server: MySqlServer) -> Iterator[Attack]:
+    made = Attack(mysql_server, Expressions(random.Random(seed_of_search())), 40)
+    yield made
+    made.close()
+
+
+def test_values_are_those_of_a_server(attack: Attack) -> None:
+    made = [attack.made.expression() for _ in range(effort(300, 3000))]
+    different = differences(attack, [*FOUND, *COMPUTED, *made])
+    assert not different, different
+    assert attack.equal > len(made) // 4
+
+
+@pytest.mark.soak
+def test_many_values_are_those_of_a_server(attack: Attack) -> None:
+    left, found = int(os.environ.get("EXPRESSIONS", "20000")), 0
+    while left > 0:
+        text = differences(attack, [attack.made.expression() for _ in range(200)])
+        found += bool(text)
+        left -= 200
+        print(text, left, attack.equal, attack.refused, flush=True)
+    assert not found
+
+
+def differences(attack: Attack, texts: list[str]) -> str:
+    """Return the expressions that either evaluator gives other values than a server."""
+    return "\n".join(map(str, (*attack.differences(texts), *attack.computed_otherwise(texts))))
