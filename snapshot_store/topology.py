@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.mysql.sql.names import folded
 
 SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 """Schemas that are never part of the output."""
@@ -84,7 +85,9 @@ class Topology:
     """The routes of a cluster, its copies, and the schemas and tables that are left out of the output.
 
     `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `hidden` are (schema,
-    table) patterns. `fold`: these patterns are compared case-insensitively, except those of system schemas.
+    table) patterns. `fold`: these patterns are compared case-insensitively, except those of system schemas. `folding`
+    are the nodes whose names of tables and databases are in lower case, however they are written
+    (lower_case_table_names is not 0).
     """
 
     routes: tuple[Route, ...] = ()
@@ -92,6 +95,11 @@ class Topology:
     hidden: frozenset[tuple[str, str]] = frozenset()
     fold: bool = False
     copies: tuple[Copy, ...] = ()
+    folding: frozenset[str] = frozenset()
+
+    def named(self, node: str, schema: str, table: str) -> tuple[str, str]:
+        """Return the names by which a node knows a table."""
+        return (folded(schema), folded(table)) if node in self.folding else (schema, table)
 
     def copy_from(self, schema: str, table: str) -> str | None:
         """Return the node from which a table comes out that all have in full, None if it is no such table.
@@ -113,6 +121,7 @@ class Topology:
         The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
         rank disagree.
         """
+        schema, table = self.named(node, schema, table)
         if self.is_ignored(schema) or any(
             _matches(s, schema, self.fold) and _matches(t, table, self.fold) for s, t in self.hidden
         ):
@@ -139,6 +148,7 @@ class Topology:
         Schema routes decide. Without one, the table routes that match the schema do, if they agree on the target.
         Raises AmbiguousRoute otherwise.
         """
+        schema, _ = self.named(node, schema, "")
         if self.is_ignored(schema):
             return None
         matching = [r for r in self.routes if r.matches_schema(node, schema)]
@@ -163,6 +173,7 @@ class Topology:
 
     def route(self, node: str, schema: str, table: str) -> Route | None:
         """Return the route that applies to a table, or None. Raises AmbiguousRoute."""
+        schema, table = self.named(node, schema, table)
         matching = [r for r in self.routes if r.matches(node, schema, table)]
         if not matching:
             return None

@@ -129,7 +129,7 @@ class MySqlServer:
             return
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.data.exists():
-            _copy_template(self.data)
+            _copy_template(self.data, [o for o in self.options if o.startswith("--lower-case-table-names")])
         if self._socket_directory is None:
             self._socket_directory = Path(tempfile.mkdtemp(prefix="bm-"))
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
@@ -286,9 +286,9 @@ def _mysqld(data: Path) -> list[str]:
     ]
 
 
-def _copy_template(data: Path) -> None:
-    """Copy a freshly initialised data directory; it is made once per server version, under a lock."""
-    template = TEMPLATE / mysql_version()
+def _copy_template(data: Path, options: Sequence[str] = ()) -> None:
+    """Copy a freshly initialised data directory; it is made once per server version and `options`, under a lock."""
+    template = TEMPLATE / "".join([mysql_version(), *options])
     TEMPLATE.mkdir(parents=True, exist_ok=True)
     with (TEMPLATE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -296,7 +296,14 @@ def _copy_template(data: Path) -> None:
             unfinished = template.with_name(template.name + ".unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
             log = TEMPLATE / "initialize.log"
-            command = [*_mysqld(unfinished), *_LAYOUT, "--skip-log-bin", "--initialize-insecure", f"--log-error={log}"]
+            command = [
+                *_mysqld(unfinished),
+                *_LAYOUT,
+                *options,
+                "--skip-log-bin",
+                "--initialize-insecure",
+                f"--log-error={log}",
+            ]
             if subprocess.run(command, check=False).returncode:
                 raise RuntimeError(f"mysqld --initialize fails:\n{log.read_text(errors='replace')}")
             # Each copy must get a server uuid of its own.

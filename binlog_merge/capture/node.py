@@ -22,6 +22,7 @@ from binlog_merge.capture.standing import standing_of
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
 from binlog_merge.config.capturing import Heartbeat
 from binlog_merge.config.nodes import Node
+from binlog_merge.config.server_note import read_server_note, write_server_note
 from binlog_merge.errors import InternalError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.notices import Routine
@@ -223,6 +224,7 @@ class NodeCapture:
             self._source, facts = self.servers.connect(lost)
             self._follow_the_server()
             self._check(facts)
+            self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
@@ -289,6 +291,19 @@ class NodeCapture:
                     f"the {name} of {self.address} is {found}, the configuration expects {wanted}",
                     remedy="correct the node's `server`, or what is expected of it",
                 )
+
+    def _note_case_of_names(self, found: int) -> None:
+        """Write down how the server compares names. Raises WrongNode if that is not as said, or as it was."""
+        said, noted = self.node.lower_case_table_names, read_server_note(self.servers.directory)
+        expected = {"the configuration says": said, "the captured files are of": noted}
+        if wrong := [f"{where} {value}" for where, value in expected.items() if value not in (None, found)]:
+            raise WrongNode(
+                f"lower_case_table_names of {self.address} is {found}, {wrong[0]}",
+                remedy="correct the node's `server`, or `lower-case-table-names`; a server that takes over must have "
+                "the same setting",
+            )
+        if noted is None:
+            write_server_note(self.servers.directory, found)
 
     def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""

@@ -54,6 +54,7 @@ class SourceFacts:
     gtid_mode: str = ""
     gtid_executed: GtidSet = GtidSet()  # noqa: RUF009 - frozen
     read_only: bool = False
+    lower_case_table_names: int = 0
 
 
 class Source:
@@ -175,7 +176,10 @@ class Source:
                 raise
             mode, executed, read_only = "", "", 0
         gtids = GtidSet.parse_text(str(executed))
-        return SourceFacts(standing.server_uuid, int(server_id), files, standing, str(mode), gtids, bool(read_only))
+        ((case_of_names,),) = self._ask("SELECT @@global.lower_case_table_names")
+        return SourceFacts(
+            standing.server_uuid, int(server_id), files, standing, str(mode), gtids, bool(read_only), int(case_of_names)
+        )
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:

@@ -19,11 +19,12 @@ from pydantic import Field, ValidationError, model_validator
 from binlog_merge.config.archiving import Archive
 from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
-from binlog_merge.config.nodes import Node
+from binlog_merge.config.nodes import CaseOfNames, Node
 from binlog_merge.config.outputs import Output, Retention
 from binlog_merge.config.routes import CopyRule, RouteRule, ShardMode
 from binlog_merge.config.section import Section
 from binlog_merge.config.sections import Base, CommitTso, Ddl, Markers, Reshape, Schemas, SparkValue
+from binlog_merge.config.server_note import read_server_note
 from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
@@ -83,6 +84,12 @@ class MergeConfig(Section):
         default=False,
         description="Whether patterns of `routes` and `ignore-schemas` are case-sensitive.",
         examples=["true"],
+    )
+    lower_case_table_names: CaseOfNames | None = Field(
+        default=None,
+        description="`lower-case-table-names` of the nodes that do not say it themselves. By default what `capture` "
+        "was told by each server, else 0.",
+        examples=["1"],
     )
     ignore_schemas: tuple[PlainName, ...] = Field(
         default=(),
@@ -225,6 +232,27 @@ class MergeConfig(Section):
         captured = (node for node in self.nodes if node.files == (_captured_glob(self.capture.dir, node),))
         return {node.source_id: Path(self.capture.dir) / node.source_id for node in captured}
 
+    def with_captured_settings(self) -> "MergeConfig":
+        """Return the configuration with what a capture was told by each server, where nothing is said.
+
+        Raises ConfigError for a damaged note.
+        """
+        folders = self.captured_folders()
+
+        def told(node: Node) -> Node:
+            said = node.lower_case_table_names
+            said = self.lower_case_table_names if said is None else said
+            if said is None and node.source_id in folders:
+                said = read_server_note(folders[node.source_id])
+            return node.model_copy(update={"lower_case_table_names": said})
+
+        return self.model_copy(update={"nodes": tuple(told(node) for node in self.nodes)})
+
+    def folding(self) -> frozenset[str]:
+        """Return the nodes whose names of tables and databases are in lower case, by source-id."""
+        named = self.with_captured_settings().nodes
+        return frozenset(node.source_id for node in named if node.lower_case_table_names)
+
     def node(self, source_id: str) -> Node:
         """Return a node by its source-id; raises KeyError."""
         for node in self.nodes:
@@ -279,9 +307,9 @@ class MergeConfig(Section):
 
         Left out are paths of files, Spark options, what the manifest checks by itself (node numbers, cluster UUID,
         carrier), and `check-rows`, which changes nothing. Also left out are settings that a user changes to continue
-        after a stop: `reshape.on-unconvertible`; `commit-tso.max-disorder`, which moves only the watermark and is
-        raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide only whether to stop;
-        `retention`, `archive`.
+        after a stop: `reshape.on-unconvertible`; `lower-case-table-names`; `commit-tso.max-disorder`, which moves only
+        the watermark and is raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide
+        only whether to stop; `retention`, `archive`.
         Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {

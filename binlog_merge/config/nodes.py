@@ -1,6 +1,6 @@
 """The section of a node: where its binlog files and its servers are."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -9,6 +9,8 @@ from binlog_merge.config.values import Patterns, PlainName
 from snapshot_store.server import ServerAddress
 
 MAX_NODE_NUMBER = 999_999  # six digits of the order key's text
+
+CaseOfNames = Literal[0, 1, 2]
 
 NodeNumber = Annotated[int, Field(ge=1, le=MAX_NODE_NUMBER)]
 
@@ -69,6 +71,13 @@ class Node(Section):
         default=None,
         description="The server's UUID, which the files must have.",
         examples=["3e11fa47-71ca-11e1-9e33-c80aa9429562"],
+    )
+
+    lower_case_table_names: CaseOfNames | None = Field(
+        default=None,
+        description="The server's `lower_case_table_names`: with 1 or 2, names of its tables and databases are "
+        "compared, and written, in lower case. By default the cluster's, else what `capture` was told by the server.",
+        examples=["1"],
     )
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ def topology_of(config: MergeConfig) -> Topology:
     hidden = _ghosts(config) if config.online_ddl else frozenset()
     fold = not config.case_sensitive
     copies = (Copy(c.schema_pattern, c.table_pattern, config.copied_from(c), fold) for c in config.copies)
-    return Topology(routes, frozenset(ignored), hidden, fold, tuple(copies))
+    return Topology(routes, frozenset(ignored), hidden, fold, tuple(copies), config.folding())
 
 
 def route_of(rule: RouteRule, config: MergeConfig) -> Route:

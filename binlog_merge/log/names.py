@@ -6,7 +6,7 @@
     DROP TABLE sales               it ends
 
 The statement is followed, for tables of the same definition may exchange their names. A table that the log does not
-create was there before it. Names are compared as they are written (lower_case_table_names is 0).
+create was there before it. Names are compared as they are written in the log.
 """
 
 from collections.abc import Iterable, Iterator

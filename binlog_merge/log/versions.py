@@ -161,7 +161,8 @@ def like(known: Sequence[tuple[str, str]], schema: str, name: str) -> str:
     from difflib import get_close_matches
 
     names = [f"{schema}.{table}" for schema, table in known]
-    close = get_close_matches(f"{schema}.{name}", names, 3) or names[:5]
+    alike = [known for known in names if known.lower() == f"{schema}.{name}".lower()]  # in another case
+    close = alike or get_close_matches(f"{schema}.{name}", names, 3) or names[:5]
     return f"; it has {', '.join(close)}" if close else ""
 
 

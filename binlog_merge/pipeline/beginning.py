@@ -96,6 +96,7 @@ def begin(job: Job, between: Between) -> Inputs:
 
     Raises ConfigError if the configuration contradicts the output or the nodes.
     """
+    job.config = job.config.with_captured_settings()
     manifest, read_again = between.manifest, tuple[str, ...]()
     if manifest is None:
         manifest = Manifest.load(job.directory)

@@ -81,7 +81,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         floor=merged,
         nodes=tuple(n.source_id for n in inputs.nodes),
         joined=tuple(n.source_id for n in inputs.nodes if last is not None and n.source_id not in last.nodes),
-        ddls={n.source_id: ddl_of(n, merged, done.get(n.source_id, ORIGIN)) for n in scanned},
+        ddls={n.source_id: ddl_of(n, merged, done.get(n.source_id, ORIGIN), routes.folding) for n in scanned},
         done=done,
         markers=markers,
         cluster=cluster,

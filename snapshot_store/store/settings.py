@@ -47,7 +47,8 @@ def topology_to_json(topology: Topology) -> str:
     ]  # the constructor's order
     never = {"ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)}
     copies = [[c.schema_pattern, c.table_pattern, c.node, c.fold] for c in topology.copies]
-    return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies})
+    folding = {"folding": sorted(topology.folding)} if topology.folding else {}
+    return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies, **folding})
 
 
 def topology_from_json(text: str) -> Topology:
@@ -57,7 +58,8 @@ def topology_from_json(text: str) -> Topology:
         hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
         routes = tuple(Route(*route) for route in values["routes"])
         copies = tuple(Copy(*copy) for copy in values.get("copies", ()))  # likewise
-        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False), copies)
+        folding = frozenset(values.get("folding", ()))
+        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False), copies, folding)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 

@@ -19,11 +19,13 @@ from binlog_merge.bootstrap.overlap import Beginning, beginning_of, overlaps
 from binlog_merge.bootstrap.plan import Places
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.capture.files import NodeFiles
+from binlog_merge.config.server_note import read_server_note, write_server_note
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import ddl_events
 from binlog_merge.log.file_events import events_in
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
+from snapshot_store.ddl.apply.references import with_folded_names
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.introspect import introspect
@@ -56,10 +58,14 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
         )
     with node.reader(None) as reader:
         snapshot = introspect(reader.address)
+        ((case_of_names,),) = reader.ask("SELECT @@global.lower_case_table_names")
         end = node.place(reader.end() if not snapshot.file else (snapshot.file, snapshot.position))
+    if read_server_note(node.directory) is None:  # files that an older capture began
+        write_server_note(node.directory, int(case_of_names))
+    catalog = with_folded_names(snapshot.catalog) if case_of_names else snapshot.catalog
     for path, size in _up_to(node, end):
         for query, position in _statements(path, size):
-            if concerned := _concerned(query, snapshot.catalog, node.name, places):
+            if concerned := _concerned(query, catalog, node.name, places):
                 raise ConfigError(
                     f"its captured log has DDL on {concerned} already: {query.text}",
                     node=node.name,
@@ -68,7 +74,7 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
                     remedy="begin its capture after that: FLUSH BINARY LOGS there, remove the captured files, and "
                     "`capture --start-file` with the new file; or give the dump of an earlier moment, --sql",
                 )
-    return NodeBase(snapshot.catalog, end.file, end.position)
+    return NodeBase(catalog, end.file, end.position)
 
 
 def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:

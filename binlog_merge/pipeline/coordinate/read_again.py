@@ -1,6 +1,7 @@
 """Reads parts of a node's log again on the driver: groups at known offsets, its DDL, and the first rows of a table."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.polardbx.names import is_internal
 from snapshot_store.ddl import ParsedDdl
+from snapshot_store.ddl.parse.statement import with_folded_names
+from snapshot_store.mysql.sql.names import folded
 from snapshot_store.tso import OrderKey
 
 
@@ -67,9 +70,19 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                 )  # fmt: skip
 
 
-def ddl_of(node: ScannedNode, floor: OrderKey, done: OrderKey) -> list[PhysicalDdl]:
-    """Return the DDL that `physical_ddl` yields, without the servers' internal statements."""
-    return [ddl for ddl in physical_ddl(node, floor, done) if not is_internal(ddl.sql)]
+def ddl_of(node: ScannedNode, floor: OrderKey, done: OrderKey, folding: Container[str] = ()) -> list[PhysicalDdl]:
+    """Return the DDL that `physical_ddl` yields, without the servers' internal statements.
+
+    Those of the nodes `folding` get the names that their servers gave their tables and databases: in lower case.
+    """
+    found = [ddl for ddl in physical_ddl(node, floor, done) if not is_internal(ddl.sql)]
+    return [with_lower_case(ddl) for ddl in found] if node.source_id in folding else found
+
+
+def with_lower_case(ddl: PhysicalDdl) -> PhysicalDdl:
+    """Return a statement with the names of tables and databases in lower case, as lower_case_table_names has them."""
+    schema = None if ddl.schema is None else folded(ddl.schema)
+    return replace(ddl, schema=schema, parsed=with_folded_names(ddl.parsed))
 
 
 def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from binlog_merge.pipeline.coordinate.histories import base_versions
 from binlog_merge.pipeline.coordinate.schema_cache import MOST_KEYS, KnownPart, NoQueries, SchemaCache, StoreIsAsked
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries
 from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.ddl.apply.references import with_folded_names
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import HistoryKey, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog
@@ -102,8 +103,9 @@ class SchemaStore:
         if copied and base.store is not None:
             with as_merge_errors(Path(base.store)):
                 _copy(Path(base.store), self.path)
-        sources = [(node, base.physical.get(node)) for node in joined]
-        dumps = list(_dumps([(None, base.logical), *sorted(base.physical.items())] if first else sources))
+        sources: list[tuple[str | None, str | None]] = [(node, base.physical.get(node)) for node in joined]
+        sources = [(None, base.logical), *sorted(base.physical.items())] if first else sources
+        dumps = list(_dumps(sources, self.config.folding()))
         with as_merge_errors(self.path), Store.open(self.path) as store:
             merging = store.merging()
             if first:
@@ -241,11 +243,12 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _dumps(
-    sources: Iterable[tuple[str | None, str | None]],
+    sources: Iterable[tuple[str | None, str | None]], folding: Container[str | None]
 ) -> Iterator[tuple[list[TableVersion], list[SchemaVersion]]]:
     for node, path in sources:
         if path is not None:
-            yield base_versions(_read_dump(path), node, path)
+            catalog = _read_dump(path)
+            yield base_versions(with_folded_names(catalog) if node in folding else catalog, node, path)
 
 
 def _read_dump(path: str) -> Catalog:

@@ -6,6 +6,7 @@ force.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,9 +126,17 @@ class PlanTable:
             slot = (slot + 1) & (len(self._index) - 1)
         self._index[slot] = entry
 
+    def _named(self, source_id: str, table_map: TableMap) -> TableMap:
+        """Return a table map with the names by which its node knows the table."""
+        schema, table = self._schemas.topology.named(source_id, table_map.schema, table_map.table)
+        if (schema, table) == (table_map.schema, table_map.table):
+            return table_map
+        return replace(table_map, schema=schema, table=table)
+
     def _plan(self, node: int, body: bytes, key: OrderKey, own: bool, moved_to: OrderKey | None) -> int:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
+        table_map = self._named(source_id, table_map)
         name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
         shard = Shard(source_id, table_map.schema, table_map.table)
         if name is not None and self._moving is not None:

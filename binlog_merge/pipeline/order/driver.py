@@ -163,4 +163,5 @@ def _sets(blocks: Sequence[Block], edges: Sequence[EdgeRow]) -> tuple[tuple[str,
 
 def _coming_out(topology: Topology, node: str, tables: TableSet) -> frozenset[Shard]:
     """Return the tables of a set that come out: only their rows need to keep their order."""
-    return frozenset(Shard(node, *table) for table in tables if topology.logical_name(node, *table) is not None)
+    named = (topology.named(node, *table) for table in tables)
+    return frozenset(Shard(node, *table) for table in named if topology.logical_name(node, *table) is not None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text, renamed_generated
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.model import Catalog, Table
+from snapshot_store.mysql.sql.names import folded
 
 Name = tuple[str, str]
 
@@ -36,6 +37,24 @@ def under_name(table: Table, name: Name, aim: Callable[[Name], Name]) -> Table:
     keys = [foreign_key_of(text) for text in renamed.foreign_keys]
     aimed = tuple(_aimed(key, aim(_target(key, table.schema)), name[0]) for key in keys)
     return replace(renamed, schema=name[0], name=name[1], foreign_keys=aimed)
+
+
+def with_folded_names(catalog: Catalog) -> Catalog:
+    """Return a catalog as a server with lower_case_table_names=1 has it: its databases and tables in lower case.
+
+    Of two names that differ in case only, the last one stays.
+    """
+
+    def fold(name: Name) -> Name:
+        return folded(name[0]), folded(name[1])
+
+    tables = (under_name(table, fold(name), fold) for name, table in catalog.tables.items())
+    schemas = (replace(schema, name=folded(schema.name)) for schema in catalog.schemas.values())
+    return Catalog(
+        {schema.name: schema for schema in schemas},
+        {(table.schema, table.name): table for table in tables},
+        frozenset(map(fold, catalog.views)),
+    )
 
 
 def rename_columns(catalog: Catalog, name: Name, new_names: Mapping[str, str]) -> Catalog:

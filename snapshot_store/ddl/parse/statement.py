@@ -31,6 +31,7 @@ from snapshot_store.ddl.statements import (
 )
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
+from snapshot_store.mysql.sql.names import folded
 from snapshot_store.mysql.sql.session import DdlSession
 
 
@@ -83,6 +84,21 @@ def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(cursor.files))
 
 
+def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
+    """Return a statement with all names of tables and databases in lower case; the rest of its text stays.
+
+    One that is not understood stays as it is.
+    """
+    if ddl.sql == folded(ddl.sql) or isinstance(ddl.result, SnapshotStoreError):
+        return ddl
+    cursor = Cursor.of(ddl.sql, ddl.session)
+    _statement(cursor)
+    sql = ddl.sql
+    for start, end in cursor.named:  # a name keeps its length
+        sql = sql[:start] + folded(sql[start:end]) + sql[end:]
+    return ddl if sql == ddl.sql else ParsedDdl.of(sql, ddl.session)
+
+
 def _statement(cursor: Cursor) -> Statement:
     verb = cursor.word()
     if verb in _READERS:
@@ -131,7 +147,7 @@ def _create(cursor: Cursor) -> Statement:
         return _create_table(cursor)
     if cursor.accept_one("DATABASE", "SCHEMA"):
         exists = cursor.accept("IF", "NOT", "EXISTS")
-        return CreateSchema(cursor.name(), exists, parse_schema_options(cursor))
+        return CreateSchema(cursor.database_name(), exists, parse_schema_options(cursor))
     return _create_index(cursor)
 
 
@@ -210,7 +226,7 @@ def _alter(cursor: Cursor) -> Statement:
         if cursor.done or cursor.peek(1).kind == "end":
             raise cursor.error("expected a database option")
         unnamed = cursor.word() in ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ")
-        return AlterSchema(None if unnamed else cursor.name(), parse_schema_options(cursor))
+        return AlterSchema(None if unnamed else cursor.database_name(), parse_schema_options(cursor))
     if at_inert_object(cursor):
         return ignored(cursor, f"ALTER {cursor.word()}")
     raise cursor.error("unknown kind of ALTER")
@@ -228,7 +244,7 @@ def _drop(cursor: Cursor) -> Statement:
         return DropViews(tuple(names), exists) if found == "VIEW" else DropTables(tuple(names), exists)
     if cursor.accept_one("DATABASE", "SCHEMA"):
         exists = cursor.accept("IF", "EXISTS")
-        return DropSchema(cursor.name(), exists)
+        return DropSchema(cursor.database_name(), exists)
     if cursor.accept("INDEX"):
         name = cursor.name()
         cursor.expect("ON")
@@ -256,7 +272,7 @@ def _rename(cursor: Cursor) -> Statement:
 
 
 def _use(cursor: Cursor) -> Statement:
-    return Ignored("USE", cursor.name())
+    return Ignored("USE", cursor.database_name())
 
 
 def _truncate(cursor: Cursor) -> Statement:

@@ -18,7 +18,8 @@ _LIKE_A_NUMBER = re.compile(r"\d+[eE]\d")
 class Cursor:
     """A position in one statement; `text` is the statement with comments blanked, which the tokens' offsets refer to.
 
-    `files` are the (start, end) of options that choose a table's files; the parser of options adds them.
+    `files` are the (start, end) of options that choose a table's files; the parser of options adds them. `named` are
+    those of the names of tables and databases that were parsed.
     """
 
     def __init__(self, sql: str, text: str, tokens: list[Token], session: DdlSession) -> None:
@@ -29,6 +30,7 @@ class Cursor:
         self._end = Token("end", "", len(text), len(text))
         self.place = 0
         self.files: set[tuple[int, int]] = set()
+        self.named: set[tuple[int, int]] = set()
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
@@ -158,8 +160,18 @@ class Cursor:
 
     def table_name(self) -> TableName:
         """Parse `table` or `schema.table`."""
-        first = self.name()
-        return (first, self.after_dot()) if self.accept_symbol(".") else (None, first)
+        first = self.database_name()
+        if not self.accept_symbol("."):
+            return (None, first)
+        token = self.peek()
+        self.named.add((token.start, token.end))
+        return (first, self.after_dot())
+
+    def database_name(self) -> str:
+        """Parse the name of a database."""
+        token = self.peek()
+        self.named.add((token.start, token.end))
+        return self.name()
 
     def after_dot(self) -> str:
         """Parse a name after a dot, where a keyword is a name."""

@@ -1,7 +1,7 @@
 """Coordinates a run's shards without markers: earlier runs' log, what this run adds, and the notes for the next run."""
 
 import json
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -176,7 +176,8 @@ def take_shards(
     log.schemas = {*log.schemas, *(schema for schema, _ in first)}
     bounds, cut = [NO_BOUND], list[NotCarried]()
     for node, extended in ran:
-        bounds += [Bound.of(error) for error in faults.not_taken(node, extended, known.modes)]
+        names = {*history.names(node), *((v.schema, v.name) for v in extended.versions)}
+        bounds += [Bound.of(error) for error in faults.not_taken(node, extended, known.modes, names)]
         for applied in extended.applied:
             cut += _cut(node, applied.ddl, applied.effect, known.modes)
             try:
@@ -251,20 +252,22 @@ def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterat
         yield NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK)
 
 
-def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], keys: Container[HistoryKey]) -> Bound:
+def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], keys: Collection[HistoryKey]) -> Bound:
     """Return the bound at the first rows of a shard that has no version; `keys` are the history keys that have one."""
-    bound = NO_BOUND
+    bound, named = NO_BOUND, known.modes.topology.named
     for node in scanned if known.active else ():
         strangers = {
             name
             for block in node.blocks
             for tables in block.sets
             for name in tables
-            if (node.source_id, *name) not in keys and coordinated(known.modes, node.source_id, *name)
+            if (node.source_id, *named(node.source_id, *name)) not in keys
+            and coordinated(known.modes, node.source_id, *name)
         }
         found = first_rows(node, strangers, known.floor) if strangers else None
         if found is not None:
-            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *found)))
+            names = [(schema, name) for of, schema, name in keys if of == node.source_id]
+            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *found, names)))
     return bound
 
 

@@ -1,6 +1,6 @@
 """The errors for shards without markers that stop a merge, with their locations and remedies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import (
@@ -17,6 +17,7 @@ from binlog_merge.pipeline.coordinate.shards.together import Together
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Doubt, Fault, Finding, Joins, Name, Shard, Stop
 from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.places import NODES
+from snapshot_store.mysql.sql.names import folded
 from snapshot_store.tso import OrderKey
 
 _KNOW_ALL = (
@@ -32,13 +33,13 @@ _ALIKE = (
 _AS_TOLD = "set `shard-doubts: warn` and merge again: the target will then hold what is said here"
 
 
-def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeError]:
-    """Yield the errors for a node's DDL on shards that are unknown or opaque."""
+def not_taken(node: str, extended: Extended, modes: Modes, known: Iterable[Name] = ()) -> Iterator[MergeError]:
+    """Yield the errors for a node's DDL on shards that are unknown or opaque; `known` are tables that it has."""
     for ddl, missing in extended.passed:
         for name in _coordinated(node, ddl, modes)[:1]:
             shard = Shard(node, *(missing or name))
             error: MergeError = UnknownTableSchema(
-                f"{ddl.sql[:200]!r}: {_unknown(shard)}", remedy=_know(shard, ddl.key)
+                f"{ddl.sql[:200]!r}: {_unknown(shard, known)}", remedy=_know(shard, ddl.key, known)
             )
             yield _located(error, node, ddl)
     for ddl in extended.opaque:
@@ -56,10 +57,12 @@ def not_understood(node: str, ddl: PhysicalDdl, reason: Exception) -> MergeError
     return _located(DdlNotUnderstoodError(f"DDL of a shard: {reason}"), node, ddl)
 
 
-def unknown_rows(node: str, key: OrderKey, file: str, position: int, name: Name) -> MergeError:
-    """Return the error for rows of an unknown shard."""
+def unknown_rows(
+    node: str, key: OrderKey, file: str, position: int, name: Name, known: Iterable[Name] = ()
+) -> MergeError:
+    """Return the error for rows of an unknown shard; `known` are tables that its node has."""
     shard = Shard(node, *name)
-    error = UnknownTableSchema(f"rows of {_unknown(shard)}", remedy=_know(shard, key.previous()))
+    error = UnknownTableSchema(f"rows of {_unknown(shard, known)}", remedy=_know(shard, key.previous(), known))
     return error.located(node=node, file=file, position=position, order_key=key)
 
 
@@ -132,11 +135,23 @@ def _coordinated(node: str, ddl: PhysicalDdl, modes: Modes) -> list[Name]:
     return [name for name in tables if coordinated(modes, node, *name) is not None]
 
 
-def _unknown(shard: Shard) -> str:
-    return f"{shard}, of which neither a base schema nor a CREATE TABLE is known"
+def _unknown(shard: Shard, known: Iterable[Name] = ()) -> str:
+    alike = _in_another_case(shard, known)
+    but = f", but of {shard.node}/{'/'.join(alike)}, whose name differs only in case" if alike else ""
+    return f"{shard}, of which neither a base schema nor a CREATE TABLE is known{but}"
 
 
-def _know(shard: Shard, key: OrderKey) -> str:
+def _in_another_case(shard: Shard, known: Iterable[Name]) -> Name | None:
+    wanted = (folded(shard.schema), folded(shard.table))
+    return min((name for name in known if (folded(name[0]), folded(name[1])) == wanted), default=None)
+
+
+def _know(shard: Shard, key: OrderKey, known: Iterable[Name] = ()) -> str:
+    if _in_another_case(shard, known):
+        return (
+            f"if lower_case_table_names of the server of {shard.node} is 1 or 2, say so: `lower-case-table-names: 1` "
+            "under the node, and merge again"
+        )
     return (
         f"{_KNOW_ALL}; or say what it is, `binlog-merge schema set {shard.schema}.{shard.table} --sql FILE "
         f"--merged DIR --node {shard.node} --at-tso {key.text()}`, and merge again"
