@@ -37,8 +37,7 @@ class Column:
 class Cluster:
     """The shards' sessions, and the statements in turn, each with its node.
 
-    `sharded` are the tables that get rows, `routes` and `sections` what the configuration must say, and `ends` what is
-    to be run on a node that was left alone.
+    `sharded` are the tables that get rows, `routes` and `sections` what the configuration must say.
     """
 
     seed: int
@@ -48,7 +47,6 @@ class Cluster:
     sharded: list[str] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     sections: dict[str, Any] = field(default_factory=dict)
-    copies: set[str] = field(default_factory=set)
     _number: int = 0
     _columns: dict[tuple[str, str], list[Column]] = field(default_factory=dict)
 
@@ -87,6 +85,12 @@ class Cluster:
             self.changed()
             self.work(self.rng.randint(0, 2))
         return True
+
+    def alike(self, sql: str) -> None:
+        """Run a statement on all shards, the first one first."""
+        for node in NODES:
+            assert self.on(node, sql), f"{node}: {sql}"
+            self.work(self.rng.randint(0, 1))
 
     def make(self, *statements: str) -> None:
         """Create what the application begins with. Each statement must do."""

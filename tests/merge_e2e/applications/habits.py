@@ -168,12 +168,26 @@ def rename_table(c: Cluster) -> None:
 
 def bookkeeping(c: Cluster) -> None:
     """A migration tool's own table, which has the same rows on every shard: each becomes a table of its own."""
-    if "schema_migrations" not in c.copies:
-        c.copies.add("schema_migrations")
+    if not c.routes:
         for node in NODES[1:]:
             c.routes.append(Route(c.db, "schema_migrations", (c.db, f"schema_migrations_{node}"), source=node))
         c.roll("CREATE TABLE `schema_migrations` (`version` varchar(255) NOT NULL PRIMARY KEY)")
     c.roll(f"INSERT INTO `schema_migrations` (version) VALUES ('{20240000000000 + c.number()}')")
+
+
+def reference(c: Cluster) -> None:
+    """A table that every shard has in full, and that is kept alike on all of them."""
+    if "copies" not in c.sections:
+        c.sections["copies"] = [{"schema-pattern": c.db, "table-pattern": "countries"}]
+        # The node of which it comes out goes first: what others have by then refers to it.
+        c.alike("CREATE TABLE countries (code char(2) NOT NULL PRIMARY KEY, name varchar(64) NOT NULL)")
+    number = c.number()
+    code = chr(65 + number // 26 % 26) + chr(65 + number % 26)
+    c.alike(f"REPLACE INTO countries VALUES ('{code}', 'Land {number}')")
+    if c.rng.random() < 0.5:
+        c.alike(f"UPDATE countries SET name = CONCAT(name, '!') WHERE code <= '{code}'")
+    if c.rng.random() < 0.3:
+        c.alike(f"ALTER TABLE countries ADD COLUMN {_new(c)} int DEFAULT 3")
 
 
 def view(c: Cluster) -> None:
@@ -434,8 +448,8 @@ HABITS: Final[dict[str, Habit]] = {
     habit.__name__: habit
     for habit in (
         add_column, django_add_field, generated_column, drop_column, rename_column, widen, index, defaults, charset,
-        comment, check, new_table, new_table_altered, rename_table, bookkeeping, view, mistaken, optimize, dump,
-        archive, partitions, counters, accounts, temporary, load_data, procedures, create_select, old_names,
-        drop_everywhere, truncate_everywhere, checksum, invisible_keys, gh_ost, pt_osc,
+        comment, check, new_table, new_table_altered, rename_table, reference, bookkeeping, view, mistaken,
+        optimize, dump, archive, partitions, counters, accounts, temporary, load_data, procedures, create_select,
+        old_names, drop_everywhere, truncate_everywhere, checksum, invisible_keys, gh_ost, pt_osc,
     )
 }  # fmt: skip
