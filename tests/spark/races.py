@@ -19,7 +19,7 @@ MODES: Final = ("first", "second", "first-killed", "second-killed")
 """Whose result is taken: the first attempt's or the second's, the other one going on when all is published; or which
 attempt's executor is killed in the middle of writing, while the other writes.
 """
-_WITHIN: Final = 60.0
+_WITHIN: Final = 300.0
 
 
 @dataclass(frozen=True)

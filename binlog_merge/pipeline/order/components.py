@@ -1,24 +1,48 @@
-"""The tables that wait together: a transaction that touches two of them, or a rename, makes one wait for the other.
+"""The tables that wait together: a transaction that touches two of them, a rename, or a foreign key, makes one wait for
+the other.
 
 What an effect holds back never leaves the component of its table. So components are judged apart, and those without an
 effect not at all (`order.held_rows`).
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from snapshot_store.ddl.indexes import foreign_key_of
+from snapshot_store.history import SchemaHistory
+
+
+def linked_tables(tables: Sequence[frozenset[Shard]], history: SchemaHistory) -> tuple[frozenset[Shard], ...]:
+    """Return, for each set of tables, the others that refer to them or that they refer to, whenever that was."""
+    links = defaultdict[Shard, set[Shard]](set)
+    for shard in frozenset[Shard]().union(*tables):
+        versions = history.versions_for(shard.schema, shard.table, shard.node)
+        keys = {text for version in versions if version.table is not None for text in version.table.foreign_keys}
+        for schema, table in (foreign_key_of(text).table for text in keys):
+            parent = Shard(shard.node, schema or shard.schema, table)
+            links[shard].add(parent)
+            links[parent].add(shard)
+    return tuple(frozenset[Shard]().union(*(links[shard] for shard in found)) - found for found in tables)
 
 
 def waiting_components(
-    tables: Sequence[frozenset[Shard]], together: Iterable[tuple[int, int]], effects: Sequence[Effect]
+    tables: Sequence[frozenset[Shard]],
+    together: Iterable[tuple[int, int]],
+    effects: Sequence[Effect],
+    linked: Sequence[frozenset[Shard]] = (),
 ) -> list[frozenset[int]]:
     """Return the components in which effects hold rows, each as the numbers of its table sets.
 
-    `tables` are the tables of each numbered set that come out, `together` pairs of sets that one transaction touches.
+    `tables` are the tables of each numbered set that come out, `together` pairs of sets that one transaction touches,
+    `linked` the tables that foreign keys link to those of each set.
     """
     above: dict[Shard, Shard] = {}
     for touched in tables:
         _join(above, sorted(touched))
+    for touched, others in zip(tables, linked, strict=False):
+        if touched:
+            _join(above, [min(touched), *sorted(others)])
     for a, b in together:
         _join(above, [min(tables[a]), min(tables[b])])
     for effect in effects:

@@ -13,7 +13,7 @@ from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.pipeline.order.components import shares, waiting_components
+from binlog_merge.pipeline.order.components import linked_tables, shares, waiting_components
 from binlog_merge.pipeline.order.held_rows import HoldTask, Range, SplitTask, Stood, hold, split, stand
 from binlog_merge.pipeline.order.settling import Settled, SettleTask, settle
 from binlog_merge.pipeline.order.task import order, ranges
@@ -94,8 +94,10 @@ def _with_holds(
         "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers, apart=apart) for task in tasks]
     )
     ranges = tuple((task.low, task.path, stood.result.rows) for task, stood in zip(tasks, standing, strict=True))
-    share_of, count = _shares(standing, tables, effects, runner.slots)
-    sources = _judge(runner, ranges, share_of, [HoldTask(share, ranges, tables, effects) for share in range(count)])
+    linked = linked_tables(tables, coordination.history)
+    share_of, count = _shares(standing, tables, effects, linked, runner.slots)
+    holding = [HoldTask(share, ranges, tables, effects, linked) for share in range(count)]
+    sources = _judge(runner, ranges, share_of, holding)
     places = list(enumerate(sorted({e.place for e in effects if e.place is not None}), 1))
     anywhere = next(((b.node, b.file_index) for b in blocks), (0, 0))
     settled: list[Settled] = runner.run(
@@ -137,14 +139,19 @@ def _judge(
 
 
 def _shares(
-    standing: Sequence[Stood], tables: Sequence[frozenset[Shard]], effects: Sequence[Effect], slots: int
+    standing: Sequence[Stood],
+    tables: Sequence[frozenset[Shard]],
+    effects: Sequence[Effect],
+    linked: Sequence[frozenset[Shard]],
+    slots: int,
 ) -> tuple[tuple[int, ...], int]:
     """Return the number of the task of `hold` that judges each table set, -1 for none, and how many tasks there are."""
     together = {pair for stood in standing for pair in stood.together}
     rows = Counter[int]()
     for stood in standing:
         rows.update(dict(stood.rows))
-    components = [c for c in waiting_components(tables, together, effects) if any(rows[number] for number in c)]
+    waiting = waiting_components(tables, together, effects, linked)
+    components = [c for c in waiting if any(rows[number] for number in c)]
     found = shares([sum(rows[number] for number in component) for component in components], slots)
     share_of = [-1] * len(tables)
     for share, indexes in enumerate(found):

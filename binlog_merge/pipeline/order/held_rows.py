@@ -98,7 +98,8 @@ def split(task: SplitTask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class HoldTask:
-    """A share of the rows of all ranges. `tables` are the tables of each numbered set that come out.
+    """A share of the rows of all ranges. `tables` are the tables of each numbered set that come out, `linked` those
+    that foreign keys link to these.
 
     The answer is written to files next to each range's file.
     """
@@ -107,6 +108,7 @@ class HoldTask:
     ranges: tuple[Range, ...]
     tables: tuple[frozenset[Shard], ...]
     effects: tuple[Effect, ...]
+    linked: tuple[frozenset[Shard], ...] = ()
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -119,7 +121,7 @@ def hold(task: HoldTask) -> tuple[frozenset[int], ...]:
 
     Returns, for each range, the indexes of those from which rows are moved into it.
     """
-    holding = Holding(task.tables, task.effects)
+    holding = Holding(task.tables, task.effects, task.linked)
     lows = [low for low, _, _ in task.ranges]
     target = np.searchsorted(lows, [place.key.commit_tso for place in holding.places], "right") - 1
     moved: list[list[tuple[Column, npt.NDArray[np.int32]]]] = [[] for _ in task.ranges]

@@ -1,9 +1,10 @@
 """Computes the place at which each transaction comes out when some of them wait, on arrays: no object per branch.
 
-A transaction that touches a waiting shard waits as a whole, and so do later ones that touch the same tables. Branches
-are rows of arrays, in order of their keys; the tables that a branch touches are given as the number of their set. A
-transaction is the rows with the same key. The answer is a number per row: 0 if it stays, otherwise that of the place at
-which it comes out, in order; or HELD.
+A transaction that touches a waiting shard waits as a whole, and so do later ones that touch the same tables, or
+tables that foreign keys link to these: a row must not come out before the one that it refers to. Branches are rows of
+arrays, in order of their keys; the tables that a branch touches are given as the number of their set. A transaction
+is the rows with the same key. The answer is a number per row: 0 if it stays, otherwise that of the place at which it
+comes out, in order; or HELD.
 """
 
 from collections.abc import Sequence
@@ -31,19 +32,31 @@ class Held:
     places: tuple[Place, ...]
 
 
-def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> Held:
+def hold(
+    keys: Column,
+    sets: Column,
+    tables: Sequence[frozenset[Shard]],
+    effects: Sequence[Effect],
+    linked: Sequence[frozenset[Shard]] = (),
+) -> Held:
     """Return the place at which each row comes out.
 
-    `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`.
+    `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`, and `linked`,
+    if there is any: the tables that foreign keys link to these.
     """
-    holding = Holding(tables, effects)
+    holding = Holding(tables, effects, linked)
     return Held(holding.take(keys, sets), holding.places)
 
 
 class Holding:
     """Computes the places of rows, in consecutive stretches; no transaction is split between two stretches."""
 
-    def __init__(self, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> None:
+    def __init__(
+        self,
+        tables: Sequence[frozenset[Shard]],
+        effects: Sequence[Effect],
+        linked: Sequence[frozenset[Shard]] = (),
+    ) -> None:
         shards = sorted(
             {effect.shard for effect in effects}
             | {effect.to for effect in effects if effect.to is not None}
@@ -57,6 +70,8 @@ class Holding:
         self._bounds = bounds.astype(np.int64)
         self._rank = np.array([HELD if e.place is None else rank[e.place] for e in self._effects], np.int64)
         self._tables = _flat([sorted(number[shard] for shard in found) for found in tables])
+        others = [sorted(number[s] for s in found if s in number) for found in linked or [frozenset()] * len(tables)]
+        self._linked = _flat(others)
         self._waits = np.zeros(len(shards), np.int64)  # by shard: the latest place that its effects so far require
         self._floor = np.zeros(len(shards), np.int64)  # by shard: the place of its last moved row
         self._following = self._bounds[:-1].copy()  # by shard: the index of its next effect
@@ -75,6 +90,7 @@ class Holding:
             transaction,
             np.ascontiguousarray(sets),
             *self._tables,
+            *self._linked,
             self._bounds,
             np.array([_up_to(keys, transaction, e.key) for e in self._effects], np.int64),
             self._rank,
@@ -123,6 +139,8 @@ def _hold(
     sets: Any,
     starts: Any,
     shards: Any,
+    linked_starts: Any,
+    linked: Any,
     bounds: Any,
     since: Any,
     rank: Any,
@@ -160,6 +178,8 @@ def _hold(
                     waits[shard] = max(waits[shard], rank[following[shard]])
                     following[shard] += 1
                 latest = max(latest, waits[shard], floor[shard])
+            for at in range(linked_starts[sets[end]], linked_starts[sets[end] + 1]):
+                latest = max(latest, floor[linked[at]])
             end += 1
         if latest != HELD and before[latest] <= transaction[row]:
             latest = 0  # the place comes before the row

@@ -25,13 +25,15 @@ def _reached(found: set[Shard], ties: list[frozenset[Shard]]) -> set[Shard]:
 def test_everything_within_reach_of_an_effect_is_in_its_component(
     tables: list[frozenset[Shard]], effects: list[Effect], data: st.DataObject
 ) -> None:
+    linked = data.draw(st.lists(st.frozensets(SOME, max_size=2), min_size=len(tables), max_size=len(tables)))
     some = [number for number, touched in enumerate(tables) if touched]
     pairs = data.draw(st.lists(st.tuples(st.sampled_from(some), st.sampled_from(some)), max_size=4)) if some else []
     ties = [*tables, *(tables[a] | tables[b] for a, b in pairs)]
+    ties += [touched | others for touched, others in zip(tables, linked, strict=True) if touched]
     ties += [frozenset({e.shard, e.to}) for e in effects if e.to is not None]
     every = {frozenset(_reached({effect.shard}, ties)) for effect in effects}
     expected = {numbers for known in every if (numbers := frozenset(n for n in some if tables[n] & known))}
-    found = waiting_components(tables, pairs, effects)
+    found = waiting_components(tables, pairs, effects, linked)
     assert set(found) == expected
     assert len(found) == len(expected)
 

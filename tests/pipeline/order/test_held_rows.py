@@ -17,6 +17,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order import settling
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.places import Place, key_of, moved_key
+from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.local import LocalRunner
@@ -51,7 +52,9 @@ def ordered(
     with tempfile.TemporaryDirectory() as folder:
         job = Job(LocalRunner(), config_of(), Path(folder), None, None, True, partitions, lambda *_: None)
         job.work.mkdir()
-        coordination: Any = SimpleNamespace(topology=Topology(), ddl=(), places=None, holds=found)
+        coordination: Any = SimpleNamespace(
+            history=SchemaHistory(), topology=Topology(), ddl=(), places=None, holds=found
+        )
         result = order_all(job, SimpleNamespace(nodes=[n.input for n in nodes]), nodes, coordination, floor, limit)  # type: ignore[arg-type]
         out: list[Out] = []
         for part in result.parts:
