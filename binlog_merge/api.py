@@ -96,6 +96,7 @@ def replay(
     batch: int = 100,
     retry_seconds: float = 60.0,
     temporal_text: bool = False,
+    zero_dates: str = "stop",
     system_zone: str | None = None,
 ) -> "ReplayResult":
     """Apply a merged log to a target, exactly once: from where the target is, to the end of what is published.
@@ -103,9 +104,11 @@ def replay(
     `to` is mysql://user@host:port, duckdb:///FILE, or parquet:///DIR. `start_tso` is inclusive and only for a target
     without a position, `stop_tso` exclusive. `filter_file` is TOML of TiCDC or YAML of DM. `workers` sessions of a
     server apply rows in parallel, `batch` transactions share a commit. `temporal_text` has dates and times as MySQL's
-    text, for DuckDB and Parquet; `system_zone` is what SYSTEM was for the servers that ran the DDL, for DuckDB. Raises
-    MergeError, with what was applied before as its `result`.
+    text, for DuckDB and Parquet; without it `zero_dates` says what becomes of dates that no calendar has: `null`,
+    `stop`, for Parquet also `text`, or a rule for one column: `born=null`. `system_zone` is what SYSTEM was for the
+    servers that ran the DDL, for DuckDB. Raises MergeError, with what was applied before as its `result`.
     """
+    from binlog_merge.ask.selection import zero_dates_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.ranges import first_rank_at, start_rank_at
     from binlog_merge.log.reader import MergedBinlog
@@ -121,6 +124,7 @@ def replay(
             retry_seconds=retry_seconds,
             workers=workers,
             system_zone=system_zone,
+            zero_dates=zero_dates_of("zero_dates", zero_dates),
         )
         scheme = urlsplit(to).scheme
         if scheme == "parquet":
@@ -215,7 +219,8 @@ def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", 
     from binlog_merge.replay.changes.walk import capture
 
     history = history_of(binlog.directory)
-    with ParquetTarget(folder, binlog.cluster_uuid, history, text, _columns(options)) as target:
+    columns = _columns(options)
+    with ParquetTarget(folder, binlog.cluster_uuid, history, text, columns, zero_dates=options.zero_dates) as target:
         return capture(binlog, target, options)
 
 

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from binlog_merge.ask.selection import AllSelection, Place, Selection, patterns_of, select, select_all
+from binlog_merge.ask.selection import AllSelection, Place, Selection, patterns_of, select, select_all, zero_dates_of
+from binlog_merge.binlog.zero_dates import STOP
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.remote_log import opened_log
@@ -25,6 +26,7 @@ def changes(
     columns: Sequence[str] | None = None,
     as_of: str | int | None = None,
     temporal: Literal["typed", "text"] = "typed",
+    zero_dates: str = "stop",
     time_zone: str = "UTC",
     fields: Sequence[str] | None = None,
 ) -> Any:
@@ -49,20 +51,22 @@ def changes(
 
     `columns` are the table's columns that `before` and `after` have; default: all. Their types are those of the table's
     versions in the range, merged by name (`ask.shape`); with `as_of`, a TSO or an order key, those of the version
-    at that time. `temporal="text"` shows dates and times as MySQL's text, which has every value: without it a date like
-    0000-00-00 is an error.
+    at that time. `temporal="text"` shows dates and times as MySQL's text, which has every value: without it a date
+    that no calendar has, like 0000-00-00, is an error, or what `zero_dates` says: `null`, `text` (columns of dates are
+    text), `stop`, or a rule for some columns: `born=null,at=text`.
 
     Raises ConfigError, UnknownTable, OutsideLog and ManifestError, and while it is read what a damaged log does.
     """
     if temporal not in ("typed", "text"):
         raise ConfigError(f"temporal is typed or text, not {temporal!r}")
+    rules = zero_dates_of("zero_dates", zero_dates)
     stack = ExitStack()
     with stack:
         folder = merged if isinstance(merged, LogFolder) else stack.enter_context(opened_log(merged))
         selection: Selection | AllSelection
         if (patterns := patterns_of(table)) is not None:
-            for name, value in (("where", where), ("columns", columns), ("as_of", as_of)):
-                if value is not None:
+            for name, value in (("where", where), ("columns", columns), ("as_of", as_of), ("zero_dates", rules)):
+                if value is not None and value != STOP:
                     raise ConfigError(f"{name} is for one table", remedy="name it: table='shop.orders'")
             selection = select_all(
                 MergedBinlog(folder), patterns, start=start, stop=stop, op=op, time_zone=time_zone, fields=fields
@@ -71,7 +75,7 @@ def changes(
             assert table is not None
             selection = select(
                 MergedBinlog(folder), table, start=start, stop=stop, where=where, op=op, columns=columns, as_of=as_of,
-                temporal_text=temporal == "text", time_zone=time_zone, fields=fields,
+                temporal_text=temporal == "text", zero_dates=rules, time_zone=time_zone, fields=fields,
             )  # fmt: skip
         return pa.RecordBatchReader.from_batches(selection.asked.schema, _read(stack.pop_all(), selection))
 

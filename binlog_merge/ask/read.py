@@ -16,6 +16,7 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.zero_dates import REMEDY, STOP, ZeroDates
 from binlog_merge.errors import ConfigError, ConversionFailed, MergeError
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.filters.expressions import Op
@@ -54,6 +55,7 @@ class Asked:
     where: Where | None = None
     temporal_text: bool = False
     whole: bool = True
+    zero_dates: ZeroDates = STOP
 
     @property
     def schema(self) -> Any:
@@ -140,7 +142,7 @@ class Known:
             table = asked.versions.of_rows(witness, key)
             if asked.whole:
                 _check_whole(asked.shape, table)
-            form = Form(facts_of(table, asked.temporal_text, witness), asked.shape, asked.fields)
+            form = Form(facts_of(table, asked.temporal_text, witness, asked.zero_dates), asked.shape, asked.fields)
             if len(self._found) >= MOST_KNOWN:
                 self._found.clear()
             self._found[id(witness), id(known)] = witness, known, table, form  # with what keeps the ids theirs
@@ -170,7 +172,7 @@ def batch_of(known: Known, schema: Any, changes: Changes, transactions: Any, bin
             0,
             ConversionFailed(
                 f"{changes.table.schema}.{changes.table.table}: {error}",
-                remedy="ask for dates and times as MySQL's text (temporal='text', --temporal text)",
+                remedy=REMEDY,
             ),
         ) from None
     except MergeError as error:
@@ -242,6 +244,7 @@ def asked_of(
     time_zone: str = "UTC",
     temporal_text: bool = False,
     whole: bool = True,
+    zero_dates: ZeroDates = STOP,
 ) -> Asked:
     """Return what is asked, checked. Raises ConfigError for a wrong condition, operation or column."""
     return Asked(
@@ -252,4 +255,5 @@ def asked_of(
         None if where is None else condition_on(versions.tables(), where, time_zone),
         temporal_text,
         whole,
+        zero_dates,
     )

@@ -9,6 +9,7 @@ from typing import Any, cast
 from binlog_merge.ask.all_tables import EVERY, AskedAll, all_batches, asked_all
 from binlog_merge.ask.read import Asked, asked_of, batches_of
 from binlog_merge.ask.shape import Shape, shape_of
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, UnknownTable
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.place import Place as LogPlace
@@ -132,6 +133,7 @@ def select(
     columns: Sequence[str] | None = None,
     as_of: str | int | None = None,
     temporal_text: bool = False,
+    zero_dates: ZeroDates = STOP,
     time_zone: str = "UTC",
     fields: Sequence[str] | None = None,
     limit: int | None = None,
@@ -143,7 +145,7 @@ def select(
     every = versions if as_of is None else history_of(binlog, versions.schema, versions.name)
     asked = asked_by(
         versions, every, where=where, op=op, columns=columns, as_of=as_of, temporal_text=temporal_text,
-        time_zone=time_zone, fields=fields, options=options,
+        zero_dates=zero_dates, time_zone=time_zone, fields=fields, options=options,
     )  # fmt: skip
     return Selection(binlog, asked, first, last, limit)
 
@@ -157,6 +159,7 @@ def asked_by(
     columns: Sequence[str] | None = None,
     as_of: str | int | None = None,
     temporal_text: bool = False,
+    zero_dates: ZeroDates = STOP,
     time_zone: str = "UTC",
     fields: Sequence[str] | None = None,
     options: str = "",
@@ -167,14 +170,23 @@ def asked_by(
     """
     return asked_of(
         versions,
-        shaped(versions if as_of is None else every, as_of, columns, temporal_text, options),
+        shaped(versions if as_of is None else every, as_of, columns, temporal_text, options, zero_dates),
         fields=None if fields is None else tuple(fields),
         ops=None if op is None else cast(tuple[Op, ...], (op,) if isinstance(op, str) else tuple(op)),
         where=where,
         time_zone=time_zone,
         temporal_text=temporal_text,
         whole=columns is None and as_of is None,
+        zero_dates=zero_dates,
     )
+
+
+def zero_dates_of(option: str, text: str) -> ZeroDates:
+    """Return the rules that an option has for dates that no calendar has. Raises ConfigError."""
+    try:
+        return ZeroDates.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}", remedy="write null, text, stop, or born=null,at=text") from None
 
 
 def name_of(table: str | tuple[str, str]) -> tuple[str, str]:
@@ -194,6 +206,7 @@ def shaped(
     columns: Sequence[str] | None,
     temporal_text: bool,
     options: str = "",
+    zero_dates: ZeroDates = STOP,
 ) -> Shape:
     """Return the shape of `before` and `after`. Raises ConfigError and UnknownTable."""
     tables = versions.tables()
@@ -203,7 +216,7 @@ def shaped(
         if table is None:
             raise UnknownTable(f"{option} {as_of}: {versions.schema}.{versions.name} is not there then")
         tables = (table,)
-    shape = shape_of(tables, temporal_text)
+    shape = shape_of(tables, temporal_text, zero_dates)
     return shape if columns is None else shape.only(columns, f"{options}columns")
 
 

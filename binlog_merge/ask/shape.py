@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import ColumnFacts
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, ConversionFailed
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.model import Table
@@ -54,12 +55,12 @@ class Shape:
         return Shape(tuple(self.names[i] for i in chosen), tuple(self.types[i] for i in chosen))
 
 
-def shape_of(tables: Iterable[Table], temporal_text: bool = False) -> Shape:
+def shape_of(tables: Iterable[Table], temporal_text: bool = False, zero_dates: ZeroDates = STOP) -> Shape:
     """Return the shape of a table over its versions, the latest of which is the last one."""
     names: dict[str, str] = {}
     types: dict[str, Any] = {}
     for table in reversed(tuple(tables)):
-        for facts in facts_of(table, temporal_text):
+        for facts in facts_of(table, temporal_text, zero_dates=zero_dates):
             key = facts.name.lower()
             names.setdefault(key, facts.name)
             types[key] = facts.type if key not in types else wider(types[key], facts.type)

@@ -27,6 +27,7 @@ from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from snapshot_store.mysql.text.codecs import text_or_bytes
 
 _FIXED: Final[dict[int, Any]] = {
@@ -47,6 +48,7 @@ _FIXED: Final[dict[int, Any]] = {
     T.GEOMETRY: pa.binary(),
     T.NULL: pa.null(),
 }
+DATES: Final = frozenset((T.DATE, T.NEWDATE, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
 _INTEGERS: Final = {
     T.TINY: (pa.int8(), pa.uint8()),
     T.SHORT: (pa.int16(), pa.uint16()),
@@ -54,7 +56,7 @@ _INTEGERS: Final = {
     T.LONG: (pa.int32(), pa.uint32()),
     T.LONGLONG: (pa.int64(), pa.uint64()),
 }
-_TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
+TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
 
 
 def arrow_type(kind: int, meta: int, unsigned: bool, charset: str, members: bool, temporal_text: bool = False) -> Any:
@@ -66,7 +68,7 @@ def arrow_type(kind: int, meta: int, unsigned: bool, charset: str, members: bool
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if kind in (T.ENUM, T.SET):
         return pa.string() if members else pa.uint64()
-    if temporal_text and kind in _TEMPORAL:
+    if temporal_text and kind in TEMPORAL:
         return pa.string()
     return _FIXED.get(kind) or (pa.binary() if charset == "binary" else pa.string())
 
@@ -77,11 +79,12 @@ def rows_to_batch(
     names: Sequence[str] | None = None,
     charsets: Sequence[str] | None = None,
     temporal_text: bool = False,
+    zero_dates: ZeroDates = STOP,
 ) -> pa.RecordBatch:
     """Return row images (all before, or all after) as a batch with one column per table column.
 
-    Names and character sets come from the table map unless given. Dates that Arrow cannot hold raise CellValueError;
-    `temporal_text` gives all dates and times as MySQL's text instead.
+    Names and character sets come from the table map unless given. Dates that no calendar has raise CellValueError, or
+    become what `zero_dates` says; `temporal_text` gives all dates and times as MySQL's text instead.
     """
     names = column_names(table_map) if names is None else names
     charsets = column_charsets(table_map) if charsets is None else charsets
@@ -89,17 +92,34 @@ def rows_to_batch(
     arrays, fields = [], []
     for i, kind in enumerate(table_map.real_types()):
         meta, texts = table_map.metas[i], member_texts(members[i], charsets[i])
-        kind_of = arrow_type(kind, meta, unsigned[i], charsets[i], texts is not None, temporal_text)
+        rule = zero_dates.of(names[i])
+        as_text = temporal_text or (rule == "text" and kind in DATES)
+        kind_of = arrow_type(kind, meta, unsigned[i], charsets[i], texts is not None, as_text)
         values = [
-            cell_value(image[i], table_map.types[i], meta, unsigned[i], charsets[i], texts, kind, temporal_text)
+            cell_value(image[i], table_map.types[i], meta, unsigned[i], charsets[i], texts, kind, as_text)
             for image in images
         ]
+        if kind in TEMPORAL and not as_text:
+            values = without_zero_dates(names[i], values, rule == "null")
         try:
             arrays.append(pa.array(values, kind_of))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-            raise CellValueError(f"column {names[i]}: {error}; temporal_text=True shows every date") from None
+            raise CellValueError(f"column {names[i]}: {error}") from None
         fields.append(pa.field(names[i], kind_of))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def without_zero_dates(name: str, values: list[Any], null: bool) -> list[Any]:
+    """Return decoded dates and times, with NULL for dates that no calendar has if they are to be null.
+
+    Raises CellValueError if they are not: such a date has no value, but MySQL's text.
+    """
+    if null:
+        return [None if isinstance(value, str) else value for value in values]
+    for value in values:
+        if isinstance(value, str):
+            raise CellValueError(f"column {name}: {value} is a date that no calendar has, and so has no type here")
+    return values
 
 
 def array_over(values: Any, type_: Any, missing: Any = None) -> Any:
@@ -160,7 +180,7 @@ def cell_value(
         return json_text(value)
     if kind in (T.ENUM, T.SET):
         return value if members is None else member_text(kind, value, members)
-    if kind in _TEMPORAL:
+    if kind in TEMPORAL:
         fsp = meta if kind in (T.TIME2, T.DATETIME2, T.TIMESTAMP2) else 0
         return temporal_as_text(value, fsp) if temporal_text else value
     if isinstance(value, bytes) and charset != "binary" and kind != T.GEOMETRY:

@@ -13,7 +13,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from binlog_merge.binlog.arrow import arrow_type, cell_value, member_texts, padded_length, texts_over
+from binlog_merge.binlog.arrow import (
+    TEMPORAL,
+    arrow_type,
+    cell_value,
+    member_texts,
+    padded_length,
+    texts_over,
+    without_zero_dates,
+)
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text
 from binlog_merge.binlog.constants import ColumnType as T
@@ -104,7 +112,10 @@ def _explain(buffer: Bytes, event: Numbers, table: TableMap) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """What determines the values of a column; `members` are the texts of ENUM or SET, `type` is its Arrow type."""
+    """What determines the values of a column; `members` are the texts of ENUM or SET, `type` is its Arrow type.
+
+    With `zero_null` a date that no calendar has is null; else it is an error, unless dates are text.
+    """
 
     name: str
     code: int
@@ -115,6 +126,7 @@ class ColumnFacts:
     members: tuple[str, ...] | None
     temporal_text: bool
     type: Any
+    zero_null: bool = False
 
 
 def column_facts(
@@ -142,7 +154,7 @@ def decode_column(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
     """Return cells as an Arrow array of `facts.type`; raises CellValueError and BinlogFormatError."""
     starts, sizes = np.ascontiguousarray(starts), np.ascontiguousarray(sizes)
     decode = _DECODE.get(facts.kind)
-    if facts.temporal_text and facts.kind in _TEMPORAL:
+    if facts.temporal_text and facts.kind in TEMPORAL:
         decode = None
     array = None if decode is None else decode(facts, buffer, starts, sizes)
     return _cell_by_cell(facts, buffer, starts, sizes) if array is None else array
@@ -191,10 +203,12 @@ def _cell_by_cell(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
                 facts.temporal_text,
             )  # fmt: skip
         values.append(known[cell])
+    if facts.kind in TEMPORAL and not facts.temporal_text:
+        values = without_zero_dates(facts.name, values, facts.zero_null)
     try:
         return texts_over(values) if facts.type == pa.string() else pa.array(values, facts.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise CellValueError(f"column {facts.name}: {error}; temporal_text=True shows every date") from None
+        raise CellValueError(f"column {facts.name}: {error}") from None
 
 
 def _array(type_: Any, valid: Bytes, *buffers: Any) -> Any:
@@ -283,7 +297,6 @@ def _prefix(facts: ColumnFacts) -> int:
 
 
 _INTEGERS: Final = (T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG)
-_TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
 _WIDTHS: Final[dict[int, int]] = {
     T.TINY: 1,
     T.SHORT: 2,
@@ -298,7 +311,7 @@ _WIDTHS: Final[dict[int, int]] = {
 }
 """The bytes of a value in an Arrow array."""
 _DECODE: Final[dict[int, Callable[[ColumnFacts, Bytes, Numbers, Numbers], Any]]] = {
-    **dict.fromkeys((*_INTEGERS, T.FLOAT, T.DOUBLE, T.YEAR, T.BIT, *_TEMPORAL), _numbers),
+    **dict.fromkeys((*_INTEGERS, T.FLOAT, T.DOUBLE, T.YEAR, T.BIT, *TEMPORAL), _numbers),
     **dict.fromkeys((T.ENUM, T.SET), _members),
     **dict.fromkeys(
         (T.VARCHAR, T.VAR_STRING, T.STRING, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.GEOMETRY), _texts

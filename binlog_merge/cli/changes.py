@@ -62,6 +62,15 @@ def changes(
     temporal: Annotated[
         str | None, typer.Option("--temporal", help="Parquet: dates and times `typed`, or as MySQL's `text`.")
     ] = None,
+    zero_dates: Annotated[
+        str | None,
+        typer.Option(
+            "--zero-dates",
+            help="Parquet: dates like 0000-00-00 are `null`, make `text` of their columns, or `stop` it; of one column "
+            "born=null.",
+            metavar="RULE",
+        ),
+    ] = None,
     to: Annotated[
         Path | None,
         typer.Option("--to", help="Write to this file.", metavar="FILE", parser=local_path),
@@ -87,8 +96,10 @@ def changes(
         raise ConfigError(f"-o {output}: there is no such format", remedy=f"give one of {', '.join(FORMATS)}")
     if temporal not in (None, "text", "typed") or (temporal == "typed" and not form.typed):
         raise ConfigError(f"--temporal {temporal} does not go with -o {output}", remedy="give typed or text to parquet")
+    if zero_dates is not None and not form.typed:
+        raise ConfigError(f"--zero-dates does not go with -o {output}, whose dates are text", remedy="leave it out")
     options = _message_options(form, output, format_option or [])
-    from binlog_merge.ask.selection import select
+    from binlog_merge.ask.selection import select, zero_dates_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
 
@@ -103,6 +114,7 @@ def changes(
             columns=_listed(columns),
             as_of=as_of,
             temporal_text=not form.typed or temporal == "text",
+            zero_dates=zero_dates_of("--zero-dates", zero_dates or "stop"),
             time_zone=time_zone,
             limit=limit,
             options="--",

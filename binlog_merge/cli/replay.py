@@ -18,6 +18,7 @@ from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
+    from binlog_merge.binlog.zero_dates import ZeroDates
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions, ReplayResult
     from binlog_merge.replay.duckdb.snapshots import Snapshots
@@ -170,6 +171,15 @@ def replay(
         Temporal,
         typer.Option("--temporal", help="Parquet, DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
+    zero_dates: Annotated[
+        str,
+        typer.Option(
+            "--zero-dates",
+            help="Parquet, DuckDB with typed dates: those like 0000-00-00 are `null`, make `text` of their columns "
+            "(Parquet), or `stop` it; of one column born=null.",
+            metavar="RULE",
+        ),
+    ] = "stop",
     time_zone: TimeZone = None,
     snapshots: Annotated[
         str | None,
@@ -245,6 +255,7 @@ def replay(
             rate,
             until_lag,
             system_zone=time_zone_of(time_zone),
+            zero_dates=_zero_dates(zero_dates, to or ""),
         )
         if dry:
             _print(dry_run(binlog, options), shown, f"{shown} would be applied", output)
@@ -270,6 +281,15 @@ def replay(
         with _done_so_far(shown, title, output):
             result = run(binlog, target, options)
         _print(result, shown, title, output)
+
+
+def _zero_dates(rules: str, to: str) -> "ZeroDates":
+    """Return the rules for dates that no calendar has. Raises ConfigError, also for a target whose dates are text."""
+    from binlog_merge.ask.selection import zero_dates_of
+
+    if rules != "stop" and not to.startswith(("parquet:", "duckdb:")):
+        raise ConfigError("--zero-dates is for Parquet and DuckDB", remedy="leave it out")
+    return zero_dates_of("--zero-dates", rules)
 
 
 def _check_snapshots(to: str | None, snapshots: str | None, every: str | None, keep: int | None) -> None:
@@ -306,7 +326,7 @@ def _capture(
     history = history_of(binlog.directory)
     with (
         _done_so_far(shown, title, output),
-        ParquetTarget(folder, binlog.cluster_uuid, history, text, columns) as target,
+        ParquetTarget(folder, binlog.cluster_uuid, history, text, columns, zero_dates=options.zero_dates) as target,
     ):
         result = capture(binlog, target, options)
     _print(result, shown, title, output)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import MergeError, ReplayStopped
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.reader import Begin, OrderedBy
@@ -28,7 +29,8 @@ class ReplayOptions:
     many seconds ago. With `global_barrier` a DDL blocks all tables. `system_zone` is the time zone SYSTEM of the nodes'
     servers, for targets that execute DDL themselves; None if not known. With `overwrite` a row becomes what its event
     says whatever the target has there: for tables whose rows were read while the log went on (`bootstrap`). Rows of
-    the tables `without` are left out.
+    the tables `without` are left out. `zero_dates` says what becomes of dates that no calendar has, in targets whose
+    dates have types.
     """
 
     first_rank: int | None = None
@@ -45,6 +47,7 @@ class ReplayOptions:
     system_zone: str | None = None
     overwrite: bool = False
     without: frozenset[tuple[str, str]] = frozenset()
+    zero_dates: ZeroDates = STOP
 
 
 @dataclass

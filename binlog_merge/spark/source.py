@@ -13,8 +13,8 @@ class BinlogSource(DataSource):
     """The data source `binlog`: the changes of a table's rows, or of all tables', batch and stream.
 
     The path is a merged log, or the configuration of a cluster that is not merged. Options: table, start, stop, where,
-    op, columns, asOf, temporal and timeZone as of `binlog_merge.changes`; fields; of a merged log partitionBytes
-    (32 MiB), and of its stream maxFilesPerTrigger; of a cluster endOfInput.
+    op, columns, asOf, temporal, zeroDates and timeZone as of `binlog_merge.changes`; fields; of a merged log
+    partitionBytes (32 MiB), and of its stream maxFilesPerTrigger; of a cluster endOfInput.
     """
 
     _planned: Any = None

@@ -10,7 +10,7 @@ from binlog_merge.ask import all_tables
 from binlog_merge.ask.all_tables import AskedAll, Question
 from binlog_merge.ask.read import Asked
 from binlog_merge.ask.rows import FIELDS
-from binlog_merge.ask.selection import patterns_of, select, select_all
+from binlog_merge.ask.selection import patterns_of, select, select_all, zero_dates_of
 from binlog_merge.ask.shape import Shape
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, OutsideLog
@@ -22,10 +22,10 @@ from binlog_merge.unmerged.selection import select_unmerged
 from snapshot_store.names import NamePattern
 
 _OPTIONS: Final = frozenset(
-    {"path", "table", "start", "stop", "where", "op", "columns", "fields", "asof", "temporal", "timezone",
+    {"path", "table", "start", "stop", "where", "op", "columns", "fields", "asof", "temporal", "zerodates", "timezone",
      "partitionbytes", "maxfilespertrigger", "endofinput"}
 )  # fmt: skip
-_OF_ONE_TABLE: Final = ("where", "columns", "asof", "temporal")
+_OF_ONE_TABLE: Final = ("where", "columns", "asof", "temporal", "zerodates")
 _SPARK_TYPES: Final = {
     "uint8": pa.int16(),
     "uint16": pa.int32(),
@@ -146,6 +146,7 @@ class Options:
             "columns": self.listed("columns"),
             "as_of": self.values.get("asof"),
             "temporal_text": temporal == "text",
+            "zero_dates": zero_dates_of("option zeroDates", self.values.get("zerodates", "stop")),
         }
 
 

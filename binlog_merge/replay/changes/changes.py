@@ -23,6 +23,7 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.rows import Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.whole_rows import whole_row
+from binlog_merge.binlog.zero_dates import REMEDY, STOP, ZeroDates
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.filters.tables import ColumnFilter
 from binlog_merge.log.reader import Begin
@@ -33,13 +34,15 @@ from snapshot_store.tso import OrderKey
 class ChangeBuffer:
     """Collects changes of a table with the same columns, until there are enough for a file.
 
-    `names` are the columns' names; `columns` selects some of them; `temporal_text`: dates and times are MySQL's text.
+    `names` are the columns' names; `columns` selects some of them; `temporal_text`: dates and times are MySQL's text,
+    else `zero_dates` says what becomes of dates that no calendar has.
     """
 
     table: TableMap
     names: Sequence[str]
     columns: ColumnFilter | None = None
     temporal_text: bool = False
+    zero_dates: ZeroDates = STOP
     facts: list[tuple[str, int, str, int | None, str | None, int]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
 
@@ -65,11 +68,12 @@ class ChangeBuffer:
                 self.table,
                 self.names,
                 temporal_text=self.temporal_text,
+                zero_dates=self.zero_dates,
             )
         except (CellValueError, BinlogFormatError) as error:
             raise ConversionFailed(
                 f"{self.table.schema}.{self.table.table}: {error}",
-                remedy="--temporal text keeps every date as MySQL's text",
+                remedy=REMEDY,
             ) from None
         chosen = [i for i, name in enumerate(self.names) if self.columns is None or self.columns.matches(name)]
         return pa.StructArray.from_arrays(

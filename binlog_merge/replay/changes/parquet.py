@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_merge.binlog.columns import column_names
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, IoError, OutputBusy, ReplayStopped, TargetBusy
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
@@ -57,6 +58,7 @@ class ParquetTarget:
     temporal_text: bool = False
     columns: Callable[[str, str], Any] = lambda schema, table: None
     part_bytes: int = _PART_BYTES
+    zero_dates: ZeroDates = STOP
     rank: int = 0
     key: str | None = None
     _buffers: dict[tuple[str, str], ChangeBuffer] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class ParquetTarget:
         buffer = self._buffers.get(name)
         if buffer is None or not _same_shape(buffer, rows, names):
             self._part(name)
-            buffer = ChangeBuffer(rows.table, names, self.columns(*name), self.temporal_text)
+            buffer = ChangeBuffer(rows.table, names, self.columns(*name), self.temporal_text, self.zero_dates)
             self._buffers[name] = buffer
         buffer.add(op, begin, key, cut)
         self._bytes += len(rows.event.rows) + 100 * len(cut)
@@ -131,6 +133,7 @@ class ParquetTarget:
         self._number = 0
         temporal = "text" if self.temporal_text else "typed"
         data = {"cluster_uuid": self.cluster, "rank": rank, "order_key": key, "temporal": temporal}
+        data["zero_dates_as_text"] = self.zero_dates.as_text
         replace_file(self.folder / "position.json", json.dumps(data).encode() + b"\n")
         self.rank, self.key = rank, key
         failpoint("parquet-committed")
@@ -193,6 +196,12 @@ class ParquetTarget:
             raise ConfigError(f"the directory is a change log of cluster {cluster}", file=str(path))
         if temporal != ("text" if self.temporal_text else "typed"):
             raise ConfigError(f"the change log was begun with --temporal {temporal}", file=str(path))
+        if (texts := values.get("zero_dates_as_text", "")) != self.zero_dates.as_text:
+            raise ConfigError(
+                f"the change log was begun with {f'--zero-dates {texts}' if texts else 'typed dates'}",
+                file=str(path),
+                remedy="the columns of dates that are text stay so; name a new directory for others",
+            )
         return found, key
 
     def _clean(self) -> None:

@@ -85,6 +85,11 @@ def load(
     `found_there` receives the tables that the log does not create: their rows from before the log are inferred from row
     images, except for tables whose rows `base` has.
     """
+    if "text" in (options.zero_dates.others, *dict(options.zero_dates.columns).values()):
+        raise ConfigError(
+            "--zero-dates text is not for DuckDB files, which have dates of one kind",
+            remedy="begin the file with --temporal text, or make NULL of such dates: --zero-dates null",
+        )
     options = _of_its_tables(target, options)
     first = options.first_rank
     if target.rank is not None and first is not None and first != target.rank + 1:
@@ -255,7 +260,8 @@ class _Loader:
             i for i, c in enumerate(table.columns) if c.name.lower() in here and c in self.target.ddl.columns(table)
         ]
         text = self.target.temporal_text
-        facts, connection = facts_of(table, text), self.target.connection
+        facts = facts_of(table, text, zero_dates=self.options.zero_dates)
+        connection = self.target.connection
         if self.options.overwrite:
             self._check_whole(changes)
             writer: TableWriter = OverwritingWriter(connection, table, facts, kept, text)
@@ -273,7 +279,8 @@ class _Loader:
             raise refused from None
         except (CellValueError, BinlogFormatError) as error:
             raise ConversionFailed(
-                f"{'.'.join(name)}: {error}", remedy="--temporal text keeps every date as MySQL's text"
+                f"{'.'.join(name)}: {error}",
+                remedy="--zero-dates null makes NULL of such a date, --temporal text keeps every date as MySQL's text",
             ) from None
         self._count(changes, passing)
 
@@ -354,6 +361,7 @@ class _Loader:
     def _carry_out(self, piece: StatementAt, walk: Walk) -> None:
         query, before = piece.statement.query, self.target.catalog
         session = StatementSession.of(piece.statement, self.options.system_zone)
+        session = replace(session, zero_dates=self.options.zero_dates)
         if not walk.skipping:
             plan = plan_statement(piece.statement, self.options.filter, walk.ddl_tso())
             catalog = before

@@ -14,6 +14,7 @@ from typing import Final
 from binlog_merge.binlog.query import StatusVar
 from binlog_merge.binlog.query_session import session_of
 from binlog_merge.binlog.temporal import Civil
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import Statement
 from snapshot_store.ddl import DdlSession
@@ -30,7 +31,7 @@ class StatementSession:
     """A statement's session; `zone` is its time zone's name. SYSTEM is that of its server, which a log does not have.
 
     `now_us` is the time at which the statement began, in microseconds since 1970. `step` and `first` are
-    auto_increment_increment and auto_increment_offset.
+    auto_increment_increment and auto_increment_offset. `zero_dates` are the file's rules, not the session's.
     """
 
     now_us: int
@@ -38,6 +39,7 @@ class StatementSession:
     ddl: DdlSession = _STRICT
     step: int = 1
     first: int = 1
+    zero_dates: ZeroDates = STOP
 
     @classmethod
     def of(cls, statement: Statement, system_zone: str | None = None) -> "StatementSession":

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.binlog.arrow import cell_value
+from binlog_merge.binlog.arrow import TEMPORAL, cell_value, without_zero_dates
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.temporal import Civil
+from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.replay.duckdb.generated import cells_by_engine, columns_of
 from binlog_merge.replay.duckdb.statement_session import StatementSession
@@ -106,7 +107,7 @@ def convert_values(
         change = _in_place if _may_stay(old, new) else _converted
         converted = change(old, new, cells, session, alone)
         stored = [now if cell is None else cell for cell in converted]
-        return array_of(new, stored, temporal_text)
+        return array_of(new, stored, temporal_text, session.zero_dates)
     except (ConversionError, CellValueError, BinlogFormatError, UnsupportedInput) as error:
         raise ReplayStopped(f"the values that are there cannot be converted: {error}", remedy=BY_HAND) from None
 
@@ -232,9 +233,9 @@ def _number(text: str) -> float | Decimal:
     return number if float_text(number) == text else Decimal(text)
 
 
-def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool) -> Any:
+def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool, zero_dates: ZeroDates = STOP) -> Any:
     """Return cells of a column as an Arrow array for DuckDB."""
-    facts = column_facts_of(column, temporal_text)
+    facts = column_facts_of(column, temporal_text, None, zero_dates)
     values = [
         None
         if cell is None
@@ -243,6 +244,8 @@ def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool)
         )
         for cell in cells
     ]
+    if facts.kind in TEMPORAL and not temporal_text:
+        values = without_zero_dates(column.name, values, facts.zero_null)
     try:
         return for_duckdb(pa.array(values, facts.type))
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
@@ -263,7 +266,7 @@ def constant_of(
         return None
     if isinstance(cell, Computed):
         return None if cell.columns else compute_values(column, columns, [None], session, temporal_text)
-    return array_of(column, [cell], temporal_text)
+    return array_of(column, [cell], temporal_text, session.zero_dates)
 
 
 def _gets_now(column: Column) -> bool:
@@ -305,7 +308,7 @@ def compute_values(
             cells = _evaluated(column, columns, expression, rows, session)
         else:
             cells = cells_by_engine(column, columns, rows, _zone_for(needed_columns(column, columns), session))
-        return array_of(column, cells, temporal_text)
+        return array_of(column, cells, temporal_text, session.zero_dates)
     except (ConversionError, CellValueError, BinlogFormatError) as error:
         reason = expression.message if isinstance(expression, UnsupportedInput) else str(error)
         raise ReplayStopped(

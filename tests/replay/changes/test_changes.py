@@ -177,7 +177,7 @@ def test_json_differences_become_the_value_they_make(tmp_path: Path) -> None:
 
 def test_dates_that_arrow_has_no_place_for(tmp_path: Path) -> None:
     binlog = merged("all-types", tmp_path / "merged")
-    with pytest.raises(ConversionFailed, match="temporal_text=True"):
+    with pytest.raises(ConversionFailed, match="is a date that no calendar has"):
         written(binlog, tmp_path / "typed")
     assert (
         run(["replay", "--from", str(binlog.directory), "--to", f"parquet://{tmp_path / 'text'}", "--temporal", "text"])
