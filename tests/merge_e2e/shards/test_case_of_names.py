@@ -25,6 +25,7 @@ from tests.capture.capturing import capture_now, cluster, url_of
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.renames import Story, Teller, check
 from tests.merge_e2e.shards.stage import Played, Stage
+from tests.merge_e2e.shards.test_carried import Announcing
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
 pytestmark = pytest.mark.mysql
@@ -281,6 +282,27 @@ def test_names_as_given_in_the_log(stage: Stage) -> None:
         assert stage.target.query(f"SELECT * FROM r{number}b.moved") == [(1, 901), (2, 901)]
         assert "REFERENCES `r936a`.`orders`" in stage.target.query(f"SHOW CREATE TABLE r{number}b.moved")[0][1]
         stage.nodes["n1"].execute(f"DROP TABLE r{number}b.Moved, r{number}a.Orders")
+
+
+def test_markers_name_tables_in_any_case(folding: Stage) -> None:
+    number = 937
+    folding.clear()
+    script = f"""
+        n1 CREATE TABLE {{a}}.Orders {T}
+        n1 rows orders
+        n1 ALTER TABLE ORDERS ADD COLUMN W INT
+        n1 INSERT INTO Orders VALUES (901, 'x', 7)
+        n1 CREATE TABLE Other LIKE oRDERS
+        n1 RENAME TABLE Orders TO {{b}}.SOLD
+        n1 INSERT INTO {{b}}.sold VALUES (902, 'x', 7)"""
+    played = Announcing(folding, Story("announced", script), number).tell()
+    sections: dict[str, Any] = {"nodes": [{"source-id": "n1", "files": ["n1/binlog.*"], "lower-case-table-names": 1}]}
+    sections["commit-tso"] = {"carrier": "commit-table"}
+    path = folding.configuration("announced", [played], "marker", sections=sections)
+    merge(path, path.parent / "out")
+    folding.target.drop_databases()
+    folding.carry_out(path.parent / "out")
+    check(folding, played, number)
 
 
 def test_names_of_statements() -> None:

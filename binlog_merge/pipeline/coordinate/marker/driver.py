@@ -20,7 +20,7 @@ from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker
 from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
-from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate
+from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate, in_lower_case
 from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
@@ -227,7 +227,10 @@ def take_messages(
 ) -> Messages:
     """Apply the markers found below the limit; `ddls` are the statements that the nodes ran themselves."""
     if not view.polardbx:
-        logical = coordinate(found, view.inputs, convert=strange(private, server_version))
+        convert_plain = strange(private, server_version)
+        if view.routes.folding >= {source_id for _, source_id in view.inputs}:
+            convert_plain = in_lower_case(convert_plain)
+        logical = coordinate(found, view.inputs, convert=convert_plain)
         return Messages(view, logical, bound=Bound.at(logical.stopped, logical.error))
     cluster = view.begin()
     convert = converter(cluster, private, server_version)

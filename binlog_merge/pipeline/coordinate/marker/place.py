@@ -10,7 +10,9 @@ from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutc
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Marker, MarkerCopy
 from binlog_merge.pipeline.coordinate.statements import is_schema_ddl
 from snapshot_store.ddl import ParsedDdl
+from snapshot_store.ddl.parse.statement import with_folded_names
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.names import folded
 from snapshot_store.tso import OrderKey
 
 
@@ -104,6 +106,19 @@ def plain(key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy, server_versi
     variables = replace(copy.session, sql_mode=sql_mode_of(marker.extension.get("sqlMode"), copy))
     parsed = ParsedDdl.of(marker.sql, ddl_session(variables, server_version))
     return LogicalDdl(key, marker.schema, marker.sql, variables, is_schema_ddl(parsed), parsed=parsed)
+
+
+def in_lower_case(convert: Convert) -> Convert:
+    """Return a conversion whose DDL names tables and databases in lower case, as all nodes do."""
+
+    def folding(key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy) -> LogicalDdl | None:
+        made = convert(key, outcome, copy)
+        if made is None or not made.sql or made.parsed is None:
+            return made
+        parsed = with_folded_names(made.parsed)
+        return replace(made, schema=folded(made.schema), sql=parsed.sql, parsed=parsed)
+
+    return folding
 
 
 def sql_mode_of(mode: object, copy: MarkerCopy) -> int:
