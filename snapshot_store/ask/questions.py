@@ -10,13 +10,15 @@ store's (`Store.history_of`), as long as it has the tables asked for.
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from snapshot_store.ask.alter import change_sql
-from snapshot_store.diff import TableChange, diff_tables
+from snapshot_store.ask.renames import Renames, lineage, named_by, origin_of, renames_of, taken_over
+from snapshot_store.diff import ColumnChanged, IndexChanged, TableChange, diff_tables
 from snapshot_store.errors import SnapshotStoreError, UnknownTable, shorten
 from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion, history_name
+from snapshot_store.model import Table
 from snapshot_store.names import Moment, NamePattern, since, unknown_table
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
@@ -156,13 +158,18 @@ def history(
 
 @dataclass(frozen=True, slots=True)
 class TableDiff:
-    """One table at two moments (None if it did not exist), what changed, and the statements that change it."""
+    """One table at two moments (None if it did not exist), what changed, and the statements that change it.
+
+    `table` is its name at the earlier moment if it existed then. `unsafe` says which values the statements may lose
+    that the table has kept: no statement of the history tells.
+    """
 
     table: HistoryKey
     before: TableVersion | None
     after: TableVersion | None
     changes: tuple[TableChange, ...]
     statements: tuple[str, ...]
+    unsafe: tuple[str, ...] = ()
 
 
 def diff(
@@ -170,31 +177,107 @@ def diff(
 ) -> tuple[TableDiff, ...]:
     """Return what changed between two moments, for each table that existed at one of them.
 
-    Raises BeforeBase if a moment is before the history begins, and like `table_at` if no table existed at either.
+    What the history's statements rename stays what it is: columns, indexes, and a table whose other name the history
+    has too (`renamed`). Raises BeforeBase if a moment is before the history begins, and like `table_at` if no table
+    existed at either.
     """
-    diffs = []
+    diffs: dict[tuple[HistoryKey, bool], TableDiff] = {}
     absent: SnapshotStoreError | None = None
     for table in tables:
-        pair: list[TableVersion | None] = []
-        for moment in (begin, end):
+        first = origin_of(history, table, begin.key, end.key)
+        was = history.at(first[1], first[2], begin.key, first[0])
+        pairs = [table] if first == table or was is None or was.table is None else [first, table]
+        for at in pairs:
             try:
-                pair.append(table_at(history, table, moment, beginning))
+                before = table_at(history, at, begin, beginning)
             except UnknownTable as error:
-                absent = error
-                pair.append(None)
-        before, after = pair
-        if before is not None or after is not None:
-            diffs.append(diff_versions(table, before, after))
+                absent, before = error, None
+            versions = tuple(lineage(history, at, begin.key, end.key)) if before is not None else ()
+            last = (at[0], versions[-1].schema, versions[-1].name) if versions else at
+            after, gone = _at_end(history, last, end, beginning)
+            absent = gone or absent
+            if before is not None or (after is not None and len(pairs) == 1):
+                diffs[at, before is None] = diff_versions(at, before, after, versions)
+            new = None if last == at else _at_end(history, at, end, beginning)[0]
+            if new is not None and origin_of(history, at, begin.key, end.key) == at:
+                diffs[at, True] = diff_versions(at, None, new)  # another table has the name since
     if absent is not None and not diffs:
         raise absent
-    return tuple(diffs)
+    return tuple(diffs.values())
 
 
-def diff_versions(table: HistoryKey, before: TableVersion | None, after: TableVersion | None) -> TableDiff:
-    """Return the difference between two versions."""
+def _at_end(
+    history: SchemaHistory, table: HistoryKey, end: Moment, beginning: OrderKey
+) -> tuple[TableVersion | None, UnknownTable | None]:
+    try:
+        return table_at(history, table, end, beginning), None
+    except UnknownTable as error:
+        return None, error
+
+
+def renamed(history: SchemaHistory, tables: Sequence[HistoryKey], begin: Moment, end: Moment) -> set[HistoryKey]:
+    """Return further names of tables between two moments, as far as the history has their statements."""
+    found: set[HistoryKey] = set()
+    for node, schema, name in tables:
+        versions = [v for v in history.versions_for(schema, name, node) if begin.key <= v.key < end.key]
+        found |= {(node, *other) for other in named_by(versions)}
+    return found - set(tables)
+
+
+def diff_versions(
+    table: HistoryKey, before: TableVersion | None, after: TableVersion | None, between: Sequence[TableVersion] = ()
+) -> TableDiff:
+    """Return the difference between two versions; `between` are the versions after `before`, up to `after`."""
     a, b = (None if version is None else version.table for version in (before, after))
-    changes = diff_tables(a, b) if a is not None and b is not None else ()
-    return TableDiff(table, before, after, changes, change_sql(a, b))
+    if a is None or b is None:
+        return TableDiff(table, before, after, (), change_sql(a, b), _dropped(a, b, between))
+    names = renames_of(a, between)
+    try:
+        named, sql = names.applied(a, b)
+    except SnapshotStoreError:
+        named, sql, names = a, "", Renames(untold=(*names.untold, *(old for old, _ in names.columns)))
+    statements = (*([sql] if sql else []), *change_sql(named, b))
+    changes = (*_renamed_changes(a, named, names), *diff_tables(named, b))
+    return TableDiff(table, before, after, changes, statements, (*_others_rows(between), *_may_lose(a, b, names)))
+
+
+def _others_rows(between: Sequence[TableVersion]) -> Iterator[str]:
+    """Yield that a table has got another's rows under its name: by a swap, while its own went elsewhere."""
+    before = between[0] if between else None
+    for version, (schema, name) in taken_over(between):
+        if before is not None and (version.schema, version.name) == (before.schema, before.name):
+            what = f"{version.schema}.{version.name}"
+            yield f"table {what}: it was {schema}.{name} until {shorten(version.ddl)}; these statements move no rows"
+
+
+def _renamed_changes(before: Table, named: Table, names: Renames) -> Iterator[TableChange]:
+    """Yield the changes that are renames."""
+    columns = {column.name.lower(): column for column in named.columns}
+    indexes = {index.name.lower(): index for index in named.indexes}
+    for old, new in names.columns:
+        i = before.index_of(old)
+        if i is not None and new.lower() in columns:
+            yield ColumnChanged(before.columns[i], columns[new.lower()])
+    for old, new in names.indexes:
+        index = next((i for i in before.indexes if i.name.lower() == old.lower()), None)
+        if index is not None and new.lower() in indexes:
+            yield IndexChanged(index, indexes[new.lower()])
+
+
+def _may_lose(before: Table, after: Table, names: Renames) -> tuple[str, ...]:
+    gone = {name.lower() for name in names.untold}
+    return tuple(
+        f"column {column.name}: no statement tells where its values are from here on; dropped, they are lost"
+        for column in before.columns
+        if column.name.lower() in gone and after.index_of(column.name) is None
+    )
+
+
+def _dropped(before: Table | None, after: Table | None, between: Sequence[TableVersion]) -> tuple[str, ...]:
+    """Return that a table may have got another name, if no statement says that it was dropped."""
+    if before is None or after is not None or (between and between[-1].ddl):
+        return ()
+    return (f"table {before.schema}.{before.name}: no statement tells what became of its rows; dropped, they are lost",)
 
 
 def name_of(table: HistoryKey) -> str:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from snapshot_store.ask.check import Checked
     from snapshot_store.ask.questions import TableDiff, VersionChange
     from snapshot_store.ask.skew import SkewAt
-    from snapshot_store.history import TableVersion
+    from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion
+    from snapshot_store.names import Moment
     from snapshot_store.store.db import Store as SchemaStore
 
 Answer = TypeVar("Answer")
@@ -208,19 +209,32 @@ def diff(
         diffs = {}
         for name in names:
             lines = store.find([name], node, physical, topology)
-            for found in questions.diff(store.history_of(lines), lines, *bounds, store.beginning()):
-                diffs[found.table] = found
+            for found in questions.diff(_with_other_names(store, lines, bounds), lines, *bounds, store.beginning()):
+                diffs[found.table, found.before is None] = found
         return list(diffs.values())
 
     forms = _Forms(
         schema_text.diff_text,
         lambda diffs: {"tables": [schema_values.diff_values(table) for table in diffs]},
         "tables",
-        lambda diffs: schema_text.statements_sql(
-            [(questions.name_of(found.table), found.statements) for found in diffs]
-        ),
+        schema_text.diff_sql,
     )
     _answer(store_of(merged, store), output, ask, forms)
+
+
+def _with_other_names(
+    store: "SchemaStore", lines: "Sequence[HistoryKey]", bounds: "tuple[Moment, Moment]"
+) -> "SchemaHistory":
+    """Return the history of some tables, also under the names that they had or got between two moments."""
+    from snapshot_store.ask import questions
+
+    known = tuple(lines)
+    while True:
+        history = store.history_of(known)
+        others = questions.renamed(history, known, *bounds)
+        if not others:
+            return history
+        known = (*known, *sorted(others, key=lambda key: (key[0] or "", *key[1:])))
 
 
 def skew(

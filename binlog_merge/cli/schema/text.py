@@ -110,11 +110,27 @@ def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:
     for diff in diffs:
         before, after = ("not there" if v is None else f"version {v.version_id}" for v in (diff.before, diff.after))
         same = "" if diff.statements else ": the same"
-        yield f"{name_of(diff.table)}  {before} -> {after}{same}"
+        yield f"{name_of(diff.table)}{_now(diff)}  {before} -> {after}{same}"
         for change in diff.changes:
             yield f"  {change_text(change)}"
+        yield from (f"-- unsafe: {one_line(text)}" for text in diff.unsafe)
         for statement in diff.statements:
             yield f"{statement};"
+
+
+def _now(diff: TableDiff) -> str:
+    """Return the name that a table has at the later moment, if it is another."""
+    after = diff.after
+    if after is None or (after.schema, after.name) == diff.table[1:]:
+        return ""
+    return f" -> {after.schema}.{after.name}"
+
+
+def diff_sql(diffs: Iterable[TableDiff]) -> Iterator[str]:
+    """Yield the statements between two moments; before those of a table which values they may lose."""
+    for diff in diffs:
+        yield from (f"-- unsafe: {one_line(text)}" for text in diff.unsafe)
+        yield from statements_sql([(name_of(diff.table), diff.statements)])
 
 
 def statements_sql(named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:

@@ -80,6 +80,7 @@ def diff_values(diff: TableDiff) -> dict[str, Any]:
         "to": None if diff.after is None else version_values(diff.after),
         "changes": [change_values(change) for change in diff.changes],
         "alter": list(diff.statements),
+        "unsafe": list(diff.unsafe),
     }
 
 
