@@ -7,11 +7,12 @@ only. Names are case-sensitive unless the route has `fold`, as in DM by default.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.mysql.sql.names import folded
+from snapshot_store.tso import OrderKey
 
 SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 """Schemas that are never part of the output."""
@@ -81,21 +82,48 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Hidden:
+    """A physical table that is left out for transactions with `since` <= key < `until` (None: forever)."""
+
+    node: str
+    schema: str
+    table: str
+    since: OrderKey
+    until: OrderKey | None
+
+    def holds(self, key: OrderKey) -> bool:
+        """Return whether a transaction with this key finds the table hidden."""
+        return self.since <= key and (self.until is None or key < self.until)
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The routes of a cluster, its copies, and the schemas and tables that are left out of the output.
 
-    `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `hidden` are (schema,
-    table) patterns. `fold`: these patterns are compared case-insensitively, except those of system schemas. `folding`
-    are the nodes whose names of tables and databases are in lower case, however they are written
-    (lower_case_table_names is not 0).
+    `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `fold`: these are
+    compared case-insensitively, except those of system schemas. `hidden` are tables that are left out for a time: those
+    of tools that change schemas online. `folding` are the nodes whose names of tables and databases are in lower case,
+    however they are written (lower_case_table_names is not 0).
     """
 
     routes: tuple[Route, ...] = ()
     ignored: frozenset[str] = SYSTEM_SCHEMAS
-    hidden: frozenset[tuple[str, str]] = frozenset()
+    hidden: tuple[Hidden, ...] = ()
     fold: bool = False
     copies: tuple[Copy, ...] = ()
     folding: frozenset[str] = frozenset()
+    _hidden: dict[tuple[str, str, str], tuple[Hidden, ...]] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        found: dict[tuple[str, str, str], tuple[Hidden, ...]] = {}
+        for one in self.hidden:
+            name = (one.node, one.schema, one.table)
+            found[name] = (*found.get(name, ()), one)
+        object.__setattr__(self, "_hidden", found)
+
+    def hidden_times(self, node: str, schema: str, table: str) -> tuple[Hidden, ...]:
+        """Return the times for which a table is hidden."""
+        return self._hidden.get((node, *self.named(node, schema, table)), ())
 
     def named(self, node: str, schema: str, table: str) -> tuple[str, str]:
         """Return the names by which a node knows a table."""
@@ -115,16 +143,17 @@ class Topology:
         """Return whether a schema is left out of the output."""
         return any(_matches(pattern, schema, self.fold and pattern not in SYSTEM_SCHEMAS) for pattern in self.ignored)
 
-    def logical_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
+    def logical_name(self, node: str, schema: str, table: str, key: OrderKey | None = None) -> tuple[str, str] | None:
         """Return the logical (schema, table) of a physical one, or None if it is left out of the output.
 
-        The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
+        The most specific route wins; without a route a table keeps its name. `key` is that of the transaction for which
+        this is asked; without it the table counts as one that is not `hidden`. Raises AmbiguousRoute when routes of one
         rank disagree.
         """
         schema, table = self.named(node, schema, table)
-        if self.is_ignored(schema) or any(
-            _matches(s, schema, self.fold) and _matches(t, table, self.fold) for s, t in self.hidden
-        ):
+        if self.is_ignored(schema):
+            return None
+        if key is not None and any(one.holds(key) for one in self.hidden_times(node, schema, table)):
             return None
         if self.copies and self.copy_from(schema, table) not in (None, node):
             return None

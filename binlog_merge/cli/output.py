@@ -152,12 +152,20 @@ def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[
     left_out = [f for f in _items(result.get("left_out")) if not f["file"].endswith(".index")]
     lines += _rows("left out", [f"{f['node']}  {f['file']}: {f['reason']}" for f in left_out])
     lines += _rows("in doubt", [_plain(v) for v in _items(result.get("in_doubt"))])
+    lines += _rows("hidden", [_hidden(one) for one in _items(result.get("hidden"))])
     lines += _rows("ignored", list(_ignored(result.get("ignored") or {}, verbose)))
     lines += _rows("warnings", [_plain(v) for v in _items(result.get("warnings"))])
     stages: Mapping[str, Any] = result.get("stages") or {}
     took = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items())
     lines += _rows("seconds", [took] if took else [])
     return lines
+
+
+def _hidden(one: Mapping[str, Any]) -> str:
+    """Return the line about a table of a tool that changes schemas online."""
+    of = f", of {one['of']}" if one["of"] else ""
+    tool = one["tool"] or "comes out with its first row or further statement; made as pt-online-schema-change does"
+    return f"{one['node']}  {one['schema']}.{one['table']}: {tool}{of}, {_count(one['rows'], 'row')}"
 
 
 def _ignored(ignored: Mapping[str, Any], verbose: bool) -> Iterator[str]:

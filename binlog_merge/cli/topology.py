@@ -100,7 +100,7 @@ def placed_in(
         for version in store.history_at(moment.key).versions:
             if version.node is None or (version.table is None and not version.opaque):
                 continue
-            logical = topology.logical_name(version.node, version.schema, version.name)
+            logical = topology.logical_name(version.node, version.schema, version.name, moment.key)
             if logical is not None:
                 every.append(Placed(logical, version.node, version.schema, version.name, None))
     found = [placed for placed in every if any(pattern.matches(*placed.logical) for pattern in wanted)]

@@ -72,7 +72,8 @@ class MergeConfig(Section):
     )
     online_ddl: bool = Field(
         default=True,
-        description="Recognize the temporary tables of gh-ost and pt-online-schema-change: they are not shards.",
+        description="Recognize the tables of gh-ost and pt-online-schema-change by what these tools write, without "
+        "markers: their copies are ALTERs of the tables copied, and do not come out themselves.",
         examples=["false"],
     )
     topology: Literal["auto", "markers", "routes"] = Field(

@@ -9,14 +9,6 @@ from snapshot_store.topology import Route, Topology
 
 ShardMode = Literal["marker", "pessimistic", "optimistic"]
 
-GHOSTS = frozenset({"_*_gho", "_*_ghc", "_*_del", "_*_new", "_*_old"})
-"""The temporary tables of gh-ost (the first three) and pt-online-schema-change (DM: `online-ddl`)."""
-
-
-def made_by_a_tool(table: str) -> bool:
-    """Return whether a table's name is that of a copy with which such a tool will replace the original table."""
-    return table.startswith("_") and table.endswith(("_gho", "_new"))
-
 
 def key_columns(extracts: Mapping[Route, Extract], name: tuple[str, str]) -> tuple[str, ...]:
     """Return the extracted columns that are part of the keys of a logical table: all its shards have the same."""
@@ -26,12 +18,16 @@ def key_columns(extracts: Mapping[Route, Extract], name: tuple[str, str]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The modes and extra columns of routes; routes that are not in `routes` have the mode `default`."""
+    """The modes and extra columns of routes; routes that are not in `routes` have the mode `default`.
+
+    `online_ddl`: tables of tools that change schemas online are recognized (`shards.tools`).
+    """
 
     topology: Topology = field(default_factory=Topology)
     default: ShardMode = "marker"
     routes: Mapping[Route, ShardMode] = field(default_factory=dict)
     extracts: Mapping[Route, Extract] = field(default_factory=dict)
+    online_ddl: bool = True
 
     def of(self, node: str, schema: str, table: str) -> ShardMode:
         """Return the mode in which a physical table is coordinated. Raises AmbiguousRoute."""

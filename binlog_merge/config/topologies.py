@@ -1,7 +1,6 @@
 """Builds the topology from a configuration's routes."""
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.modes import GHOSTS
 from binlog_merge.config.routes import RouteRule
 from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
 
@@ -13,10 +12,9 @@ def topology_of(config: MergeConfig) -> Topology:
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
-    hidden = _ghosts(config) if config.online_ddl else frozenset()
     fold = not config.case_sensitive
     copies = (Copy(c.schema_pattern, c.table_pattern, config.copied_from(c), fold) for c in config.copies)
-    return Topology(routes, frozenset(ignored), hidden, fold, tuple(copies), config.folding())
+    return Topology(routes, frozenset(ignored), (), fold, tuple(copies), config.folding())
 
 
 def route_of(rule: RouteRule, config: MergeConfig) -> Route:
@@ -29,14 +27,3 @@ def route_of(rule: RouteRule, config: MergeConfig) -> Route:
         rule.source_pattern or "*",
         fold=not config.case_sensitive,
     )
-
-
-def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
-    """Return patterns of the temporary tables that will replace shards coordinated without markers."""
-    patterns = {
-        (route.schema_pattern, route.table_pattern or "*")
-        for route in config.routes
-        if (route.shard_mode or config.shard_mode) != "marker"
-    }
-    patterns |= {("*", "*")} if config.shard_mode != "marker" else set()
-    return frozenset((schema, ghost.replace("*", table, 1)) for schema, table in patterns for ghost in GHOSTS)

@@ -31,6 +31,10 @@ class MergeResult:
     `locks` are DDL of shards without markers that wait for other shards, `waiting` the number of branches that wait
     with them. `waiting_shards` has these per shard: node, schema, table, transactions, bytes, and the first order key.
 
+    `hidden` are the tables of gh-ost and pt-online-schema-change that are not part of the output, with the number of
+    `rows` of theirs that this run has left out: node, schema, table, tool (None: not known yet), the table that each is
+    a copy `of`, and its first and last order key.
+
     `ignored` counts input that is left out on purpose: unknown `events` that are flagged ignorable, `branches` that
     touch no output table, `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind
     and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
@@ -58,6 +62,7 @@ class MergeResult:
     nodes: Mapping[str, NodeResult]
     carrier: str | None
     ignored: Mapping[str, Any]
+    hidden: tuple[Mapping[str, Any], ...] = ()
     warnings: tuple[str, ...] = ()
     locks: tuple[Mapping[str, Any], ...] = ()
     waiting: int = 0

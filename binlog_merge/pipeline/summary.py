@@ -1,14 +1,17 @@
 """Builds the result of a merge from the results of its stages."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from binlog_merge.pipeline.assemble.holding import why
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
 from binlog_merge.pipeline.publish.driver import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
 from binlog_merge.redaction import redacted
+from snapshot_store.topology import Hidden
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
@@ -67,6 +70,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         in_doubt=in_doubt,
         nodes=nodes,
         carrier=inputs.header.carrier,
+        hidden=tuple(_hidden_tables(run, limit)),
         ignored={
             "events": sum(p.ignored for n in scanned for p in n.pieces),
             "branches": sum(r.empty for r in ordered.parts),
@@ -82,6 +86,28 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         read_again=inputs.read_again,
         stages=dict(job.seconds),
     )
+
+
+def _hidden_tables(run: Run, limit: OrderKey) -> Iterator[dict[str, Any]]:
+    """Yield the tables of tools that change schemas online, with the rows that this run has left out because of it."""
+    found = [
+        one
+        for one in run.coordination.shards.log.tools.tables
+        if one.since < limit and (one.until is None or one.until >= run.floor)
+    ]
+    times = [Hidden(one.node, *one.name, one.since, one.until) for one in found]
+    rows = rows_hidden(run.job.engine, run.scanned, times, run.floor, limit)
+    for one, time in zip(found, times, strict=True):
+        yield {
+            "node": one.node,
+            "schema": one.name[0],
+            "table": one.name[1],
+            "tool": one.tool or None,
+            "of": None if one.of is None else one.of[1],
+            "since": one.since.text(),
+            "until": _text(one.until if one.until is not None and one.until < limit else None),
+            "rows": rows[time],
+        }
 
 
 def _held(held: HeldRows) -> dict[str, Any]:

@@ -68,9 +68,13 @@ def check(history: SchemaHistory, topology: Topology) -> Checked:
             logical = topology.logical_name(node, schema, name)
             if logical is None:
                 continue
+            times = topology.hidden_times(node, schema, name)
+            versions = history.versions_for(schema, name, node)
+            physical = tuple(v for v in versions if not any(time.holds(v.key) for time in times))
+            if times and all(version.table is None for version in physical):
+                continue  # it never came out
             tables += 1
             made.add(logical)
-            physical = history.versions_for(schema, name, node)
             findings += _pair(node, (schema, name), physical, logical, history.versions_for(*logical))
     if history.nodes():
         findings += _without_physical(history, made)

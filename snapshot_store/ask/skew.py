@@ -92,7 +92,7 @@ def skew(
     compared, skews = 0, []
     for node in history.nodes():
         for schema, name in history.tables(moment.key, node):
-            logical_name = topology.logical_name(node, schema, name)
+            logical_name = topology.logical_name(node, schema, name, moment.key)
             if logical_name is None or (patterns and not any(p.matches(*logical_name) for p in patterns)):
                 continue
             compared += 1

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from snapshot_store.store_errors import StoreDamaged
-from snapshot_store.topology import Copy, Route, Topology
+from snapshot_store.topology import Copy, Hidden, Route, Topology
+from snapshot_store.tso import OrderKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,11 @@ def topology_to_json(topology: Topology) -> str:
     routes = [
         [r.schema_pattern, r.table_pattern, r.target_schema, r.target_table, r.node, r.fold] for r in topology.routes
     ]  # the constructor's order
-    never = {"ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)}
+    hidden = [
+        [h.node, h.schema, h.table, h.since.text(), None if h.until is None else h.until.text()]
+        for h in topology.hidden
+    ]
+    never = {"ignored": sorted(topology.ignored), "hidden": hidden}
     copies = [[c.schema_pattern, c.table_pattern, c.node, c.fold] for c in topology.copies]
     folding = {"folding": sorted(topology.folding)} if topology.folding else {}
     return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies, **folding})
@@ -55,13 +60,18 @@ def topology_from_json(text: str) -> Topology:
     """Return the topology that `topology_to_json` wrote. Raises StoreError for any other text."""
     try:
         values = json.loads(text)
-        hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
+        # Older stores have none, or patterns of (schema, table).
+        hidden = tuple(_hidden(*one) for one in values.get("hidden", ()) if len(one) > 2)
         routes = tuple(Route(*route) for route in values["routes"])
         copies = tuple(Copy(*copy) for copy in values.get("copies", ()))  # likewise
         folding = frozenset(values.get("folding", ()))
         return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False), copies, folding)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
+
+
+def _hidden(node: str, schema: str, table: str, since: str, until: str | None) -> Hidden:
+    return Hidden(node, schema, table, OrderKey.parse(since), None if until is None else OrderKey.parse(until))
 
 
 def read_setting(connection: Any, name: str) -> str | None:

@@ -9,8 +9,6 @@ import pytest
 import yaml
 
 from binlog_merge.cli.output import summary
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, UnknownTableSchema
 from binlog_merge.pipeline.coordinate.shards.driver import LOG
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog
@@ -213,18 +211,6 @@ def test_create_table_select_on_a_shard(tmp_path: Path) -> None:
     assert (result.transactions, result.ddl) == (3, 2)
 
 
-def test_tables_with_names_like_gh_osts_are_hidden_beside_shards_only(tmp_path: Path) -> None:
-    config = MergeConfig.load(Shards(1).case(tmp_path, "marker", route={"shard-mode": "optimistic"}))
-    topology = topology_of(config)
-    assert topology.logical_name("dn-1", "shop_0", "_t_0_gho") is None
-    assert topology.logical_name("dn-1", "shop_0", "_new_old") == ("shop_0", "_new_old")
-    assert topology.logical_name("dn-1", "other", "_t_0_gho") == ("other", "_t_0_gho")
-    everywhere = topology_of(config.model_copy(update={"shard_mode": "pessimistic"}))
-    assert everywhere.logical_name("dn-1", "other", "__x_new") is None
-    shown = topology_of(config.model_copy(update={"online_ddl": False}))
-    assert shown.logical_name("dn-1", "shop_0", "_t_0_gho") == ("shop_0", "_t_0_gho")
-
-
 def test_node_numbers_leave_room_for_ranks(tmp_path: Path) -> None:
     shards = Shards(1)
     config = shards.case(tmp_path, "optimistic")
@@ -300,8 +286,8 @@ def test_tables_that_gh_ost_makes_are_no_shards_but_take_their_places(runs: int,
     for node in (0, 1):
         shards.run(
             node,
-            "CREATE TABLE _t_0_ghc (id INT)",
-            "CREATE TABLE _t_0_gho LIKE t_0",
+            "CREATE /* gh-ost */ TABLE _t_0_ghc (id INT)",
+            "CREATE /* gh-ost */ TABLE _t_0_gho LIKE t_0",
             "ALTER TABLE _t_0_gho CHANGE COLUMN name title VARCHAR(20)",
         )
         shards.row(node, 1, "_t_0_gho")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,4 +136,4 @@ def topology_in(store: "Store", config: Path | None) -> "Topology":
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.config.topologies import topology_of
 
-    return topology_of(MergeConfig.load(config))
+    return replace(topology_of(MergeConfig.load(config)), hidden=store.topology().hidden)

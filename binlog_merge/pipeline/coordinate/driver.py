@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.copied_rows import copied_rows
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applications, physical_tables
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, local_markers, markers_below
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change
 from binlog_merge.pipeline.coordinate.not_carried import STATEMENT_FORMAT, Listing, NotCarried
+from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.schemas import Added, done_by, logical_history, node_history
 from binlog_merge.pipeline.coordinate.shards.driver import (
     KnownShards,
@@ -24,6 +26,8 @@ from binlog_merge.pipeline.coordinate.shards.driver import (
     take_shards,
     unknown_rows,
 )
+from binlog_merge.pipeline.coordinate.shards.log import FirstRows
+from binlog_merge.pipeline.coordinate.shards.losses import Swap
 from binlog_merge.pipeline.coordinate.shards.values import Decided
 from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
@@ -90,6 +94,21 @@ class CoordinationReader:
         """Return the bound at the first rows of a shard's table that has no version."""
         return unknown_rows(shards, self.scanned, {(v.node, v.schema, v.name) for v in versions})
 
+    def first_rows(self, floor: OrderKey) -> FirstRows:
+        """Return what finds the first rows that a node has of a table, from `floor` on."""
+        nodes = {node.source_id: node for node in self.scanned}
+
+        def found(node: str, name: tuple[str, str], since: OrderKey) -> OrderKey | None:
+            at = first_rows(nodes[node], {name}, max(since, floor)) if node in nodes else None
+            return None if at is None else at[0]
+
+        return found
+
+    def counted(self, swap: Swap) -> tuple[int, int] | None:
+        """Return how many rows a table and its copy have where the copy takes its place, None if that is unknown."""
+        node = next(node for node in self.scanned if node.source_id == swap.shard.node)
+        return copied_rows(node.input, swap.file, swap.position, (swap.shard.schema, swap.shard.table), swap.copy)
+
     def stray_markers(self, known: CoordinationInput, limit: OrderKey) -> Bound:
         """Return the bound at the first marker that was not written by a distributed transaction."""
         tables = known.config.markers.tables()
@@ -114,7 +133,9 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
     }
     done = {node: done_by(steps[node], ddls, known.done.get(node, ORIGIN)) for node, ddls in known.ddls.items()}
     ran = [(node, step) for node, taken in steps.items() for step in taken]
-    shards = take_shards(known.shards, part.history, part.given_tables, known.nodes, known.joined, ran)
+    shards = take_shards(
+        known.shards, part.history, part.given_tables, known.nodes, known.joined, ran, sources.first_rows(floor)
+    )
     added = Added(shards.tables, shards.schemas, bound=min(messages.bound, unread)).plus(step for _, step in ran)
 
     applied = [(node, ddl) for node, step in ran for ddl in step.applied] if known.announced.active else []
@@ -125,7 +146,12 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
     unknown = sources.unknown_rows(known.shards, (*part.history.versions, *part.given_tables, *added.tables))
     decisions = sources.decisions() if known.shards.active else ()
     together = coordinated_shards(
-        known.shards, shards.log, decisions, min(shards.bound, unknown), min(limit, added.bound.key)
+        known.shards,
+        shards.log,
+        decisions,
+        min(shards.bound, unknown),
+        min(limit, added.bound.key),
+        sources.counted,
     )
     added = added.plus(ignored=shards.cut, notes=together.warnings, bound=together.bound)
     bound = min(limit, added.bound.key)
@@ -148,7 +174,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
     _add_passed(ignored, sources.scanned)
     return Coordination(
         history=history,
-        topology=messages.topology(),
+        topology=replace(messages.topology(), hidden=together.log.tools.hidden()),
         # Only coordination needs the parsed statement; it would be sent to every executor.
         ddl=tuple(replace(d, parsed=None) for d in wanted if floor <= place_of(d.key).key < added.bound.key),
         ddl_done={**known.done, **done},

@@ -7,6 +7,7 @@ import numpy as np
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.binlog.session_variables import SessionVariables
@@ -97,30 +98,36 @@ def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
     return None, 0
 
 
-def first_rows(
-    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
-) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
-    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
-    found = [
-        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, name)
-        for e in node.edges
-        for name in e.tables
-        if name in tables
-    ]
+def groups_touching(
+    node: ScannedNode, tables: Collection[tuple[str, str]]
+) -> Iterator[tuple[OrderKey, int, int, int, tuple[str, str]]]:
+    """Yield key, file index, start, end and table of each transaction's branch that changes one of `tables`."""
+    for e in node.edges:
+        for name in (name for name in e.tables if name in tables):
+            yield e.key, e.file_index, e.start, e.end, name
     for piece, block in zip(node.pieces, node.blocks, strict=True):
+        for branch in block.patch.kept:
+            for name in (name for name in branch.tables if name in tables):
+                for key, *_ in keys_of(block, [branch.local]):
+                    yield key, branch.file_index, branch.start, branch.end, name
         sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
         if not sets:
             continue
         columns, _ = block.local()
-        touching = np.flatnonzero(np.isin(columns["set"], list(sets))).tolist()
-        found += [
-            (key, piece.file_index, start, sets[int(columns["set"][i])])
-            for i in touching
-            for key, start, _, _ in keys_of(block, [i])
-        ]
+        for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
+            for key, start, end, _ in keys_of(block, [i]):
+                yield key, piece.file_index, start, end, sets[int(columns["set"][i])]
         columns = block.timed()
         for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
-            key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, 0)
-            found.append((key, piece.file_index, int(columns["start"][i]), sets[int(columns["set"][i])]))
-    key, index, position, name = min((f for f in found if f[0] >= floor), default=(floor, -1, 0, ("", "")))
+            own = int(columns["flags"][i]) & k.OWN_TSO
+            key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, block.node if own else 0)
+            yield key, piece.file_index, int(columns["start"][i]), int(columns["end"][i]), sets[int(columns["set"][i])]
+
+
+def first_rows(
+    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
+) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
+    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
+    found = ((key, index, start, name) for key, index, start, _, name in groups_touching(node, tables) if key >= floor)
+    key, index, position, name = min(found, default=(floor, -1, 0, ("", "")))
     return (key, node.input.files[index].path, position, name) if index >= 0 else None

@@ -10,6 +10,7 @@ from typing import Protocol
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.pipeline.coordinate.shards.tools import copied_by_its_name
 from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import HistoryKey, TableVersion
@@ -74,6 +75,9 @@ def _named(store: HistoryQueries, node: str | None, subjects: Sequence[Subject])
     for subject in subjects:
         for schema, name in subject.tables:
             yield node, schema, name
+            copied = copied_by_its_name((schema, name))
+            if copied is not None:
+                yield node, *copied
         for schema in subject.schemas:
             yield node, schema, ""
         if subject.dropped is not None and is_text(subject.dropped):

@@ -43,11 +43,13 @@ class Schemas:
             return None
         if self.places is not None:
             return self.places.logical_name(node, schema, table, key)
-        return self.topology.logical_name(node, schema, table)
+        return self.topology.logical_name(node, schema, table, key)
 
     def boundaries(self) -> tuple[OrderKey, ...]:
         """Return the keys after which a table may have another shape or belong to another logical table."""
         moved = () if self.places is None else self.places.boundaries()
         held = () if self.holds is None else self.holds.effects
         released = (e.place.key for e in held if e.place is not None)
-        return tuple(sorted({*self.history.boundaries(), *moved, *(effect.key for effect in held), *released}))
+        times = ((hidden.since, hidden.until) for hidden in self.topology.hidden)
+        hidden = (key for pair in times for key in pair if key is not None)
+        return tuple(sorted({*self.history.boundaries(), *moved, *hidden, *(effect.key for effect in held), *released}))

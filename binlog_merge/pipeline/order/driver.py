@@ -169,6 +169,6 @@ def _sets(blocks: Sequence[Block], edges: Sequence[EdgeRow]) -> tuple[tuple[str,
 
 
 def _coming_out(topology: Topology, node: str, tables: TableSet) -> frozenset[Shard]:
-    """Return the tables of a set that come out: only their rows need to keep their order."""
+    """Return the tables of a set that come out at any time: only their rows need to keep their order."""
     named = (topology.named(node, *table) for table in tables)
     return frozenset(Shard(node, *table) for table in named if topology.logical_name(node, *table) is not None)

@@ -18,6 +18,7 @@ from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, TOLD, at_least, in_order, summed, transactions
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
 from binlog_merge.polardbx.places import Span
+from snapshot_store.topology import Hidden
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
@@ -37,7 +38,11 @@ class _Keeper:
         """Return whether one of the tables comes out for a transaction with this key."""
         if self._places is not None:
             return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
-        return any(self._table(source_id, schema, table) for schema, table in tables)
+        return any(
+            self._table(source_id, schema, table)
+            and not any(hidden.holds(key) for hidden in self._topology.hidden_times(source_id, schema, table))
+            for schema, table in tables
+        )
 
     def _table(self, source_id: str, schema: str, table: str) -> bool:
         key = (source_id, schema, table)
@@ -53,8 +58,7 @@ class _Keeper:
             return np.empty(0, np.int64)
         places = self._places
         if places is None:
-            always = np.array([self.tables(block.source_id, tables, ORIGIN) for tables in block.sets], np.int64)
-            return always[sets]
+            return self._routed(block, sets, keys)
         low, high = int(keys[0].min()), int(keys[0].max())
         always = np.zeros(len(block.sets), np.int64)
         changing: dict[int, list[Span]] = {}
@@ -79,6 +83,24 @@ class _Keeper:
                     keep[at[inside]] = 1
         return keep
 
+    def _routed(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
+        """Return the same where routes alone, and tools' tables that are hidden for a time, decide."""
+        keep = np.zeros(len(block.sets), np.int64)
+        hidden: dict[int, list[tuple[Hidden, ...]]] = {}
+        for number, tables in enumerate(block.sets):
+            routed = [name for name in tables if self._table(block.source_id, *name)]
+            times = [self._topology.hidden_times(block.source_id, *name) for name in routed]
+            keep[number] = any(not found for found in times)
+            if times and all(times):
+                hidden[number] = times
+        keep = keep[sets]
+        for number, of_tables in hidden.items():
+            at = np.flatnonzero(sets == number)
+            part = {name: column[at] for name, column in zip(KEY, keys, strict=True)}
+            for found in of_tables:
+                keep[at[~_hidden(part, found)]] = 1
+        return keep
+
     def markers(self, tso: Column, transaction: Column, flags: Column, keep: Column) -> Column:
         """Return `keep` with 1 for markers at whose key a logical DDL comes out, and 0 for others. Changes `keep`."""
         marked = np.flatnonzero(flags & k.MARKER)
@@ -96,6 +118,14 @@ def _covers(span: Span, low: int, high: int) -> bool:
 def _meets(span: Span, low: int, high: int) -> bool:
     """Return whether a span may hold for some key with low <= tso <= high."""
     return span.after.commit_tso <= high and (span.until is None or low <= span.until.commit_tso)
+
+
+def _hidden(rows: Mapping[str, Column], times: Sequence[Hidden]) -> npt.NDArray[np.bool_]:
+    """Return which rows have a key in one of the times."""
+    found = np.zeros(len(rows[KEY[0]]), bool)
+    for one in times:
+        found |= at_least(rows, one.since) & (True if one.until is None else ~at_least(rows, one.until))
+    return found
 
 
 def _above(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:

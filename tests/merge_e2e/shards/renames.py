@@ -472,7 +472,7 @@ _CARRIED = (
     Story("gh-ost on the one shard and a rename", f"""
         n1 CREATE TABLE t {T}
         n1 rows t
-        n1 CREATE TABLE _t_gho LIKE t
+        n1 CREATE /* gh-ost */ TABLE _t_gho LIKE t
         n1 ALTER TABLE _t_gho ADD COLUMN w INT DEFAULT 5
         n1 INSERT INTO _t_gho (id, v) SELECT id, v FROM t
         n1 CREATE TABLE u {T}
@@ -555,18 +555,9 @@ IN_DOUBT = (
     Story("gh-ost, and the old table is kept", f"""
         n1 CREATE TABLE t {T}
         n1 rows t
-        n1 CREATE TABLE _t_gho LIKE t
+        n1 CREATE /* gh-ost */ TABLE _t_gho LIKE t
         n1 INSERT INTO _t_gho SELECT * FROM t
         n1 RENAME TABLE t TO kept, _t_gho TO t
         n1 rows t
         """, doubt="of {a}.kept, which gets none of its rows; those of {a}.t stay"),
-    Story("the end of pt-osc by drop and swap", f"""
-        n1 CREATE TABLE t {T}
-        n1 rows t
-        n1 CREATE TABLE _t_new LIKE t
-        n1 INSERT INTO _t_new SELECT * FROM t
-        n1 DROP TABLE t
-        n1 RENAME TABLE _t_new TO t
-        n1 rows t
-        """, doubt="of {a}.t, which gets none of the rows that it has"),
 )  # fmt: skip

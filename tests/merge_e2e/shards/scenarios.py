@@ -2,6 +2,7 @@
 
 from tests.merge_e2e.shards.scenario import Scenario
 
+REPLACE = "REPLACE _t11_new (id, a, b) VALUES (NEW.id, NEW.a, NEW.b)"
 PLAIN = "id INT PRIMARY KEY, a INT, b VARCHAR(20) NOT NULL DEFAULT 'b'"
 
 
@@ -218,9 +219,9 @@ BOTH = (
         PLAIN,
         """
         t11 work
-        n1 CREATE TABLE _t11_gho LIKE t11
-        n1 ALTER TABLE _t11_gho RENAME COLUMN a TO c, ADD COLUMN d INT
-        n1 CREATE TABLE _t11_ghc (id BIGINT PRIMARY KEY, hint VARCHAR(64))
+        n1 CREATE /* gh-ost */ TABLE _t11_gho LIKE t11
+        n1 ALTER /* gh-ost */ TABLE _t11_gho RENAME COLUMN a TO c, ADD COLUMN d INT
+        n1 CREATE /* gh-ost */ TABLE _t11_ghc (id BIGINT PRIMARY KEY, hint VARCHAR(64))
         n1 INSERT INTO _t11_ghc VALUES (1, 'copying')
         n1 INSERT INTO _t11_gho (id, c, b) SELECT id, a, b FROM t11
         n1 RENAME TABLE t11 TO _t11_del, _t11_gho TO t11
@@ -237,13 +238,13 @@ BOTH = (
     Scenario(
         "pt-online-schema-change",
         PLAIN,
-        """
+        f"""
         t11 work
-        n1 CREATE TABLE _t11_new LIKE t11
+        n1 CREATE TABLE _t11_new (id INT PRIMARY KEY, a INT, b VARCHAR(20) NOT NULL DEFAULT 'b')
         n1 ALTER TABLE _t11_new MODIFY a BIGINT, ADD COLUMN d INT
-        n1 CREATE TRIGGER i AFTER INSERT ON t11 FOR EACH ROW REPLACE _t11_new (id, a, b) VALUES (NEW.id, NEW.a, NEW.b)
-        n1 CREATE TRIGGER u AFTER UPDATE ON t11 FOR EACH ROW REPLACE _t11_new (id, a, b) VALUES (NEW.id, NEW.a, NEW.b)
-        n1 CREATE TRIGGER d AFTER DELETE ON t11 FOR EACH ROW DELETE IGNORE FROM _t11_new WHERE id = OLD.id
+        n1 CREATE TRIGGER pt_osc_x_t11_ins AFTER INSERT ON t11 FOR EACH ROW {REPLACE}
+        n1 CREATE TRIGGER pt_osc_x_t11_upd AFTER UPDATE ON t11 FOR EACH ROW {REPLACE}
+        n1 CREATE TRIGGER pt_osc_x_t11_del AFTER DELETE ON t11 FOR EACH ROW DELETE FROM _t11_new WHERE id = OLD.id
         t11 work
         n1 INSERT IGNORE INTO _t11_new (id, a, b) SELECT id, a, b FROM t11
         t11 touch

@@ -16,6 +16,7 @@ from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction,
 from binlog_merge.pipeline.coordinate.marker.place import Sighting
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
 from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
+from binlog_merge.pipeline.coordinate.shards.log import FirstRows, no_rows
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.history import SchemaHistory
@@ -30,6 +31,8 @@ ADD = "ALTER TABLE t ADD c INT"
 class Given:
     """`CoordinationReader` of which everything is given: an empty store, and logs without surprises."""
 
+    scanned: tuple[()] = ()
+
     def part(self, *_: Any) -> StoredSchemas:
         return StoredSchemas(SchemaHistory(), {})
 
@@ -38,6 +41,12 @@ class Given:
 
     def unknown_rows(self, *_: Any) -> Bound:
         return NO_BOUND
+
+    def counted(self, *_: Any) -> None:
+        return None
+
+    def first_rows(self, *_: Any) -> FirstRows:
+        return no_rows
 
     def stray_markers(self, *_: Any) -> Bound:
         return NO_BOUND

@@ -1,6 +1,7 @@
 """The global order on values: every row once, wherever the ranges are cut, and nothing outside floor and limit."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.order.ordered import in_order, transactions
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order, ranges
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
-from snapshot_store.topology import Topology
+from snapshot_store.topology import Hidden, Topology
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 from tests.pipeline.logs import SIZE, Row, assembled, columns, cut, logs, rows
 
@@ -73,9 +74,15 @@ def test_branches_of_one_transaction_stand_together(tmp_path: Path) -> None:
 
 def test_what_has_no_logical_table_is_counted_and_does_not_come_out(tmp_path: Path) -> None:
     nodes = [assembled("P1:x C1=3 P2 C2=4 L:x L | P3:x | C3=5")]
-    found = ordered(nodes, tmp_path, topology=Topology(hidden=(("d", "x"),)))
+    hidden = Hidden(nodes[0].source_id, "d", "x", ORIGIN, None)
+    found = ordered(nodes, tmp_path, topology=Topology(hidden=(hidden,)))
     assert [row.key[:3] for row in rows_in(found)] == [(4, 2, 0), (4, 2, 2)]
     assert found.empty == 3
+    # A table that is hidden for a time comes out before and after it.
+    hidden = replace(hidden, since=OrderKey(4, 0, 0, 0), until=OrderKey(5, 0, 0, 0))
+    found = ordered(nodes, tmp_path, topology=Topology(hidden=(hidden,)))
+    assert [row.key[:3] for row in rows_in(found)] == [(3, 1, 0), (4, 2, 0), (4, 2, 2), (5, 3, 0)]
+    assert found.empty == 1
 
 
 def test_a_marker_comes_out_where_a_logical_ddl_stands(tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from binlog_merge.pipeline.coordinate.shards.databases import used_database
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.files import without_files
-from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
+from binlog_merge.pipeline.coordinate.shards.log import FirstRows, ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
+from binlog_merge.pipeline.coordinate.shards.losses import Counted, losses, not_counted
 from binlog_merge.pipeline.coordinate.shards.notes import (
     DECISIONS,
     LOCKS,
@@ -39,6 +40,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
 )
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
+from binlog_merge.pipeline.coordinate.shards.tools import Away
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
@@ -71,7 +73,7 @@ def modes_of(config: MergeConfig, topology: Topology) -> Modes:
         extract = rule.extract()
         if extract is not None:
             extracts[route] = extract
-    return Modes(topology, config.shard_mode, routes, extracts)
+    return Modes(topology, config.shard_mode, routes, extracts, config.online_ddl)
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def take_shards(
     nodes: Sequence[str],
     joined: Sequence[str],
     ran: Sequence[tuple[str, Extended]],
+    first_rows: FirstRows,
 ) -> TakenShards:
     """Return the log of shards with the statements that nodes ran in this run.
 
@@ -181,10 +184,12 @@ def take_shards(
         for applied in extended.applied:
             cut += _cut(node, applied.ddl, applied.effect, known.modes)
             try:
-                log.take(node, [applied], known.modes)
+                log.take(node, [applied], known.modes, first_rows)
             except SnapshotStoreError as raised:
                 bounds.append(Bound.of(faults.not_understood(node, applied.ddl, raised)))
                 break
+    for node in nodes:
+        log.show(node, known.modes, first_rows)
     tables = tuple(TableVersion(_AT_BASE, 0, *name, table) for name, table in first.items())
     databases = {name[0]: Schema(name[0], table.charset, table.collation) for name, table in first.items()}
     schemas = tuple(SchemaVersion(_AT_BASE, name, schema) for name, schema in databases.items())
@@ -311,10 +316,15 @@ class CoordinatedShards:
 
 
 def coordinated_shards(
-    known: KnownShards, log: ShardLog, decisions: Sequence[Decided], taken: Bound, limit: OrderKey
+    known: KnownShards,
+    log: ShardLog,
+    decisions: Sequence[Decided],
+    taken: Bound,
+    limit: OrderKey,
+    counted: Counted = not_counted,
 ) -> CoordinatedShards:
     """Coordinate the shards' statements below `limit`. `taken` is the bound at the first statement or row that is
-    unusable.
+    unusable, `counted` counts the rows of a table and of its copy.
     """
     if not known.active:
         return CoordinatedShards(known, log)
@@ -327,10 +337,13 @@ def coordinated_shards(
         bound, limit = too_many, too_many.key
         together = coordinate_shards(log, known.modes, decisions, limit, known.floor)
     stop = together.stop
-    moves = log.moves(known.modes, limit if stop is None else min(limit, stop[1].key))
-    doubts = [f for f in (*together.findings, *moves) if f.found >= known.floor]
+    end = limit if stop is None else min(limit, stop[1].key)
+    moves = log.moves(known.modes, end)
+    copied = [losses(swap, counted) for swap in log.swaps if known.floor <= swap.key < end]
+    lost = [finding for finding, _ in copied if finding is not None]
+    doubts = [f for f in (*together.findings, *moves, *lost) if f.found >= known.floor]
     doubts.sort(key=lambda f: f.found)
-    warnings, warned, doubted = list[str](), list[Warned](), None
+    warnings, warned, doubted = [warning for _, warning in copied if warning is not None], list[Warned](), None
     for doubt in doubts:
         found = faults.in_doubt(log, doubt)
         if found is None:
@@ -345,6 +358,7 @@ def coordinated_shards(
         others = log.exchanged(known.modes, doubt.shard.node, doubt.key)
         tables = tuple(dict.fromkeys((*doubt.tables, *others)))
         warned.append(Warned(doubt.found, tables, f"{doubt.shard.node} {Path(found.file or '').name}:{found.position}"))
+    warnings += [_away(one) for one in log.tools.before(min(limit, bound.key)).away]
     # Every run makes the versions at or above the floor again, also those of published DDL.
     placed = [ddl for ddl in together.ddl if key_of(ddl.place) >= known.floor]
     used = partial(used_database, log, known.modes, [ddl for ddl in together.ddl if ddl.table is None])
@@ -357,6 +371,15 @@ def _session(log: ShardLog, placed: Placed) -> DdlSession:
     """Return the session that a statement of the output is parsed in."""
     ran = None if placed.cause is None else log.ran.get(placed.cause)
     return SESSION if ran is None else ddl_session(ran.variables)
+
+
+def _away(away: Away) -> str:
+    """Return the warning about a table whose copy has not taken its place yet."""
+    name, copy = ".".join(away.name), ".".join(away.copy)
+    return (
+        f"{away.node}: {name} has been dropped or set aside for its copy {copy}: it stays on the target until {copy} "
+        f"gets its name, or something else does (order key {away.key.text()})"
+    )
 
 
 def _passed(log: ShardLog, passed: PassedWarning) -> str:

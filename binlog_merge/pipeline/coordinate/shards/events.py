@@ -1,15 +1,12 @@
 """Turns a node's DDL into events of logical tables: a shard changes, joins, leaves, moves or is emptied.
 
-A RENAME TABLE that replaces a shard by the table of a tool, as gh-ost and pt-online-schema-change do at the end, is a
-change of the shard. `changes` are the statements run on the tool's table since it was created, if known; they show
-which columns were renamed. Any other table brings its own rows, and the outcome depends on the other shards
-(`following`).
+A RENAME TABLE that replaces a shard by its copy, as gh-ost and pt-online-schema-change do at the end, is a change of
+the shard (`tools`). Any other table brings its own rows, and the outcome depends on the other shards (`following`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 
-from binlog_merge.config.modes import made_by_a_tool
 from binlog_merge.pipeline.coordinate.shards.clauses import (
     Naming,
     routed,
@@ -19,6 +16,7 @@ from binlog_merge.pipeline.coordinate.shards.clauses import (
     without_rename,
 )
 from binlog_merge.pipeline.coordinate.shards.files import without_files
+from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep
 from binlog_merge.pipeline.coordinate.shards.values import (
     Empties,
     Joins,
@@ -41,6 +39,7 @@ from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables,
 from snapshot_store.errors import AmbiguousRoute, DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
@@ -49,7 +48,7 @@ from snapshot_store.tso import OrderKey
 class NodeDdl:
     """A statement that a node ran: key, session, default database, and the catalogs before and after it.
 
-    `changes` are earlier statements, by the table they changed.
+    `tools` is what it means for the tables of tools.
     """
 
     def __init__(
@@ -59,18 +58,19 @@ class NodeDdl:
         ddl: ParsedDdl,
         before: Catalog,
         effect: DdlEffect,
-        changes: Mapping[Name, Sequence[str]] | None = None,
+        tools: ToolStep = NO_TOOLS,
         database: str | None = None,
     ) -> None:
         self.node, self.key, self.sql, self.session = node, key, ddl.sql, ddl.session
         self.before, self.effect = before, effect
-        self.changes = changes or {}
+        self.tools = tools
         self.database = database
         self.statement = ddl.statement
 
 
 def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
     """Yield a statement's events, each with its logical table. Raises what `apply_ddl` raises."""
+    yield from _known_now(ddl, topology)
     statement = ddl.statement
     if isinstance(statement, RenameTables) or (
         isinstance(statement, AlterTable) and any(isinstance(a, RenameTo) for a in statement.actions)
@@ -84,14 +84,45 @@ def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Shard
         yield from _come_and_gone(ddl, topology)
 
 
+def _known_now(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield the events of tables that are no tool's, and of those that no copy replaces, as this statement shows."""
+    for table in ddl.tools.shown:
+        name = (table.schema, table.name)
+        logical = _logical(ddl, topology, name)
+        if logical is not None:
+            yield logical, appeared(ddl.node, ddl.key, topology, table, logical, ddl.session)
+    for name in ddl.tools.decided:
+        logical = _logical(ddl, topology, name)
+        if logical is not None:
+            yield logical, Leaves(ddl.key, Shard(ddl.node, *name), f"DROP TABLE {_quoted(logical)}")
+
+
+def appeared(node: str, key: OrderKey, topology: Topology, table: Table, logical: Name, session: DdlSession) -> Joins:
+    """Return the event of a table of which it is known only after its CREATE TABLE that it comes out."""
+    joined = as_logical(node, topology, table, logical)
+    sql = in_session(create_sql(joined, qualified=True), session)
+    return Joins(key, Shard(node, table.schema, table.name), joined, sql)
+
+
+def _was(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
+    """Return the logical table that a table belongs to before the statement."""
+    return None if name in ddl.tools.before else topology.logical_name(ddl.node, *name)
+
+
+def _is(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
+    """Return the logical table that a table belongs to after the statement."""
+    return None if name in ddl.tools.after else topology.logical_name(ddl.node, *name)
+
+
 def _logical(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
-    return topology.logical_name(ddl.node, *name)
+    """Return the logical table of a table that no rename of the statement concerns."""
+    return _was(ddl, topology, name) if name not in ddl.tools.after else None
 
 
 def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name, ShardEvent]]:
     name = ddl.effect.tables[0]
     logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
-    if logical is None or table is None or not _can_run_there(ddl, topology):
+    if logical is None or table is None or name in ddl.tools.withheld or not _can_run_there(ddl, topology):
         return
     text = with_charset(text, ddl.session, ddl.before.schemas.get(ddl.database or ""))
     sql, before = _routed(ddl, topology, text, name, logical), _as_logical(ddl, topology, table, logical)
@@ -129,7 +160,7 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
         if logical is None:
             continue
         shard, table = Shard(ddl.node, *name), ddl.effect.catalog.get(*name)
-        if name in ddl.before.tables:
+        if name in ddl.before.tables and name not in ddl.tools.withheld:
             yield logical, Leaves(ddl.key, shard, f"DROP TABLE {_quoted(logical)}")
         if table is not None:
             joined = _as_logical(ddl, topology, table, logical)
@@ -159,15 +190,18 @@ def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
     if isinstance(ddl.statement, AlterTable):
         yield from _rest_of_alter(ddl, topology)
     moved = {new: old for new, old in _effects(ddl).origins.items() if old in before and new in after}
-    shards = {new: old for new, old in moved.items() if _logical(ddl, topology, old) == _logical(ddl, topology, new)}
+    yield from _replaced(ddl, topology)
+    done = {*ddl.tools.swapped, *ddl.tools.withheld}
+    moved = {new: old for new, old in moved.items() if new not in done and old not in done}
+    shards = {new: old for new, old in moved.items() if _was(ddl, topology, old) == _is(ddl, topology, new)}
     rings = {name for name in shards if _in_a_ring(name, shards)}
     for name in sorted(rings):
-        logical = _logical(ddl, topology, name)
+        logical = _was(ddl, topology, name)
         if logical is not None:
             found = _swapped(ddl, topology, logical, Shard(ddl.node, *name), moved[name])
             yield from ((logical, event) for event in found)
     for new, old in _ends_first({new: old for new, old in shards.items() if new not in rings}):
-        logical = _logical(ddl, topology, old)
+        logical = _was(ddl, topology, old)
         if logical is not None:
             yield logical, Moves(ddl.key, Shard(ddl.node, *old), Shard(ddl.node, *new))
     text = _with_logical_names(ddl, topology)
@@ -175,6 +209,16 @@ def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
         if new not in shards:
             event = _moved(ddl, topology, old, new, text)
             yield event.old or event.new or new, event
+
+
+def _replaced(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield the changes of shards that are replaced by their copies."""
+    for name, copy in sorted(ddl.tools.swapped.items()):
+        logical = _logical(ddl, topology, name)
+        if logical is not None:
+            before = _as_logical(ddl, topology, ddl.tools.replaced[name], logical)
+            shard = Shard(ddl.node, *name)
+            yield from ((logical, event) for event in _turned(ddl, topology, logical, shard, copy, before))
 
 
 def _rest_of_alter(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -204,10 +248,10 @@ def _ends_first(moved: Mapping[Name, Name]) -> Iterator[tuple[Name, Name]]:
 
 def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) -> Renamed:
     """Return the event of a table that is renamed from one logical table to another, into one, or out of one."""
-    was, now = _logical(ddl, topology, old), _logical(ddl, topology, new)
+    was, now = _was(ddl, topology, old), _is(ddl, topology, new)
     shard, to, table = Shard(ddl.node, *old), Shard(ddl.node, *new), None
     instead: tuple[ShardDdl, ...] = ()
-    tool = was is None and made_by_a_tool(old[1])
+    tool = (old, new) in ddl.tools.copies
     if now is not None:
         table = _as_logical(ddl, topology, ddl.effect.catalog.tables[new], now)
         if new in ddl.before.tables:
@@ -220,7 +264,8 @@ def _with_logical_names(ddl: NodeDdl, topology: Topology) -> str:
     """Return a RENAME TABLE with logical names; "" for another statement, or if one of the tables has no
     logical name.
     """
-    names = [_logical(ddl, topology, name) for name in ddl.effect.tables]
+    hidden = ddl.tools.before | ddl.tools.after
+    names = [None if name in hidden else topology.logical_name(ddl.node, *name) for name in ddl.effect.tables]
     known = [name for name in names if name is not None]
     if not isinstance(ddl.statement, RenameTables) or len(known) < len(names):
         return ""
@@ -234,6 +279,13 @@ def _effects(ddl: NodeDdl) -> Effects:
 def _swapped(ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name) -> Iterator[ShardDdl]:
     """Yield statements that turn the table that had a shard's name into the one that has it now."""
     before = _as_logical(ddl, topology, ddl.before.tables[(shard.schema, shard.table)], logical)
+    yield from _turned(ddl, topology, logical, shard, origin, before)
+
+
+def _turned(
+    ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name, before: Table
+) -> Iterator[ShardDdl]:
+    """Yield statements that turn a shard's table `before` into the one that has its name after the statement."""
     after = _as_logical(ddl, topology, ddl.effect.catalog.tables[(shard.schema, shard.table)], logical)
     for sql in _statements(ddl, topology, logical, before, after, origin):
         steps = steps_of(sql, before, ddl.session)
@@ -247,7 +299,7 @@ def _statements(
     """Return the statements run on the table that takes over the name, or else equivalent ones."""
     run, table = [], before
     try:
-        for sql in ddl.changes.get(origin, ()):
+        for sql in ddl.tools.changes.get(origin, ()):
             run.append(_routed(ddl, topology, sql, origin, logical))
             table = steps_of(run[-1], table, ddl.session)[-1].after
     except SnapshotStoreError:

@@ -5,7 +5,7 @@ It grows with the nodes' DDL and is kept from run to run, so every run repeats t
 continues from there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,10 +14,12 @@ from binlog_merge.config.extract import Extract
 from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
-from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, as_logical, shard_events
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, appeared, as_logical, shard_events
 from binlog_merge.pipeline.coordinate.shards.keys import extended, keyed_sql
+from binlog_merge.pipeline.coordinate.shards.losses import Swap
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
 from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
+from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep, ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
     Effect,
@@ -40,7 +42,13 @@ from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LAST_NODE = 999_999  # the greatest number in a key's text
-_ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
+
+FirstRows = Callable[[str, Name, OrderKey], OrderKey | None]
+"""The key of a node's first rows of a table from a key on."""
+
+
+def no_rows(node: str, name: Name, since: OrderKey) -> None:
+    """Return None: the node has no rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +78,6 @@ class DatabaseEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class GhostEvent:
-    """A table that is no shard is created or dropped (`sql` ""), or altered: it may replace a shard later."""
-
-    key: OrderKey
-    node: str
-    name: Name
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
 class Settled:
     """The state of logical tables at a key from which they can continue; `events` are the (key, shard) it includes.
 
@@ -99,7 +97,8 @@ class ShardLog:
     `databases` are the nodes' databases, as (node, name), of each logical one. `taken` has (node, key, effects) of this
     run's statements that move rows other than by RENAME. `starts` are the states from which tables continue, with the
     key up to which events are included; `effects` are effects of those events that still matter. `doubted` are the
-    tables that earlier runs have warned about.
+    tables that earlier runs have warned about, `tools` those of tools that change schemas online. `swaps` are the
+    statements of this run that put copies in their tables' places.
     """
 
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
@@ -108,12 +107,13 @@ class ShardLog:
     databases: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
     events: list[tuple[Name, ShardEvent]] = field(default_factory=list)
     database_events: list[DatabaseEvent] = field(default_factory=list)
-    ghosts: list[GhostEvent] = field(default_factory=list)
+    tools: ToolTables = field(default_factory=ToolTables)
     starts: dict[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
     ran: dict[tuple[str, OrderKey], RanStatement] = field(default_factory=dict)
     taken: list[tuple[str, OrderKey, Effects]] = field(default_factory=list)
     doubted: Doubted = field(default_factory=dict)
+    swaps: list[Swap] = field(default_factory=list)
 
     def before(self, key: OrderKey) -> "ShardLog":
         """Return the log with only the events below a key."""
@@ -124,7 +124,7 @@ class ShardLog:
             self.databases,
             [(name, event) for name, event in self.events if event.key < key],
             [event for event in self.database_events if event.key < key],
-            [event for event in self.ghosts if event.key < key],
+            self.tools.before(key),
             self.starts,
             self.effects,
             {place: ran for place, ran in self.ran.items() if ran.key < key},
@@ -152,7 +152,6 @@ class ShardLog:
             self,
             members={name: members for name, members in self.members.items() if name not in starts},
             events=events,
-            ghosts=[ghost for ghosts in self._ghosts().values() for ghost in ghosts],
             starts={**self.starts, **starts},
             effects=[*self.effects, *earlier],
             ran={place: ran for place, ran in self.ran.items() if place in needed or ran.key >= floor},
@@ -200,7 +199,7 @@ class ShardLog:
             if logical is not None:
                 self.databases.setdefault(logical, set()).add((node, name))
 
-    def take(self, node: str, applied: Sequence[Applied], modes: Modes) -> None:
+    def take(self, node: str, applied: Sequence[Applied], modes: Modes, first_rows: FirstRows = no_rows) -> None:
         """Add the statements that a node ran, in order. Raises what `apply_ddl` raises, before adding that
         statement.
         """
@@ -209,8 +208,14 @@ class ShardLog:
             ddl, effect = statement.ddl, statement.effect
             if (node, ddl.key) in known:
                 continue
-            changes = {name: [g.sql for g in found[1:]] for (of, name), found in self._ghosts().items() if of == node}
-            node_ddl = NodeDdl(node, ddl.key, ddl.parsed, statement.before, effect, changes, ddl.schema)
+            self.show(node, modes, first_rows, ddl.key)
+            step = NO_TOOLS
+            if modes.online_ddl:
+                comes_out = partial(_comes_out, modes, node)
+                step = self.tools.step(
+                    node, ddl.key, ddl.parsed, statement.before, effect, ddl.schema, comes_out, ddl.variables.thread_id
+                )
+            node_ddl = NodeDdl(node, ddl.key, ddl.parsed, statement.before, effect, step, ddl.schema)
             events = [
                 (logical, self._with_columns(event, modes, ddl.session))
                 for logical, event in _coordinated(shard_events(node_ddl, modes.topology), modes)
@@ -222,11 +227,28 @@ class ShardLog:
             ]
             moves = any(effect.verb in (Verb.EXCHANGE, Verb.FILE) for effect in effect.effects.all)
             self.taken += [(node, ddl.key, effect.effects)] if moves else []
-            if events or databases or moves:
+            if events or databases or moves or step.events:
                 self.ran[node, ddl.key] = RanStatement(
                     node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables, ddl.schema or ""
                 )
-            self._note_ghost(node, statement, modes)
+            self.tools.add(step.events)
+            self.swaps += self._swaps(node, statement, step, modes)
+
+    def _swaps(self, node: str, statement: Applied, step: ToolStep, modes: Modes) -> Iterator[Swap]:
+        ddl = statement.ddl
+        for name, copy in sorted(step.swapped.items()):
+            logical, after = coordinated(modes, node, *name), statement.effect.catalog.get(*name)
+            if logical is not None and after is not None:
+                shard, before = Shard(node, *name), step.replaced[name]
+                yield Swap(ddl.key, shard, logical, copy, before, after, ddl.file, ddl.position)
+
+    def show(self, node: str, modes: Modes, first_rows: FirstRows, limit: OrderKey | None = None) -> None:
+        """Add the tables that might have been a tool's, but have rows of their own before `limit`."""
+        for found in self.tools.written(node, first_rows, limit):
+            logical = coordinated(modes, node, *found.name)
+            if logical is not None and found.table is not None and found.until is not None:
+                joins = appeared(node, found.until, modes.topology, found.table, logical, DdlSession())
+                self.events.append((logical, self._with_columns(joins, modes, DdlSession())))
 
     def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:
         """Yield findings about rows that statements below `limit` move between tables or files."""
@@ -256,28 +278,6 @@ class ShardLog:
                 found.discard(event.shard)
                 found |= {event.to} if isinstance(event, Moves) else set()
         return len(found)
-
-    def _note_ghost(self, node: str, applied: Applied, modes: Modes) -> None:
-        """Record changes of tables that are no shards."""
-        key, effect = applied.ddl.key, applied.effect
-        for name in effect.changed:
-            if name not in effect.catalog.tables or effect.kind == "CREATE TABLE":
-                self.ghosts.append(GhostEvent(key, node, name, ""))
-            elif coordinated(modes, node, *name) is None and effect.kind in _ALTERS:
-                self.ghosts.append(GhostEvent(key, node, name, applied.ddl.sql))
-
-    def _ghosts(self) -> dict[tuple[str, Name], list[GhostEvent]]:
-        """Return the statements on each table that is no shard since it was last created."""
-        found: dict[tuple[str, Name], list[GhostEvent]] = {}
-        for ghost in self.ghosts:
-            if not ghost.sql:
-                found[ghost.node, ghost.name] = [ghost]
-            elif (
-                ghost.node,
-                ghost.name,
-            ) in found:  # else it existed at the beginning, and earlier statements are unknown
-                found[ghost.node, ghost.name].append(ghost)
-        return found
 
     def _with_columns(self, event: ShardEvent, modes: Modes, session: DdlSession) -> ShardEvent:
         """Return an event with the columns that the shard's route fills in."""
@@ -350,3 +350,8 @@ def coordinated(modes: Modes, node: str, schema: str, table: str) -> Name | None
     """Return the logical table of a shard; None if markers coordinate the table, or it has no logical table."""
     logical = modes.topology.logical_name(node, schema, table)
     return logical if logical is not None and modes.of(node, schema, table) != "marker" else None
+
+
+def _comes_out(modes: Modes, node: str, name: Name) -> bool:
+    """Return whether a table is coordinated here, also if it is a copy that comes out from another node."""
+    return modes.topology.referenced_name(node, *name) is not None and modes.of(node, *name) != "marker"

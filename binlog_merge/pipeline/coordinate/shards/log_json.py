@@ -3,12 +3,13 @@ them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
 from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, GhostEvent, RanStatement, ShardLog
+from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, RanStatement, ShardLog
+from binlog_merge.pipeline.coordinate.shards.tools import ToolEvent, ToolTables, called_as_a_tools
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
     Empties,
@@ -70,7 +71,19 @@ def log_to_json(log: ShardLog) -> str:
             [e.key.text(), e.node, e.name, None if e.value is None else schema_to_json(e.value)]
             for e in log.database_events
         ],
-        "ghosts": [[g.key.text(), g.node, *g.name, g.sql] for g in log.ghosts],
+        "tools": [
+            [
+                e.key.text(),
+                e.node,
+                *e.name,
+                e.what,
+                e.of,
+                e.text,
+                None if e.table is None else tables.table(e.table),
+                e.thread,
+            ]
+            for e in log.tools.events
+        ],
         "starts": [
             [*name, key.text(), *_start(start, tables, sessions)] for name, (key, start) in sorted(log.starts.items())
         ],
@@ -130,7 +143,7 @@ def log_from_json(text: str) -> ShardLog:
                 DatabaseEvent(OrderKey.parse(key), node, name, None if value is None else schema_from_json(value))
                 for key, node, name, value in values["database_events"]
             ],
-            [GhostEvent(OrderKey.parse(key), node, (a, b), sql) for key, node, a, b, sql in values["ghosts"]],
+            ToolTables(_tool_events(values, tables)),
             {
                 (a, b): (OrderKey.parse(key), _read_start(rest, tables, sessions))
                 for a, b, key, *rest in values["starts"]
@@ -192,6 +205,26 @@ def _read_effect(row: Sequence[Any]) -> Effect:
     at = None if place is None else Place(OrderKey(*place[0]), place[1])
     goes = None if to is None else Shard(*to)
     return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name), gone)
+
+
+def _tool_events(values: Mapping[str, Any], tables: Sequence[Table]) -> Iterator[ToolEvent]:
+    """Yield what is known of tables of tools; older stores have every table that was called as theirs are."""
+    if "tools" in values:
+        yield from (_read_tool_event(row, tables) for row in values["tools"])
+        return
+    for text, node, schema, table, sql in values["ghosts"]:
+        key, name = OrderKey.parse(text), (schema, table)
+        if (known := called_as_a_tools(name)) is not None:
+            tool, of = known
+            yield (
+                ToolEvent(key, node, name, "altered", text=sql) if sql else ToolEvent(key, node, name, "made", of, tool)
+            )
+
+
+def _read_tool_event(row: Sequence[Any], tables: Sequence[Table]) -> ToolEvent:
+    key, node, schema, table, what, of, text, definition, thread = row
+    defined = None if definition is None else tables[definition]
+    return ToolEvent(OrderKey.parse(key), node, (schema, table), what, _name(of), text, defined, thread)
 
 
 def _name(value: Sequence[str] | None) -> Name | None:

@@ -30,13 +30,13 @@ from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
 from tests.mysql_server import MySqlServer
-from tests.pipeline.coordinate.shards.scenario import HIDDEN, WAYS, by_table
+from tests.pipeline.coordinate.shards.scenario import WAYS, by_table
 from tests.pipeline.order.arranging import Touching, arrange
 
 SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 TARGET = ("shardddl", "tb")
 # A shard of node source1 is source1_shardddl1.tb1.
-ROUTES = Topology((Route("*_shardddl?", "tb*", *TARGET),), hidden=HIDDEN)
+ROUTES = Topology((Route("*_shardddl?", "tb*", *TARGET),))
 _DATABASE = re.compile(r"`?\b(shardddl\d)\b`?")
 
 Values = dict[str, Any]

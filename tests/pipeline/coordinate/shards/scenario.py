@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from binlog_merge.config.modes import GHOSTS
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, order
+from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Event, Outcome, Renamed, Shard, ShardDdl, ShardEvent
 from binlog_merge.pipeline.order.waits import Waits
 from binlog_merge.places import Place
@@ -24,8 +24,7 @@ SESSION = DdlSession()
 WAYS = {"optimistic": optimistic.coordinate, "pessimistic": pessimistic.coordinate}
 ROWS = re.compile(r"\s*(?:insert\s+(?:ignore\s+)?into|replace\s+into|update|delete\s+from)\s+([\w`.]+)", re.IGNORECASE)
 MADE = re.compile(r"\s*create\s+(?:database|schema)\s+`?(\w+)", re.IGNORECASE)
-HIDDEN = frozenset(("*", ghost) for ghost in GHOSTS)
-ROUTES = Topology((Route("shardddl*", "tb*", "shardddl", "tb"), Route("shop*", "t*", "shop", "t")), hidden=HIDDEN)
+ROUTES = Topology((Route("shardddl*", "tb*", "shardddl", "tb"), Route("shop*", "t*", "shop", "t")))
 Name = tuple[str, str]
 
 
@@ -48,7 +47,7 @@ class Cluster:
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
     events: dict[Name, list[Event]] = field(default_factory=dict)
     rows: dict[Name, list[Row]] = field(default_factory=dict)
-    changes: dict[tuple[str, Name], list[str]] = field(default_factory=dict)
+    tools: ToolTables = field(default_factory=ToolTables)
     moment: int = 0
 
     def key(self) -> OrderKey:
@@ -84,7 +83,7 @@ class Cluster:
             return
         *schema, table = found[1].replace("`", "").split(".")
         name = (schema[0] if schema else self.default_schema, table)
-        logical = self.topology.logical_name(node, *name)
+        logical = None if name in self.tools.of_node(node) else self.topology.logical_name(node, *name)
         shape = self.catalogs.get(node, Catalog()).get(*name)
         if logical is not None and shape is not None:
             self.rows.setdefault(logical, []).append(Row(key, Shard(node, *name), shape.renamed(*logical)))
@@ -92,12 +91,10 @@ class Cluster:
     def _run_ddl(self, node: str, key: OrderKey, sql: str) -> None:
         before = self.catalog(node, sql)
         effect = apply_ddl(before, sql, self.default_schema, SESSION)
-        changes = {name: run for (of, name), run in self.changes.items() if of == node}
-        ddl = NodeDdl(node, key, ParsedDdl.of(sql, SESSION), before, effect, changes, self.default_schema)
-        if effect.kind == "ALTER TABLE":
-            self.changes.setdefault((node, effect.tables[0]), []).append(sql)
-        elif effect.kind == "CREATE TABLE":
-            self.changes[node, effect.tables[0]] = []
+        parsed = ParsedDdl.of(sql, SESSION)
+        step = self.tools.step(node, key, parsed, before, effect, self.default_schema, lambda name: True)
+        self.tools.add(step.events)
+        ddl = NodeDdl(node, key, parsed, before, effect, step, self.default_schema)
         self.catalogs[node] = effect.catalog
         for logical, event in by_table(shard_events(ddl, self.topology)):
             self.events.setdefault(logical, []).append(event)

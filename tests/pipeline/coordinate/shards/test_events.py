@@ -3,6 +3,7 @@
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.tools import ToolStep
 from binlog_merge.pipeline.coordinate.shards.values import (
     Empties,
     Joins,
@@ -21,10 +22,7 @@ from snapshot_store.tso import OrderKey
 
 SESSION = DdlSession()
 KEY = OrderKey(7, 0, 0, 1)
-ROUTES = Topology(
-    (Route("s*", "t*", "shop", "t"), Route("s*", "u*", "shop", "u")),
-    hidden=frozenset({("*", "_*_gho"), ("*", "_*_del")}),
-)
+ROUTES = Topology((Route("s*", "t*", "shop", "t"), Route("s*", "u*", "shop", "u")))
 BASE = """
 CREATE DATABASE s1; CREATE DATABASE other; CREATE TABLE s1.t1 (a INT); CREATE TABLE s1.t2 (a INT);
 CREATE TABLE s1.u1 (a INT); CREATE TABLE other.x (a INT); CREATE TABLE s1._t1_gho (a INT, b INT);
@@ -51,7 +49,8 @@ def told(sql: str) -> list[tuple[str, str, str]]:
             ("other.x", "Leaves", "x"), ("shop.t", "Leaves", "t1"), ("shop.u", "Leaves", "u1"),
         ]),
         ("DROP DATABASE s1", [
-            ("shop.t", "Leaves", "t1"), ("shop.t", "Leaves", "t2"), ("shop.u", "Leaves", "u1"),
+            ("s1._t1_gho", "Leaves", "_t1_gho"), ("shop.t", "Leaves", "t1"), ("shop.t", "Leaves", "t2"),
+            ("shop.u", "Leaves", "u1"),
         ]),
         ("CREATE TABLE t3 (a INT)", [("shop.t", "Joins", "t3")]),
         ("CREATE TABLE IF NOT EXISTS t1 (z INT)", []),
@@ -70,7 +69,10 @@ def told(sql: str) -> list[tuple[str, str, str]]:
         ("RENAME TABLE other.x TO s1.x, s1.x TO other.x", []),
         ("RENAME TABLE t1 TO tmp, tmp TO t9", [("shop.t", "Moves", "t1")]),
         ("RENAME TABLE t1 TO x1, t2 TO t1, x1 TO t2", []),  # two shards swapped that are alike
-        ("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1", [("shop.t", "Renamed", "_t1_gho"), ("shop.t", "Renamed", "t1")]),
+        # Without a tool's sign it is a table of its own.
+        ("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1", [
+            ("s1._t1_gho", "Renamed", "_t1_gho"), ("shop.t", "Renamed", "t1"),
+        ]),
         ("ALTER DATABASE s1 CHARACTER SET latin1", []),
         ("CREATE VIEW v AS SELECT 1", []),
         ("ANALYZE TABLE t1", []),
@@ -104,13 +106,20 @@ def test_a_table_made_of_others_is_written_out() -> None:
     assert event.sql == "CREATE TABLE `shop`.`t` (a INT, KEY (a)) COMMENT 'CREATE TABLE t3'"
 
 
-def test_a_table_in_a_shards_place_without_known_changes_is_the_difference() -> None:
-    comes, leaves = [event for _, event in events("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1")]
-    assert isinstance(leaves, Renamed) and isinstance(comes, Renamed)
-    assert (leaves.new, leaves.table, leaves.tool) == (None, None, False)
-    assert (comes.old, comes.new, comes.to, comes.tool) == (None, ("shop", "t"), Shard("n", "s1", "t1"), True)
-    (ddl,) = comes.instead
-    assert (ddl.shard, ddl.sql) == (comes.to, "ALTER TABLE `shop`.`t`   ADD COLUMN `b` int DEFAULT NULL AFTER `a`")
+def test_a_copy_in_a_shards_place_without_known_changes_is_the_difference() -> None:
+    before, sql = parse_dump(BASE, "s1"), "RENAME TABLE t1 TO _t1_del, _t1_gho TO t1"
+    name, copy = ("s1", "t1"), ("s1", "_t1_gho")
+    step = ToolStep(
+        frozenset({copy}), frozenset({("s1", "_t1_del")}), swapped={name: copy}, replaced={name: before.tables[name]}
+    )
+    effect = apply_ddl(before, sql, "s1", SESSION)
+    ddl = NodeDdl("n", KEY, ParsedDdl.of(sql, SESSION), before, effect, step, "s1")
+    ((_, event),) = shard_events(ddl, ROUTES)
+    assert isinstance(event, ShardDdl)
+    assert (event.shard, event.sql) == (
+        Shard("n", *name),
+        "ALTER TABLE `shop`.`t`   ADD COLUMN `b` int DEFAULT NULL AFTER `a`",
+    )
 
 
 def test_a_table_that_gets_another_logical_name() -> None:

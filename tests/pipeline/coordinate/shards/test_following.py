@@ -8,19 +8,19 @@ from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.following import Following
 from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, _may_follow
+from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import Shard, Start
 from snapshot_store.ddl import ParsedDdl, parse_dump
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.pipeline.coordinate.shards.scenario import HIDDEN
 
 ROUTES = (Route("a", "orders_*", "a", "orders"), Route("a", "sold_*", "a", "sold"))
 
 
 def follow(begin: str, *statements: str) -> Following:
     """Return what comes of statements "n1 SQL"; `begin` are tables that nodes have, "n1 t, n2 t"."""
-    topology = Topology(ROUTES, hidden=HIDDEN)
+    topology, tools = Topology(ROUTES), ToolTables()
     tables: dict[str, list[str]] = {"n1": [], "n2": []}
     for node, name in (pair.split() for pair in begin.split(",")):
         tables[node].append(name)
@@ -38,7 +38,10 @@ def follow(begin: str, *statements: str) -> Following:
         key, before = OrderKey(moment, 0, 0, int(node[1])), catalogs[node]
         effect = apply_ddl(before, sql, "a", SESSION)
         catalogs[node] = effect.catalog
-        ddl = NodeDdl(node, key, ParsedDdl.of(sql, SESSION), before, effect, database="a")
+        parsed = ParsedDdl.of(sql, SESSION)
+        step = tools.step(node, key, parsed, before, effect, "a", lambda name: True)
+        tools.add(step.events)
+        ddl = NodeDdl(node, key, parsed, before, effect, step, "a")
         following.take(key, list(shard_events(ddl, topology)))
     return following
 
@@ -82,7 +85,15 @@ def renamed(following: Following) -> list[str]:
         ("n1 orders_1,n1 orders_2", ["n1 RENAME TABLE orders_1 TO sold_1, orders_2 TO sold_2"], [
             "1 RENAME TABLE a.orders TO a.sold",
         ]),
-        ("n1 t,n1 _t_gho,n1 u", ["n1 RENAME TABLE t TO _t_del, _t_gho TO t, u TO v"], ["1 RENAME TABLE a.u TO a.v"]),
+        ("n1 t,n1 u", [
+            "n1 CREATE /* gh-ost */ TABLE _t_gho LIKE t", "n1 RENAME TABLE t TO _t_del, _t_gho TO t, u TO v",
+        ], ["2 RENAME TABLE a.u TO a.v"]),
+        # Without a tool's sign a table is a table, whatever it is called.
+        ("n1 t,n1 _t_gho,n1 u", ["n1 RENAME TABLE t TO _t_del, _t_gho TO t, u TO v"], [
+            "1 RENAME TABLE a.t TO a._t_del, a._t_gho TO a.t, a.u TO a.v",
+        ]),
+        ("n1 t", ["n1 RENAME TABLE t TO _t_old"], ["1 RENAME TABLE a.t TO a._t_old"]),
+        ("n1 _t_new", ["n1 RENAME TABLE _t_new TO t"], ["1 RENAME TABLE a._t_new TO a.t"]),
         ("n1 t,n2 t", [
             "n1 CREATE TABLE t_new LIKE t", "n2 CREATE TABLE t_new LIKE t", "n1 RENAME TABLE t TO t_old, t_new TO t",
             "n2 RENAME TABLE t TO t_old, t_new TO t",
@@ -102,9 +113,8 @@ def test_where_a_logical_table_is_renamed(begin: str, statements: list[str], wan
         ("n1 orders_1,n1 t", ["n1 RENAME TABLE t TO orders_2"], ["t"]),
         ("n1 t,n2 u", ["n1 RENAME TABLE t TO u"], ["t"]),
         ("n1 orders_1,n2 orders_2,n1 t", ["n1 RENAME TABLE orders_1 TO x, t TO orders_1"], ["orders_1", "t"]),
-        ("n1 t,n1 _t_gho", ["n1 RENAME TABLE t TO kept, _t_gho TO t"], ["t"]),
-        ("n1 _t_new", ["n1 RENAME TABLE _t_new TO t"], ["_t_new"]),
-        ("n1 t", ["n1 RENAME TABLE t TO _t_old"], []),  # it does not come out any more
+        ("n1 t", ["n1 CREATE /* gh-ost */ TABLE _t_gho LIKE t", "n1 RENAME TABLE t TO kept, _t_gho TO t"], ["t"]),
+        ("n1 t", ["n1 CREATE /* gh-ost */ TABLE _t_gho LIKE t", "n1 RENAME TABLE _t_gho TO u"], ["_t_gho"]),
     ],
 )
 def test_what_no_statement_says(begin: str, statements: list[str], told: list[str]) -> None:

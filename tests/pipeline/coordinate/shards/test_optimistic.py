@@ -469,9 +469,12 @@ def test_a_renamed_shard_stays_one() -> None:
 def test_a_table_put_in_a_shards_place_is_a_change_of_the_shard(way: str) -> None:
     ghost, old = {"gh-ost": ("_t1_gho", "_t1_del"), "pt-online-schema-change": ("_t1_new", "_t1_old")}[way]
     made = cluster(TABLE, "n1.t1", "n2.t2")
+    create = {"gh-ost": "CREATE /* gh-ost */ TABLE _t1_gho LIKE t1"}.get(way, TABLE.replace("TABLE t", "TABLE _t1_new"))
+    trigger = "AFTER DELETE ON `shop`.`t1` FOR EACH ROW DELETE IGNORE FROM `shop`.`_t1_new` WHERE id <=> OLD.id"
     for sql in (
-        f"CREATE TABLE {ghost} LIKE t1",
+        create,
         f"ALTER TABLE {ghost} RENAME COLUMN a TO b, ADD COLUMN c INT",
+        f"CREATE TRIGGER {'pt_osc' if way != 'gh-ost' else 'any'}_shop_t1_del {trigger}",
         "INSERT INTO t1 VALUES ()",
         f"RENAME TABLE t1 TO {old}, {ghost} TO t1",
         "INSERT INTO t1 VALUES ()",
@@ -480,7 +483,7 @@ def test_a_table_put_in_a_shards_place_is_a_change_of_the_shard(way: str) -> Non
     made.run("n2", "INSERT INTO t2 VALUES ()")
     made.run("n2", "ALTER TABLE t2 RENAME COLUMN a TO b, ADD COLUMN c INT")
     assert order_of(made) == [
-        "t1@3", "t2@6", "ALTER TABLE `shop`.`t` RENAME COLUMN a TO b, ADD COLUMN c INT", "t1@5",
+        "t1@4", "t2@7", "ALTER TABLE `shop`.`t` RENAME COLUMN a TO b, ADD COLUMN c INT", "t1@6",
     ]  # fmt: skip
     check_agreement(outcome_of(made))
 

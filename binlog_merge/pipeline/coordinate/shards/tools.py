@@ -1,0 +1,468 @@
+"""Tables of gh-ost and pt-online-schema-change, recognized by what these tools write into the nodes' binlogs.
+
+    CREATE /* gh-ost */ TABLE _t_gho LIKE t        gh-ost says its name in the statements that make its tables
+    CREATE TABLE _t_new (… as t)                   this may be pt-online-schema-change: nothing comes out for it yet
+    CREATE TRIGGER pt_osc_db_t_del … ON t …        now it is; statements or rows before this make it an ordinary table
+    RENAME TABLE t TO _t_old, _t_new TO t          the copy replaces the table: an ALTER of t
+    DROP TABLE t; RENAME TABLE _t_new TO t         the same (drop_swap): the DROP waits for what follows
+    RENAME TABLE t TO _t_del; RENAME TABLE _t_gho TO t      the same (gh-ost's two-step cut-over)
+
+A table without such a sign is a table, whatever it is called. What a statement means depends on that node's statements
+and rows before it only, so a result does not depend on where runs begin and end.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from binlog_merge.places import NODES
+from snapshot_store.ddl.actions import RenameTo
+from snapshot_store.ddl.apply.statement import DdlEffect
+from snapshot_store.ddl.effects import Verb
+from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.statements import AlterTable, CreateTable, CreateTableLike
+from snapshot_store.model import Catalog, Table
+from snapshot_store.topology import Hidden
+from snapshot_store.tso import OrderKey
+
+Name = tuple[str, str]
+
+GH_OST, PT_OSC = "gh-ost", "pt-online-schema-change"
+_SAYS_GH_OST = re.compile(r"/\*\s*gh-ost\s*\*/")
+_MADE_BY_PT_OSC = re.compile(r"_{1,10}(.+)_new")
+_SET_ASIDE = re.compile(r"_.*_(?:del|old)")
+_IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$\u0080-\uffff]+))"
+_PT_OSC_TRIGGER = re.compile(
+    rf"\bTRIGGER\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_IDENTIFIER}\s*\.\s*)?`?pt_osc_[^`\s]*_(?:ins|upd|del)`?\s+"
+    rf"AFTER\s+(?:INSERT|UPDATE|DELETE)\s+ON\s+(?:{_IDENTIFIER}\s*\.\s*)?{_IDENTIFIER}\s",
+    re.IGNORECASE,
+)
+_ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
+
+What = Literal["made", "signed", "altered", "shown", "ended", "aside", "away", "back"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEvent:
+    """What a node did to a table of a tool, or to one that a tool changes.
+
+    `name` was "made" as a copy `of` a table, or as another table of a tool if `of` is None; `text` is the tool, "" as
+    long as only the table's shape speaks for one. "signed": `text` is the tool. "altered" by the statement `text`.
+    "shown": it is an ordinary table. "ended": it was dropped or renamed. "aside": from here on the table `of` has this
+    name. "away": the table `name` is dropped or set aside, and the copy `of` it may take its place. "back": what
+    becomes of it is known. `table` is the table's definition, `thread` that of the session which made it.
+    """
+
+    key: OrderKey
+    node: str
+    name: Name
+    what: What
+    of: Name | None = None
+    text: str = ""
+    table: Table | None = None
+    thread: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTable:
+    """A table of a tool during its life, which `until` None has not ended.
+
+    `of` is the table that it is a copy of, or that it was before it was set aside (`aside`). Without a `tool` it may
+    be one. `shown`: it is none. `changes` are the statements that have altered it.
+    """
+
+    node: str
+    name: Name
+    since: OrderKey
+    tool: str
+    of: Name | None = None
+    aside: bool = False
+    table: Table | None = None
+    changes: tuple[str, ...] = ()
+    until: OrderKey | None = None
+    shown: bool = False
+    thread: int | None = None
+
+    @property
+    def copies(self) -> bool:
+        """Return whether it is a copy that may replace its table."""
+        return bool(self.tool) and self.of is not None and not self.aside
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A table that a node has dropped or set aside, and whose copy may take its place. `table` is its definition."""
+
+    key: OrderKey
+    node: str
+    name: Name
+    copy: Name
+    table: Table
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """What a statement means for the tables of tools.
+
+    `before` and `after` are the names that tools' tables have before and after it, `shown` the tables that turn out to
+    be ordinary ones, as they are before it; or after it if it renames them, as they have no rows. `swapped` maps each
+    table that its copy replaces to that copy's name, and `replaced` to its own definition. What it does to the tables
+    `withheld` is no event: they go away for a copy, or are `shown` under the new name. `decided` are tables that had
+    gone away and do not come back. `copies` are (copy, table) where the table itself goes elsewhere than tools put it.
+    `changes` are the statements that have altered tools' tables.
+    """
+
+    before: frozenset[Name] = frozenset()
+    after: frozenset[Name] = frozenset()
+    shown: tuple[Table, ...] = ()
+    swapped: Mapping[Name, Name] = field(default_factory=dict)
+    replaced: Mapping[Name, Table] = field(default_factory=dict)
+    withheld: frozenset[Name] = frozenset()
+    decided: tuple[Name, ...] = ()
+    copies: frozenset[tuple[Name, Name]] = frozenset()
+    changes: Mapping[Name, Sequence[str]] = field(default_factory=dict)
+    events: tuple[ToolEvent, ...] = ()
+
+
+NO_TOOLS = ToolStep()
+
+
+def called_as_a_tools(name: Name) -> tuple[str, Name | None] | None:
+    """Return the tool that calls its tables so, and the table that such a one is a copy of, if it is a copy.
+
+    Outputs begun by versions that went by the name have left such tables out.
+    """
+    match = re.fullmatch(r"_(.+)_(gho|ghc|del|new|old)", name[1])
+    if match is None:
+        return None
+    tool = GH_OST if match[2] in ("gho", "ghc", "del") else PT_OSC
+    return tool, (name[0], match[1]) if match[2] in ("gho", "new") else None
+
+
+def copied_by_its_name(name: Name) -> Name | None:
+    """Return the table that pt-online-schema-change would copy into one of this name, None if it would not."""
+    match = _MADE_BY_PT_OSC.fullmatch(name[1])
+    return None if match is None else (name[0], match[1])
+
+
+def key_before(rows: OrderKey) -> OrderKey:
+    """Return the key at which a table appears whose first rows have the key `rows`.
+
+    No row has it, and it is in the same run as those. See `places.NODES`.
+    """
+    if rows.node_seq:
+        return rows._replace(node_seq=0)
+    return rows.previous()._replace(node_seq=NODES - 1)
+
+
+class ToolTables:
+    """The tables of tools on all nodes, as events and as what these come to."""
+
+    def __init__(self, events: Iterable[ToolEvent] = ()) -> None:
+        self.events: list[ToolEvent] = []
+        self.ended: list[ToolTable] = []
+        self._live: dict[tuple[str, Name], ToolTable] = {}
+        self._away: dict[tuple[str, Name], Away] = {}
+        self.add(events)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ToolTables) and self.events == other.events
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def before(self, key: OrderKey) -> "ToolTables":
+        """Return what was known below a key."""
+        return ToolTables(event for event in self.events if event.key < key)
+
+    def add(self, events: Iterable[ToolEvent]) -> None:
+        """Add events of a node, in order."""
+        for event in events:
+            self.events.append(event)
+            self._add(event)
+
+    def _add(self, event: ToolEvent) -> None:
+        at = (event.node, event.name)
+        match event.what:
+            case "made" | "aside":
+                aside = event.what == "aside"
+                made = ToolTable(event.node, event.name, event.key, event.text, event.of, aside, event.table)
+                self._live[at] = replace(made, thread=event.thread)
+            case "signed":
+                self._live[at] = replace(self._live[at], tool=event.text)
+            case "altered":
+                found = self._live[at]
+                self._live[at] = replace(found, changes=(*found.changes, event.text), table=event.table)
+            case "shown" | "ended":
+                found = replace(self._live.pop(at), until=event.key, shown=event.what == "shown")
+                self.ended.append(found)
+            case "away":
+                if event.of is not None and event.table is not None:
+                    self._away[at] = Away(event.key, event.node, event.name, event.of, event.table)
+            case "back":
+                self._away.pop(at, None)
+
+    @property
+    def tables(self) -> list[ToolTable]:
+        """Return all tables of tools, and those that may be some, in the order in which they were made."""
+        return sorted(
+            (one for one in (*self.ended, *self._live.values()) if not one.shown), key=lambda one: (one.since, one.name)
+        )
+
+    @property
+    def away(self) -> list[Away]:
+        """Return the tables that are gone for a copy that has not taken their place yet."""
+        return sorted(self._away.values(), key=lambda one: (one.key, one.name))
+
+    def hidden(self) -> tuple[Hidden, ...]:
+        """Return for which keys each table is left out."""
+        return tuple(Hidden(one.node, *one.name, one.since, one.until) for one in self.tables)
+
+    def of_node(self, node: str) -> dict[Name, ToolTable]:
+        """Return a node's tables of tools by name."""
+        return {name: one for (of, name), one in self._live.items() if of == node}
+
+    def written(
+        self, node: str, first_rows: Callable[[str, Name, OrderKey], OrderKey | None], limit: OrderKey | None = None
+    ) -> Iterator[ToolTable]:
+        """Yield the tables that rows before `limit` show to be ordinary ones, and note it."""
+        for name, one in sorted(self.of_node(node).items()):
+            rows = None if one.tool else first_rows(node, name, one.since)
+            if rows is not None and (limit is None or rows < limit):
+                key = key_before(rows)
+                self.add([ToolEvent(key, node, name, "shown")])
+                yield replace(one, until=key, shown=True)
+
+    def step(
+        self,
+        node: str,
+        key: OrderKey,
+        ddl: ParsedDdl,
+        before: Catalog,
+        effect: DdlEffect,
+        database: str | None,
+        comes_out: Callable[[Name], bool],
+        thread: int | None = None,
+    ) -> ToolStep:
+        """Return what a node's statement means.
+
+        `comes_out` tells of a table whether it is coordinated here; `thread` is that of the session.
+        """
+        return _Step(self, node, key, ddl, before, effect, database, comes_out, thread).taken()
+
+
+class _Step:
+    """One statement while it is looked at."""
+
+    def __init__(
+        self,
+        tools: ToolTables,
+        node: str,
+        key: OrderKey,
+        ddl: ParsedDdl,
+        before: Catalog,
+        effect: DdlEffect,
+        database: str | None,
+        comes_out: Callable[[Name], bool],
+        thread: int | None,
+    ) -> None:
+        self.node, self.key, self.ddl, self.thread = node, key, ddl, thread
+        self.tables_before, self.tables_after = before.tables, effect.catalog.tables
+        self.effect, self.database, self.comes_out = effect, database, comes_out
+        self.live = tools.of_node(node)
+        self.away = {one.name: one for one in tools.away if one.node == node}
+        self.moved = {
+            new: old
+            for new, old in effect.effects.origins.items()
+            if old in self.tables_before and new in self.tables_after
+        }
+        gone = {name for name in effect.changed if name in self.tables_before and name not in self.tables_after}
+        self.dropped = gone - set(self.moved.values())
+        self.events: list[ToolEvent] = []
+        self.shown: list[Table] = []
+        self.swapped: dict[Name, Name] = {}
+        self.replaced: dict[Name, Table] = {}
+        self.copies: set[tuple[Name, Name]] = set()
+        self.withheld: set[Name] = set()
+        self.decided: list[Name] = []
+
+    def taken(self) -> ToolStep:
+        self._show()
+        names = frozenset(self.live)
+        changes = {name: one.changes for name, one in self.live.items()}
+        self._sign()
+        self._rename()
+        self._drop()
+        self._decide()
+        self._make()
+        self._alter()
+        return ToolStep(
+            names, self._after(names), tuple(self.shown), self.swapped, self.replaced, frozenset(self.withheld),
+            tuple(self.decided), frozenset(self.copies), changes, tuple(self.events),
+        )  # fmt: skip
+
+    def _note(
+        self,
+        name: Name,
+        what: What,
+        of: Name | None = None,
+        text: str = "",
+        table: Table | None = None,
+        thread: int | None = None,
+    ) -> None:
+        self.events.append(ToolEvent(self.key, self.node, name, what, of, text, table, thread))
+
+    def _after(self, names: frozenset[Name]) -> frozenset[Name]:
+        found = set(names)
+        for event in self.events:
+            if event.what in ("made", "aside"):
+                found.add(event.name)
+            elif event.what in ("ended", "shown"):
+                found.discard(event.name)
+        return frozenset(found)
+
+    def _show(self) -> None:
+        """Note tables that may be a tool's, where the statement or its session does what the tool does not."""
+        named = {*self.effect.effects.tables, *self.effect.changed}
+        for name, one in sorted(self.live.items()):
+            of_session = self.thread is not None and one.thread == self.thread
+            if one.tool or name in self.dropped or self._alters(name) or self._signs(name, one):
+                continue
+            if name not in named and not of_session:
+                continue
+            self._note(name, "shown")
+            new = next((new for new, old in self.moved.items() if old == name), name)
+            if new != name and new not in self.tables_before:
+                self.shown.append(self.tables_after[new])
+                self.withheld.add(name)
+            elif name in self.tables_before:
+                self.shown.append(self.tables_before[name])
+        for event in self.events:
+            del self.live[event.name]
+
+    def _alters(self, name: Name) -> bool:
+        """Return whether the statement only alters this table."""
+        statement = self.ddl.statement
+        renames = isinstance(statement, AlterTable) and any(isinstance(a, RenameTo) for a in statement.actions)
+        exchanges = bool(self.effect.effects.having(Verb.EXCHANGE, Verb.FILE, Verb.EMPTY))
+        return self.effect.kind in _ALTERS and self.effect.tables[:1] == (name,) and not renames and not exchanges
+
+    def _sign(self) -> None:
+        """Take a trigger of pt-online-schema-change as the sign that a table is its copy."""
+        for name, one in sorted(self.live.items()):
+            if not one.tool and self._signs(name, one):
+                self._note(name, "signed", text=PT_OSC)
+
+    def _signs(self, name: Name, one: ToolTable) -> bool:
+        """Return whether the statement creates a trigger of pt-online-schema-change that writes into a table."""
+        if self.effect.kind != "IGNORED" or "pt_osc_" not in self.ddl.sql:
+            return False
+        found = _PT_OSC_TRIGGER.search(self.ddl.sql)
+        if found is None:
+            return False
+        schema, table = (_plain(found.groups()[i : i + 2]) for i in (2, 4))
+        body, on = self.ddl.sql[found.end() :], (schema or self.database or "", table)
+        names = one.of is not None and [part.lower() for part in one.of] == [part.lower() for part in on]
+        return names and re.search(rf"\b{re.escape(name[1])}\b", body, re.IGNORECASE) is not None
+
+    def _rename(self) -> None:
+        goes = {old: new for new, old in self.moved.items()}
+        for new, old in sorted(self.moved.items()):
+            one = self.live.get(old)
+            if one is None:
+                self._set_aside(old, new)
+                continue
+            self._note(old, "ended")
+            if one.of != new:
+                continue
+            aside = goes.get(new)
+            if one.copies and aside is not None and not self._is_aside(new, aside):
+                self.copies.add((old, new))  # the table itself goes where it comes out
+            elif one.copies and aside is not None:
+                self._swap(new, old, self.tables_before[new])
+                self._note(aside, "aside", new, one.tool)
+            elif aside is None and new in self.away and (one.copies or one.aside):
+                self._swap(new, old, self.away[new].table)
+                self._note(new, "back")
+                del self.away[new]
+
+    def _swap(self, name: Name, copy: Name, table: Table) -> None:
+        self.swapped[name], self.replaced[name] = copy, table
+
+    def _is_aside(self, old: Name, new: Name) -> bool:
+        return new[0] == old[0] and _SET_ASIDE.fullmatch(new[1]) is not None
+
+    def _copy_of(self, name: Name) -> ToolTable | None:
+        found = (one for one in self.live.values() if one.copies and one.of == name and one.name not in self.dropped)
+        return next(found, None)
+
+    def _set_aside(self, old: Name, new: Name) -> None:
+        """Withhold the rename by which a table makes room for its copy."""
+        copy = self._copy_of(old)
+        if copy is None or old in self.moved or copy.name in self.moved.values() or not self._is_aside(old, new):
+            return
+        self._note(old, "away", copy.name, table=self.tables_before[old])
+        self._note(new, "aside", old, copy.tool)
+        self.withheld.add(old)
+
+    def _drop(self) -> None:
+        for name in sorted(self.dropped):
+            copy = self._copy_of(name)
+            if name in self.live:
+                self._note(name, "ended")
+                for away in [away for away in self.away.values() if away.copy == name]:
+                    self._lost(away.name)
+            elif copy is not None:
+                self._note(name, "away", copy.name, table=self.tables_before[name])
+                self.withheld.add(name)
+
+    def _decide(self) -> None:
+        """Note tables that are gone for good, as others have their names."""
+        for name in [name for name in self.away if name in self.tables_after]:
+            self._lost(name)
+
+    def _lost(self, name: Name) -> None:
+        self._note(name, "back")
+        self.decided.append(name)
+        del self.away[name]
+
+    def _make(self) -> None:
+        made = [name for name in self.effect.effects.having(Verb.MAKE) if name in self.tables_after]
+        for name in (name for name in made if name not in self.tables_before):
+            if name in self.live:
+                self._note(name, "ended")
+            if _SAYS_GH_OST.search(self.ddl.sql):
+                self._made_by_gh_ost(name)
+            elif (of := self._shaped_like(name)) is not None:
+                self._note(name, "made", of, table=self.tables_after[name], thread=self.thread)
+
+    def _made_by_gh_ost(self, name: Name) -> None:
+        of = None
+        if isinstance(self.ddl.statement, CreateTableLike):
+            (of,) = self.effect.effects.others(Verb.COPY_SHAPE)
+        if self.comes_out(of or name):
+            self._note(name, "made", of, GH_OST, self.tables_after[name])
+
+    def _shaped_like(self, name: Name) -> Name | None:
+        """Return the table that pt-online-schema-change would copy so: it makes its table as the other one is."""
+        statement, of = self.ddl.statement, copied_by_its_name(name)
+        if not isinstance(statement, CreateTable) or statement.query is not None or of is None:
+            return None
+        table = self.tables_before.get(of)
+        if table is None or of in self.live or not self.comes_out(of):
+            return None
+        return of if _shape(table) == _shape(self.tables_after[name]) else None
+
+    def _alter(self) -> None:
+        for name, one in sorted(self.live.items()):
+            if self._alters(name):
+                self._note(name, "altered", text=self.ddl.sql, table=None if one.tool else self.tables_after[name])
+
+
+def _plain(groups: Sequence[str | None]) -> str:
+    quoted, plain = groups
+    return quoted.replace("``", "`") if quoted is not None else plain or ""
+
+
+def _shape(table: Table) -> object:
+    return [(column.name.lower(), column.type.name, column.nullable) for column in table.columns]

@@ -1,0 +1,407 @@
+"""gh-ost and pt-online-schema-change on real servers, and tables that are only called as theirs are.
+
+A tool's copy is an ALTER of its table, and its tables do not come out; without a tool's sign every table does.
+"""
+
+import json
+import os
+import random
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from binlog_merge.errors import MergeError, ShardDdlStopped
+from binlog_merge.pipeline.coordinate.shards.log import ShardLog
+from binlog_merge.pipeline.coordinate.shards.log_json import log_from_json, log_to_json
+from binlog_merge.pipeline.result import MergeResult
+from snapshot_store.tso import OrderKey
+from tests.effort import crossed, effort
+from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.shards.renames import Story, T, Teller
+from tests.merge_e2e.shards.stage import Played, Stage, columns_of, create_of, quoted, rows_of, tables
+from tests.merge_e2e.shards.test_renames import grown
+
+pytestmark = [pytest.mark.mysql]
+
+ERROR = {"shard-doubts": "error"}
+MODES = ("pessimistic", "optimistic")
+BOTH = ("n1", "n2")
+
+
+def gh_ost(alter: str, columns: str = "id, v", swap: str = "") -> str:
+    """Return what gh-ost writes, as lines for each of NODE; `swap` is another way than the atomic one."""
+    return f"""
+        NODE CREATE /* gh-ost */ TABLE _t_ghc (id BIGINT AUTO_INCREMENT PRIMARY KEY, hint VARCHAR(64))
+        NODE INSERT /* gh-ost */ INTO _t_ghc (hint) VALUES ('state')
+        NODE CREATE /* gh-ost */ TABLE _t_gho LIKE t
+        NODE ALTER /* gh-ost */ TABLE _t_gho {alter}
+        NODE INSERT /* gh-ost */ IGNORE INTO _t_gho ({columns}) SELECT {columns} FROM t
+        """ + (swap or """
+        NODE CREATE /* gh-ost */ TABLE _t_del (id INT AUTO_INCREMENT PRIMARY KEY) COMMENT='ghost-cut-over-sentry'
+        NODE DROP TABLE _t_del
+        NODE RENAME /* gh-ost */ TABLE t TO _t_del, _t_gho TO t
+        """) + """
+        NODE rows t
+        NODE DROP /* gh-ost */ TABLE IF EXISTS _t_ghc
+        """  # fmt: skip
+
+
+def pt_osc(alter: str, columns: str = "id, v", swap: str = "", made: str = T) -> str:
+    """Return what pt-online-schema-change writes, as lines for each of NODE; `swap` is another way than the usual."""
+    values = ", ".join(f"NEW.{name}" for name in columns.split(", "))
+    trigger, replace = "NODE CREATE TRIGGER `pt_osc_{a}_t_", "REPLACE INTO `{a}`.`_t_new`"
+    delete = "DELETE IGNORE FROM `{a}`.`_t_new` WHERE `{a}`.`_t_new`.`id` <=> OLD.`id`"
+    on = "ON `{a}`.`t` FOR EACH ROW"
+    return f"""
+        NODE CREATE TABLE `{{a}}`.`_t_new` {made}
+        NODE ALTER TABLE `{{a}}`.`_t_new` {alter}
+        {trigger}del` AFTER DELETE {on} {delete}
+        {trigger}upd` AFTER UPDATE {on} {replace} ({columns}) VALUES ({values})
+        {trigger}ins` AFTER INSERT {on} {replace} ({columns}) VALUES ({values})
+        NODE rows t
+        NODE INSERT LOW_PRIORITY IGNORE INTO `{{a}}`.`_t_new` ({columns}) SELECT {columns} FROM t
+        NODE ANALYZE TABLE `{{a}}`.`_t_new`
+        """ + (swap or """
+        NODE RENAME TABLE `{a}`.`t` TO `{a}`.`_t_old`, `{a}`.`_t_new` TO `{a}`.`t`
+        NODE DROP TABLE IF EXISTS `{a}`.`_t_old`
+        """) + """
+        NODE DROP TRIGGER IF EXISTS `{a}`.`pt_osc_{a}_t_del`
+        NODE DROP TRIGGER IF EXISTS `{a}`.`pt_osc_{a}_t_upd`
+        NODE DROP TRIGGER IF EXISTS `{a}`.`pt_osc_{a}_t_ins`
+        NODE rows t
+        """  # fmt: skip
+
+
+TWO_STEP = """
+        NODE RENAME /* gh-ost */ TABLE t TO _t_del
+        NODE RENAME /* gh-ost */ TABLE _t_gho TO t
+        """
+DROP_SWAP = """
+        NODE SET foreign_key_checks = 0
+        NODE DROP TABLE IF EXISTS `{a}`.`t`
+        NODE RENAME TABLE `{a}`.`_t_new` TO `{a}`.`t`
+        NODE SET foreign_key_checks = 1
+        """
+ROLLED_BACK = """
+        NODE RENAME /* gh-ost */ TABLE t TO _t_del
+        NODE RENAME /* gh-ost */ TABLE _t_del TO t
+        NODE RENAME /* gh-ost */ TABLE t TO _t_del, _t_gho TO t
+        """
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a tool, or someone, does to the table t of each of some nodes.
+
+    `ddl` are the statements that come out behind the CREATE TABLE, by their first words; `hidden` the tables that are
+    named in the result, as "tool: table of table".
+    """
+
+    name: str
+    script: str
+    ddl: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+
+    def story(self, nodes: tuple[str, ...], together: bool) -> Story:
+        """Return the story on some nodes: one after the other, or statement by statement."""
+        made = [(n, line) for line in (f"NODE CREATE TABLE t {T}", "NODE rows t") for n in nodes]
+        lines = [line.strip() for line in self.script.strip().splitlines() if line.strip()]
+        one_by_one = [(n, line) for n in nodes for line in lines]
+        ways = [*made, *([(n, line) for line in lines for n in nodes] if together else one_by_one)]
+        return Story(f"{self.name} {len(nodes)} {together}", "\n".join(f"{n}{line[4:]}" for n, line in ways))
+
+
+GHC, GHO = "gh-ost: _t_ghc", "gh-ost: _t_gho of t"
+NEW, OLD = "pt-online-schema-change: _t_new of t", "pt-online-schema-change: _t_old of t"
+DEL = "gh-ost: _t_del of t"
+TOOLS = (
+    Shape("gh-ost", gh_ost("ADD COLUMN w INT DEFAULT 5"), ("ALTER TABLE",), (GHC, GHO, "gh-ost: _t_del", DEL)),
+    Shape("gh-ost in two steps", gh_ost("MODIFY v VARCHAR(40)", swap=TWO_STEP), ("ALTER TABLE",), (GHC, GHO, DEL)),
+    Shape("gh-ost, a first step taken back", gh_ost("ADD COLUMN w INT", swap=ROLLED_BACK), ("ALTER TABLE",), (
+        GHC, GHO, DEL, DEL,
+    )),
+    Shape("pt-osc", pt_osc("ADD COLUMN w INT DEFAULT 5"), ("ALTER TABLE",), (NEW, OLD)),
+    Shape("pt-osc, drop and swap", pt_osc("ADD COLUMN w INT DEFAULT 5", swap=DROP_SWAP), ("ALTER TABLE",), (NEW,)),
+    Shape("pt-osc, given up", pt_osc("ADD COLUMN w INT", swap="NODE DROP TABLE IF EXISTS `{a}`.`_t_new`"), (), (NEW,)),
+)  # fmt: skip
+ORDINARY = (
+    Shape("ordinary names", f"""
+        NODE CREATE TABLE _prices_old {T}
+        NODE rows _prices_old
+        NODE CREATE TABLE _orders_new {T}
+        NODE rows _orders_new
+        NODE CREATE TABLE _t_del {T}
+        NODE rows _t_del
+        NODE CREATE TABLE _t_gho LIKE t
+        NODE rows _t_gho
+        """, ("CREATE TABLE",) * 4),
+    Shape("a table as pt-osc makes it, with rows", f"""
+        NODE CREATE TABLE _t_new {T}
+        NODE ALTER TABLE _t_new ADD COLUMN w INT DEFAULT 7
+        NODE rows _t_new
+        NODE rows t
+        """, ("CREATE TABLE",)),
+    Shape("a table as pt-osc makes it, renamed", f"""
+        NODE CREATE TABLE _t_new {T}
+        NODE RENAME TABLE _t_new TO u
+        NODE rows u
+        """, ("CREATE TABLE",)),
+    Shape("a nightly reload", f"""
+        NODE CREATE TABLE _t_new {T}
+        NODE rows _t_new
+        NODE RENAME TABLE t TO _t_old, _t_new TO t
+        NODE rows t
+        """, ("CREATE TABLE", "RENAME TABLE")),
+    Shape("a swap without a tool", """
+        NODE CREATE TABLE _t_gho LIKE t
+        NODE ALTER TABLE _t_gho ADD COLUMN w INT
+        NODE rows _t_gho
+        NODE RENAME TABLE t TO _t_del, _t_gho TO t
+        NODE rows t
+        NODE rows _t_del
+        """, ("CREATE TABLE", "ALTER TABLE", "RENAME TABLE")),
+    Shape("a table that is put aside", """
+        NODE RENAME TABLE t TO _t_old
+        NODE rows _t_old
+        """, ("RENAME TABLE",)),
+)  # fmt: skip
+WAYS = ((("n1",), False), (BOTH, False), (BOTH, True))
+Told = Mapping[tuple[str, int], tuple[int, Played]]
+
+
+@pytest.fixture(scope="module")
+def told(stage: Stage) -> dict[tuple[str, int], tuple[int, Played]]:
+    """All shapes, told once in each way."""
+    found = {}
+    for number, (shape, way) in enumerate(((s, w) for s in (*TOOLS, *ORDINARY) for w in range(len(WAYS))), 600):
+        if shape in ORDINARY and way == 1:
+            continue  # one node after the other has dropped what the next one makes
+        found[shape.name, way] = (number, Teller(stage, shape.story(*WAYS[way]), number).tell())
+    return found
+
+
+def there(stage: Stage, number: int, tool: bool) -> dict[tuple[str, str], tuple[set[str], list[str]]]:
+    """Return what must be on the target: the nodes' tables, of a tool's story without those that the tool has left."""
+    found: dict[tuple[str, str], tuple[set[str], list[str]]] = {}
+    for node in stage.nodes.values():
+        for name in tables(node):
+            if name[0].startswith(f"r{number:03d}") and not (tool and name[1].startswith("_")):
+                shapes, rows = found.setdefault(name, (set(), []))
+                shapes.add(create_of(node, name))
+                rows += map(repr, rows_of(node, name, sorted(columns_of(node, name))))
+    return found
+
+
+def compare(stage: Stage, number: int, tool: bool, undecided: Collection[tuple[str, str]] = ()) -> None:
+    """Compare the target's tables with those of the nodes, but for those of which it is not known what they are."""
+    wanted = {name: what for name, what in there(stage, number, tool).items() if name not in undecided}
+    assert not any(rows for name, (_, rows) in there(stage, number, tool).items() if name in undecided)
+    assert [name for name in tables(stage.target) if name[0].startswith(f"r{number:03d}")] == sorted(wanted)
+    for name, (shapes, rows) in wanted.items():
+        assert {create_of(stage.target, name)} == shapes, quoted(name)
+        found = rows_of(stage.target, name, sorted(columns_of(stage.target, name)))
+        assert sorted(map(repr, found)) == sorted(rows), quoted(name)
+
+
+def statements(out: Any) -> list[str]:
+    """Return the first words of the statements in a merged log, but for CREATE DATABASE."""
+    from tests.merge_e2e.test_shards import ddl
+
+    plain = (sql.replace("/* gh-ost */", "") for sql in ddl(out) if not sql.startswith("CREATE DATABASE"))
+    return [" ".join(sql.split()[:2]).upper() for sql in plain]
+
+
+@pytest.mark.parametrize(
+    ("shape", "mode"), crossed((*TOOLS, *ORDINARY), MODES), ids=lambda value: str(getattr(value, "name", value))
+)
+def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, shape: Shape, mode: str) -> None:
+    tool = shape in TOOLS
+    for way, (nodes, _) in enumerate(WAYS):
+        if (shape.name, way) not in told:
+            continue
+        number, played = told[shape.name, way]
+        stage.target.drop_databases()
+        path = stage.configuration(f"tools-{mode}-{number}", [played], mode, sections=ERROR)
+        out = path.parent / "out"
+        result = merge(path, out)
+        assert (result.warnings, result.locks, result.waiting) == ((), (), 0)
+        stage.carry_out(out)
+        compare(stage, number, tool)
+        assert sorted(hidden_in(result)) == sorted(f"{node} {text}" for text in shape.hidden for node in nodes)
+        if mode == "pessimistic":
+            assert statements(out)[: 1 + len(shape.ddl)] == ["CREATE TABLE", *shape.ddl]
+
+
+def hidden_in(result: MergeResult) -> list[str]:
+    """Return the tables that the result names as hidden."""
+    return [
+        f"{one['node']} {one['tool']}: {one['table']}" + (f" of {one['of']}" if one["of"] else "")
+        for one in result.hidden
+    ]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: str) -> None:
+    played = [played for _, played in told.values()]
+    one = stage.configuration(f"tools-{mode}-whole", played, mode, sections=ERROR)
+    merge(one, one.parent / "out", partitions=3)
+    whole = written(one.parent / "out")
+    path = stage.configuration(f"tools-{mode}-cut", played, mode, sections=ERROR)
+    assert grown(path, whole, random.Random(1), effort(12, 40)) == whole
+
+
+LOSSES = (
+    # (what the copy loses, the ALTER, what is written before it is copied, what is said)
+    ("unique", "ADD UNIQUE KEY u (v)", "INSERT INTO t VALUES (901, 'a10'), (902, 'z')", "has 3 rows where it has 4"),
+    ("collation", "ADD UNIQUE KEY u (v)", "INSERT INTO t VALUES (901, 'A10'), (902, 'z')", "has 3 rows where it has 4"),
+    ("check", "ADD CHECK (id < 900)", "INSERT INTO t VALUES (901, 'x')", "has 2 rows where it has 3"),
+)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("name", "alter", "row", "said"), LOSSES)
+def test_a_copy_that_has_lost_rows_is_a_doubt(
+    stage: Stage, name: str, alter: str, row: str, said: str, mode: str
+) -> None:
+    number = 700 + 10 * [one[0] for one in LOSSES].index(name) + MODES.index(mode)
+    shape = Shape(name, f"NODE {row}\n" + gh_ost(alter), ())
+    played = Teller(stage, shape.story(("n1",), False), number).tell()
+    path = stage.configuration(f"lost-{name}-{mode}", [played], mode, sections=ERROR)
+    with pytest.raises(ShardDdlStopped, match=said) as raised:
+        merge(path, path.parent / "out")
+    assert "RENAME" in raised.value.message and "delete the rows of" in (raised.value.remedy or "")
+    stage.configuration(f"lost-{name}-{mode}", [played], mode, sections={"shard-doubts": "warn"})
+    assert [w for w in merge(path, path.parent / "out").warnings if said in w]
+
+
+MAYBE = (
+    ("not null", "MODIFY v VARCHAR(20) NOT NULL DEFAULT ''", "has v NOT NULL: the copy may have other values"),
+    ("narrower", "MODIFY v VARCHAR(5)", "does not take all values: the copy may have other values"),
+    ("unique, all kept", "ADD UNIQUE KEY u (v)", ""),
+    ("wider", "MODIFY v VARCHAR(80), ADD KEY k (v), ADD w INT NOT NULL DEFAULT 0", ""),
+)
+
+
+@pytest.mark.parametrize(("name", "alter", "said"), MAYBE)
+def test_a_copy_that_may_have_other_values_is_a_warning(stage: Stage, name: str, alter: str, said: str) -> None:
+    number = 730 + 2 * [one[0] for one in MAYBE].index(name)
+    shape = Shape(name, gh_ost(alter), ())
+    played = Teller(stage, shape.story(("n1",), False), number).tell()
+    path = stage.configuration(f"maybe-{number}", [played], "pessimistic", sections=ERROR)
+    warnings = merge(path, path.parent / "out").warnings
+    assert [said in warning for warning in warnings] == ([True] if said else [])
+    stage.target.drop_databases()
+    stage.carry_out(path.parent / "out")
+    compare(stage, number, True)
+
+
+@pytest.mark.parametrize(("alter", "warned"), [("ADD UNIQUE KEY u (v)", True), ("ADD KEY k (v)", False)])
+def test_rows_from_before_the_log_are_not_counted(stage: Stage, alter: str, warned: bool) -> None:
+    """Then a warning says what the copy may have lost, if there is something."""
+    number = 760 + warned
+    Teller(stage, Story(f"before {number}", f"n1 CREATE TABLE t {T}\nn1 rows t"), number).tell()
+    script = "\n".join(f"n1{line.strip()[4:]}" for line in gh_ost(alter).strip().splitlines() if line.strip())
+    played = Teller(stage, Story(f"since {number}", script), number, begun=True, counter=100).tell()
+    path = stage.configuration(f"before-{number}", [played], "pessimistic")
+    base = path.parent / "base.sql"
+    base.write_text(f"CREATE DATABASE r{number}a; CREATE TABLE r{number}a.t {T};")
+    sections = {"base": {"physical": {"n1": "base.sql"}}, **ERROR}
+    stage.configuration(f"before-{number}", [played], "pessimistic", sections=sections)
+    warnings = merge(path, path.parent / "out").warnings
+    assert ["whether the copy has all rows is not known" in warning for warning in warnings] == [True] * warned
+
+
+def test_an_output_of_a_version_that_went_by_names_goes_on() -> None:
+    """What it has left out stays out, until it is dropped."""
+    log = ShardLog()
+    text = json.loads(log_to_json(log))
+    del text["tools"]
+    key = OrderKey(1, 0, 1, 1).text()
+    text["ghosts"] = [
+        [key, "n1", "a", "_t_gho", ""], [key, "n1", "a", "_t_gho", "ALTER TABLE _t_gho ADD w INT"],
+        [key, "n1", "a", "other", ""],
+    ]  # fmt: skip
+    (found,) = log_from_json(json.dumps(text)).tools.tables
+    assert (found.name, found.of, found.changes) == (("a", "_t_gho"), ("a", "t"), ("ALTER TABLE _t_gho ADD w INT",))
+
+
+# The attack: random tables with the names that tools give, with and without tools.
+
+NAMES = ("_t_old", "_t_new", "_t_gho", "_t_del", "_t_ghc", "__t_new", "_x_old", "_x_new", "x", "t_new", "_t")
+AS_T = ("(id INT PRIMARY KEY, v VARCHAR(20))", "LIKE t", "(id INT PRIMARY KEY, v VARCHAR(30), z INT DEFAULT 3)")
+
+
+def random_story(seed: int) -> str:
+    """Return the lines of a story of one node, with NODE for its name."""
+    rng = random.Random(seed)
+    lines, there, columns = ["NODE rows t"], ["t"], 0
+    for _ in range(rng.randint(4, 9)):
+        free = [name for name in NAMES if name not in there]
+        others = [name for name in there if name != "t"]
+        way = rng.choice(("make", "make", "fill", "fill", "move", "swap", "drop", "alter", "tool"))
+        if way == "make" and free:
+            there.append(rng.choice(free))
+            lines.append(f"NODE CREATE TABLE {there[-1]} {rng.choice(AS_T)}")
+        elif way == "fill":
+            lines.append(f"NODE rows {rng.choice(there)}")
+        elif way == "move" and free:
+            old, new = rng.choice(others or ["t"]), rng.choice(free)
+            lines.append(f"NODE RENAME TABLE {old} TO {new}")
+            there[there.index(old)] = new
+        elif way == "swap" and others and free and "t" in there:
+            new, old = rng.choice(others), rng.choice(free)
+            lines.append(f"NODE RENAME TABLE t TO {old}, {new} TO t")
+            there[there.index(new)] = old
+        elif way == "drop" and others:
+            there.remove(rng.choice(others))
+            lines.append(f"NODE DROP TABLE {({*others} - {*there}).pop()}")
+        elif way == "alter":
+            columns += 1
+            lines.append(f"NODE ALTER TABLE {rng.choice(there)} ADD COLUMN c{columns} INT DEFAULT {columns}")
+        elif way == "tool" and "t" in there and not {"_t_gho", "_t_ghc", "_t_del", "_t_new", "_t_old"} & {*there}:
+            columns += 1
+            alter = f"ADD COLUMN c{columns} INT DEFAULT {columns}"
+            script = gh_ost(alter, swap=rng.choice(("", TWO_STEP))) + "NODE DROP TABLE _t_del"
+            lines += [line.strip() for line in script.strip().splitlines() if line.strip()]
+        if "t" not in there:
+            lines.append(f"NODE CREATE TABLE t {AS_T[0]}")
+            there.append("t")
+    return "\n".join(lines)
+
+
+def attack(stage: Stage, seed: int, number: int) -> None:
+    """Play a story on one node, merge it in both modes, whole and in runs, and compare everything."""
+    story = Shape(f"names {seed}", random_story(seed), ()).story(("n1",), False)
+    played = Teller(stage, story, number).tell()
+    for mode in MODES:
+        path = stage.configuration(f"names-{seed}-{mode}", [played], mode, sections=ERROR)
+        result = merge(path, path.parent / "out")
+        undecided = {(str(one["schema"]), str(one["table"])) for one in result.hidden if one["tool"] is None}
+        stage.target.drop_databases()
+        stage.carry_out(path.parent / "out")
+        compare(stage, number, False, undecided)
+        whole = written(path.parent / "out")
+        path = stage.configuration(f"names-{seed}-{mode}-cut", [played], mode, sections=ERROR)
+        assert grown(path, whole, random.Random(seed), 6) == whole
+
+
+@pytest.mark.parametrize("seed", range(effort(3, 20)))
+def test_random_tables_with_the_names_of_tools(stage: Stage, seed: int) -> None:
+    attack(stage, seed, 800 + seed)
+
+
+@pytest.mark.soak
+def test_random_tables_for_as_long_as_wanted(stage: Stage) -> None:
+    end, first, failed = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "600")), 1000, []
+    for seed in range(first, first + 1000):
+        if time.monotonic() > end:
+            break
+        try:
+            attack(stage, seed, 900)
+        except (AssertionError, MergeError, RuntimeError) as error:
+            failed.append(f"seed {seed}: {error}\n{random_story(seed)}")
+        stage.clear()
+    assert not failed, "\n\n".join(failed)
