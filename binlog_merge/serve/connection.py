@@ -23,6 +23,7 @@ from binlog_merge.serve.feed import Feed, Told, await_made, failure
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.readers import LONGEST_NAME, Pace, Reader
+from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.wire import WRITE_TIMEOUT, Broken, Gone, Wire
@@ -136,6 +137,8 @@ class Connection:
         try:
             for payload in payloads:
                 self._wire.put(payload)
+        except Refused as refused:
+            self._wire.put(refused.answer.pack())
         except (NotServed, MergeError) as error:
             packet, line = failure(ErrorCode.ER_UNKNOWN_ERROR, error, self.peer)
             self._report(line)

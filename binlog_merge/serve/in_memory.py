@@ -23,8 +23,14 @@ _OF_A_VALUE: Final = 64
 _BATCH: Final = 10_000
 _SECONDS: Final = 10.0
 _WAIT: Final = 60.0
-_CASE_MATTERS: Final = re.compile(r"(Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME)")
-"""Columns with names of databases and tables, which compare with regard to case; all other texts do without."""
+CASE_MATTERS: Final = re.compile(
+    r"Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME|.*CATALOG(_NAME)?|.*TABLE|COLUMN_(COMMENT|DEFAULT|KEY|TYPE)"
+    r"|DATA_TYPE|GENERATION_EXPRESSION|DEFAULT_ENCRYPTION|EXPRESSION|INDEX_(COMMENT|TYPE)|ROW_FORMAT|TABLE_TYPE"
+    r"|CONSTRAINT_TYPE|ENFORCED|DEFINER|SQL_MODE|STATUS|TIME_ZONE|INTERVAL_FIELD|EVENT_(COMMENT|DEFINITION|MANIPULATION)"
+    r"|EXTERNAL_LANGUAGE|DTD_IDENTIFIER|ROUTINE_(COMMENT|DEFINITION|TYPE)|SECURITY_TYPE|SQL_DATA_ACCESS"
+    r"|ACTION_(STATEMENT|TIMING)|CHECK_OPTION|IS_UPDATABLE|VIEW_DEFINITION"
+)
+"""Columns whose texts compare with regard to case (utf8mb3_bin on a server); all others do without."""
 
 
 class Rows(list[Row]):
@@ -187,7 +193,7 @@ def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[
         for values, value in zip(lists, row, strict=True):
             values.append(value if value is None or isinstance(value, int) else str(value))
     kinds = [pa.int64() if column.number else pa.string() for column in columns]
-    texts = ["VARCHAR" if _CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
+    texts = ["VARCHAR" if CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
     types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
     fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
     connection.execute(f'CREATE OR REPLACE {kind}TABLE "{name}" ({fields})')

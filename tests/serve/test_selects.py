@@ -101,6 +101,9 @@ MODES = (
 )
 
 
+FIRST = "SELECT id FROM t"
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[MySqlServer, Running]]:
     with MySqlServer(tmp_path / "server", 1, ["--default-time-zone=+00:00"]) as server:
@@ -131,7 +134,7 @@ def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Runn
     different: list[tuple[str, str, Any, Any]] = []
     with (
         contextlib.closing(server.connect("shop")) as theirs,
-        contextlib.closing(running.connect(database="shop")) as mine,
+        contextlib.closing(running.connect(database="shop", autocommit=True)) as mine,
     ):
         for mode in MODES:
             for connection in (theirs, mine):
@@ -142,6 +145,13 @@ def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Runn
                 ours, told = rows_of(mine, sql), rows_of(theirs, sql)
                 if isinstance(ours, list) and not alike(sql, ours, told):
                     different.append((mode, sql, ours, told))
+        assert "1690" in rows_of(mine, f"{FIRST} WHERE id * 9223372036854775807 > 5")
+        assert "1235" in rows_of(mine, f"{FIRST} WHERE LOCATE('a', s COLLATE utf8mb4_0900_as_cs) > 0")
+        mine.autocommit(False)
+        assert "1690" in rows_of(mine, f"{FIRST} WHERE id * 9223372036854775807 > 5")
+        assert "ROLLBACK" in rows_of(mine, FIRST)  # another view would be of another moment
+        mine.rollback()
+        assert rows_of(mine, FIRST)
     assert not different, "\n".join(map(str, different))
 
 

@@ -25,7 +25,9 @@ FOUND = (
     "CAST(s AS SIGNED)", "CAST('18446744073709551616' AS SIGNED)", "CAST(s AS BINARY(3))", "DATE(da)", "~tm", "~d38",
     "CONCAT(z, '')", "s REGEXP ''", "s9 REGEXP '[[:alpha:]]+'", "EXTRACT(SECOND FROM tm)", "SUBSTR(s, 1, u8)",
     "SUBSTR(s, 1, NULL)", "dt - INTERVAL 2 MICROSECOND", "dt + INTERVAL 2 MICROSECOND", "da - INTERVAL 4000 YEAR",
-    "TIME_TO_SEC(d38)", "CASE t0 WHEN d38 THEN 1 END", "u8 BETWEEN i8 AND 7", "FIND_IN_SET(l1, c)", "v <=> lb",
+    "TIME_TO_SEC(d38)", "CASE t0 WHEN d38 THEN 1 END",
+    "u8 BETWEEN i8 AND 7", "FIND_IN_SET(l1, c)", "v <=> lb", "i8 DIV du",
+    "ROUND(g, 1)", "s9 <> j", "g NOT IN (u64)",
     "IF(i8, du, 18446744073709551616)", "NULLIF('[1, 2]', u64)", "STRCMP(2021, '😀')", "POW(g, g)", "g * g",
     "b64 >= '18446744073709551616'", "i64 = '9007199254740993'", "'18446744073709551616' <> (~ z)", "ROUND(g)",
     "ROUND(i, -1)", "GREATEST(d, d38)", "-0.5 <> t0", "CAST(7.5 AS TIME)", "CAST(da AS JSON)", "CAST(g AS FLOAT)",
@@ -33,6 +35,7 @@ FOUND = (
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
 COMPUTED = (
+    "CAST(d38 AS DATE)", "- d38", "d38 + d38",
     "BINARY s16", "da + INTERVAL 3 MONTH", "IF(s5, 'Σς', a1)", "1999 NOT BETWEEN 2000 AND g", "CONCAT_WS(i, z)",
     "LPAD('7abc', u8, sas)", "DATE_SUB(ts, INTERVAL 100 MINUTE)", "DATE_SUB(dt, INTERVAL 4 DAY)", "IF('0', s2, '7')",
     "d0 + INTERVAL 9223372036854775807 SECOND", "RPAD(lb, i, sai)", "REPEAT('', 9223372036854775807)", "LEFT(s, s2)",

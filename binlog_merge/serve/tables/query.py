@@ -186,24 +186,27 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     source = _source(cursor, schema)
     if isinstance(source, Query) and not items[0].aggregate:
         raise cursor.error("columns of a derived table: only COUNT, MIN and MAX are taken of one")
-    where = ExpressionReader(cursor).expression() if cursor.accept("WHERE") else None
+    reader = ExpressionReader(cursor)
+    where = reader.expression() if cursor.accept("WHERE") else None
     order: list[_Key] = _order(cursor) if cursor.accept("ORDER", "BY") else []
     if order and items[0].aggregate:
         raise cursor.error("ORDER BY of aggregates")
     limit, offset = _limit(cursor)
     padded = bool(cursor.session.sql_mode & PAD_CHAR_TO_FULL_LENGTH)
+    _check_tables(source, {*reader.tables, *(item.table for item in items), *(table for *_, table in order)})
     _check_names(cursor, items, order, source)
     return Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
 
 
+def _check_tables(source: "Source | Query", tables: set[tuple[str, ...]]) -> None:
+    """Raise Refused if another table than that which is asked stands before a column's name."""
+    for table in filter(None, tables):
+        if isinstance(source, Query) or table[-1] != source.alias or table[:-1] not in ((), (source.schema,)):
+            raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown table '{'.'.join(table)[:64]}' before a column")
+
+
 def _check_names(cursor: Cursor, items: Sequence[Item], order: Sequence["_Key"], source: "Source | Query") -> None:
-    """Raise DdlNotUnderstood where an alias is meant: by ORDER BY, or by what is taken of a derived table; and Refused
-    where another table is meant.
-    """
-    for table in filter(None, (*(item.table for item in items), *(table for *_, table in order))):
-        schema = source.schema if isinstance(source, Source) else ""
-        if isinstance(source, Query) or table[-1] != source.alias or table[:-1] not in ((), (schema,)):
-            raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown table '{'.'.join(table)[:64]}' in 'field list'")
+    """Raise DdlNotUnderstood where an alias is meant: by ORDER BY, or by what is taken of a derived table."""
     aliases = {item.label.lower(): item.name.lower() for item in items if item.name and not item.aggregate}
     for name, _, table in order:
         if not table and aliases.get(name.lower(), name.lower()) != name.lower():

@@ -1,6 +1,7 @@
 """A consistent view of the tables: a transaction of DuckDB of its own, as of one position of the log."""
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile
 from typing import IO, Any, Final
@@ -9,8 +10,10 @@ import duckdb
 
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import IoError
+from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.replay.duckdb.types import CATALOG, place
 from binlog_merge.serve.log import LogView
+from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.tables.columns import Reading
 from binlog_merge.serve.tables.compiled import Compiled, Shape
 from binlog_merge.serve.tables.fields import Results
@@ -127,7 +130,7 @@ class Rows:
         except duckdb.Error as error:
             raise _failed(error) from None
         except OSError as error:  # pyarrow's for what the engine says while it streams
-            raise IoError(f"the tables cannot be read: {str(error).splitlines()[0]}") from None
+            raise _failed(error) from None
 
 
 def _parts(batch: Any) -> Iterator[Any]:
@@ -145,5 +148,24 @@ def _unspooled(file: IO[bytes]) -> "_Packets":
         yield file.read(int.from_bytes(head, "little"))
 
 
-def _failed(error: Exception) -> IoError:
-    return IoError(f"the tables cannot be read: {(str(error).splitlines() or [''])[0][:300]}")
+_STOPPED: Final = re.compile(r"(?:Invalid Input|Conversion|Out of Range) Error: (.*)")
+"""What the engine says where a condition's value for a row is not known, or too great for it."""
+
+
+_ABORTED: Final = "Current transaction is aborted"
+_ENDED: Final = (
+    "a row stopped a SELECT of this transaction, and the engine has ended its view with it: ROLLBACK, and begin anew"
+)
+
+
+def _failed(error: Exception) -> IoError | Refused:
+    """Return why rows cannot be read: for what a condition asks of one of them, or because reading fails."""
+    text = (str(error).splitlines() or [""])[0][:300]
+    if _ABORTED in text:
+        return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, _ENDED)
+    stopped = _STOPPED.search(text)
+    if stopped is None:
+        return IoError(f"the tables cannot be read: {text}")
+    if stopped[1].endswith("value is out of range"):
+        return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped[1])
+    return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compare so: {stopped[1]}")

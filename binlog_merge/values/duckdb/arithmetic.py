@@ -80,10 +80,10 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
         remainder = f"({one} % nullif({two}, 0))"
         if kinds == {"int"}:
             return Sql(remainder, "int", unsigned=left.unsigned, untold=untold)
-        return Sql(_of_units(remainder, scale), "decimal", scale=scale, untold=untold)
+        return Sql(_of_units(remainder, scale), "decimal", scale=scale, unsigned=left.unsigned, untold=untold)
     made = f"({left.text} {symbol} {right.text})"
     if kinds != {"int"}:
-        return Sql(made, "decimal", scale=scale, untold=untold)
+        return Sql(made, "decimal", scale=scale, unsigned=either_unsigned(left, right), untold=untold)
     return bounded(made, either_unsigned(left, right), untold)
 
 
@@ -102,8 +102,6 @@ def bounded(text: str, unsigned: bool | None, untold: str = "") -> Sql:
     """Return a whole number; the engine stops where a server says that it is out of range."""
     least, most = _UNSIGNED if unsigned else _SIGNED if unsigned is False else (0, _SIGNED[1])
     kind = "BIGINT UNSIGNED" if unsigned else "BIGINT"
-    if unsigned is None:
-        least = _SIGNED[0]
     checked = (
         f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN error('{kind} value is out of range')::HUGEINT ELSE n END"
     )

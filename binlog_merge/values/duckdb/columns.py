@@ -41,7 +41,8 @@ def column_sql(column: Column, place: str) -> Sql:
         if (column.type.length or 10) > 38:
             return Sql(f"column {column.name}: DECIMAL of more than 38 digits cannot stand in a filter", "")
         untold = "a number with ZEROFILL" if column.type.zerofill else ""
-        return Sql(name, "decimal", strength=COLUMN, scale=scale, untold=untold)
+        unsigned = column.type.unsigned
+        return Sql(name, "decimal", strength=COLUMN, scale=scale, unsigned=unsigned, untold=untold)
     if kind in ("float", "double"):
         return Sql(f"{name}::DOUBLE", "double", untold="a FLOAT" if kind == "float" else "")
     if kind in _TEXTS:

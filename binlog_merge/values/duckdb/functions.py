@@ -63,7 +63,9 @@ def _rounded(name: str) -> Function:
         if piece.kind == "int":
             return replace(piece, constant=None, year=False, strength=LITERAL)
         made = f"{name}({piece.text})"
-        return Sql(f"({made})::HUGEINT", "int") if piece.kind == "decimal" else Sql(made, "double")
+        if piece.kind == "decimal":
+            return Sql(f"({made})::HUGEINT", "int", unsigned=piece.unsigned)
+        return Sql(made, "double")
 
     return build
 
@@ -77,7 +79,9 @@ def _round(args: Args, session: DdlSession) -> Sql:
     if piece.kind == "double":
         if not 0 <= digits <= 15:
             raise ExpressionError(f"ROUND() of a FLOAT or DOUBLE to {digits} digits")
-        return Sql(f"(round_even({piece.text} * 1e{digits}::DOUBLE, 0) / 1e{digits}::DOUBLE)", "double")
+        raised = f"(n * 1e{digits}::DOUBLE)"
+        body = f"CASE WHEN isfinite({raised}) THEN round_even({raised}, 0) / 1e{digits}::DOUBLE ELSE n END"
+        return Sql(f"list_transform([{piece.text}], lambda n: {body})[1]", "double")
     if piece.kind == "int" and digits >= 0:
         return replace(piece, constant=None, year=False, strength=LITERAL)
     scale = min(max(digits, 0), piece.scale)

@@ -217,7 +217,11 @@ def numeric_literal(text: str) -> Sql:
     if fraction:
         # In quotes: the engine itself takes a number for a DOUBLE if it has many digits.
         return Sql(
-            f"'{whole}.{fraction}'::DECIMAL({size},{len(fraction)})", "decimal", constant=text, scale=len(fraction)
+            f"'{whole}.{fraction}'::DECIMAL({size},{len(fraction)})",
+            "decimal",
+            constant=text,
+            scale=len(fraction),
+            unsigned=False,
         )
     value = int(whole)
     if not -(1 << 63) <= value < 1 << 64:

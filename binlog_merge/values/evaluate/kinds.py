@@ -78,6 +78,8 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
         case "case":
             return _case_kind(node, kinds)
         case "cast" if node.text in CASTS:
+            if node.text == "date" and kinds[0] in ("decimal", "double", "json"):
+                raise NotComputableError(f"a value of kind {kinds[0]} as a DATE")
             if node.text == "double" and kinds[0] not in (*_NUMBERS, "null"):
                 raise NotComputableError(f"a value of kind {kinds[0]} as a DOUBLE")
             return CASTS[node.text][0]
@@ -154,6 +156,7 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     if node.text in CHOICES:
         if node.text == "nullif" and set(kinds) - {"date", "datetime", "null"}:
             _one_of(node, kinds, *_NUMBERS)
+            _same(node, kinds)
         if node.text == "if":
             _one_of(node, kinds[:1], *_NUMBERS)
         return _same(node, kinds[1:] if node.text == "if" else kinds)

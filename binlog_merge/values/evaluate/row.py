@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from functools import partial
 from typing import Any, Final
 
@@ -48,6 +48,10 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+
+
+_CONTEXT: Final = Context(prec=200)
+"""More digits than any DECIMAL has, also between operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class Row:
 
 def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
     """Return the expression's value as one of the column; raises ConversionError where it does not fit."""
-    value = _value(expression.node, row)
+    with localcontext(_CONTEXT):
+        value = _value(expression.node, row)
     if value is None:
         return None
     kind = TYPES.get(expression.kind, BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else BIGINT)
@@ -133,7 +138,8 @@ def _value(node: Node, row: Row) -> Value | None:
     if node.kind == "between":
         return _between(args, node.negated)
     if node.kind == "compare" and node.text == "<=>":
-        return int(args[0] == args[1])
+        one, other = _comparable(args)
+        return int(one == other)
     if node.kind == "call" and node.text in CALLS and CALLS[node.text].nulls:
         return CALLS[node.text].run(*args)
     if None in args:
@@ -149,7 +155,7 @@ def _strict(node: Node, args: list[Value]) -> Value | None:
         case "binary":
             return _arithmetic(node.text, _number(args[0]), _number(args[1]))
         case "compare":
-            return int(_COMPARE[node.text](args[0], args[1]))
+            return int(_COMPARE[node.text](*_comparable(args)))
         case "xor":
             return int(bool(args[0]) != bool(args[1]))
         case "not":
@@ -183,21 +189,29 @@ def _case(node: Node, row: Row) -> Value | None:
     while len(args) > 1:
         when, then = args.pop(0), args.pop(0)
         found = _value(when, row)
-        if found is not None and (operand == found if node.text.startswith("operand") else found):
+        one, other = _comparable((operand, found))
+        if found is not None and (one == other if node.text.startswith("operand") else found):
             return _value(then, row)
     return _value(args[0], row) if args else None
 
 
 def _in(args: list[Value | None], negated: bool) -> Value | None:
-    wanted, *items = args
+    wanted, *items = _comparable(args)
     if wanted is None or (None in items and wanted not in items):
         return None
     return int((wanted in items) != negated)
 
 
+def _comparable(values: Sequence[Any]) -> list[Any]:
+    """Return values as a server compares them: beside a DOUBLE all numbers are DOUBLEs."""
+    if any(isinstance(value, float) for value in values):
+        return [float(value) if isinstance(value, int | Decimal) else value for value in values]
+    return list(values)
+
+
 def _between(args: Sequence[Any], negated: bool) -> Value | None:
     """Return BETWEEN, which is false if one of its bounds says so, whatever the other is."""
-    value, low, high = args
+    value, low, high = _comparable(args)
     if value is None:
         return None
     above, below = None if low is None else low <= value, None if high is None else value <= high

@@ -32,11 +32,15 @@ UNITS = frozenset(_UNIT_NAMES.split())
 
 
 class ExpressionReader:
-    """Reads one expression; a method for each rule of the grammar, loosest binding first."""
+    """Reads one expression; a method for each rule of the grammar, loosest binding first.
+
+    `tables` are those that stand before names of columns, some with their schema.
+    """
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.session = cursor.session
+        self.tables: set[tuple[str, ...]] = set()
         self._depth = 0
 
     def expression(self) -> Node:
@@ -358,9 +362,9 @@ class ExpressionReader:
         return found
 
     def _column(self) -> Node:
-        name = self.cursor.name()
-        while self.cursor.accept_symbol("."):
-            name = self.cursor.after_dot()
+        *table, name = self._dotted()
+        if table and not self.cursor.at_symbol("("):
+            self.tables.add(tuple(table))
         if self.cursor.at_symbol("("):
             self.cursor.parenthesized()
             return Node("forbidden", "a stored function")
@@ -368,6 +372,12 @@ class ExpressionReader:
         if self.operator("->>"):
             return call("json_unquote", call("json_extract", node, self._path()))
         return call("json_extract", node, self._path()) if self.operator("->") else node
+
+    def _dotted(self) -> list[str]:
+        names = [self.cursor.name()]
+        while self.cursor.accept_symbol("."):
+            names.append(self.cursor.after_dot())
+        return names
 
     def _path(self) -> Node:
         return text_literal(self.cursor.literal_string(), None, self.session)
