@@ -8,19 +8,28 @@ from binlog_merge.errors import UnknownTable
 from binlog_merge.log.names import Named, Said, Tenure
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import versions_between
+from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
+from snapshot_store.diff import same_type
 from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.render_sql import type_sql
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Transactions in which the table has one name and its key these columns, whose types are `kinds`."""
+    """Transactions in which the table has one name and its key these columns, which have these types at the end."""
 
     named: Named
     columns: tuple[str, ...]
-    kinds: tuple[str, ...]
+    types: tuple[ColumnType, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the names of the types."""
+        return tuple(kind.name for kind in self.types)
 
 
 def primary_key(table: Table) -> list[str]:
@@ -64,7 +73,7 @@ def _span(binlog: MergedBinlog, named: Named, columns: tuple[str, ...]) -> tuple
     if tables and all(sorted(key) == sorted(wanted) for key in keys):
         table = tables[-1]
         places = [place for column in columns if (place := table.index_of(column)) is not None]
-        return [Span(named, columns, tuple(table.columns[place].type.name for place in places))], []
+        return [Span(named, columns, tuple(table.columns[place].type for place in places))], []
     if not _has_rows(binlog, named):
         return [], []
     others = " or ".join(", ".join(key) or "none" for key in sorted(keys - {wanted}))
@@ -73,6 +82,21 @@ def _span(binlog: MergedBinlog, named: Named, columns: tuple[str, ...]) -> tuple
         f"the primary key of {named.schema}.{named.name} is {others} from {uuid}:{named.first} to "
         f"{uuid}:{named.last}: changes there are left out; ask for them with --stop {uuid}:{named.last}"
     ]
+
+
+def rewritten(before: Span, after: Span) -> str:
+    """Return which of the key's columns has other values from one span to the next, in words; "" if none has."""
+    return ", ".join(
+        f"{name} from {type_sql(old)} to {type_sql(new)}"
+        for name, old, new in zip(after.columns, before.types, after.types, strict=True)
+        if not _keeps_text(old, new)
+    )
+
+
+def _keeps_text(old: ColumnType, new: ColumnType) -> bool:
+    """Return whether every value of a type that fits another is shown as the same there."""
+    families = (frozenset(INTEGER_BYTES), TEXT_TYPES, BINARY_TYPES - {"binary"})
+    return same_type(old, new) or any({old.name, new.name} <= family for family in families)
 
 
 def _has_rows(binlog: MergedBinlog, named: Named) -> bool:

@@ -12,13 +12,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 import numpy as np
 
 from binlog_merge.ask.formats.json_lines import records
-from binlog_merge.ask.key_spans import Span, primary_key, spans_of
+from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of
 from binlog_merge.ask.selection import Place, select
 from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
@@ -110,11 +111,37 @@ def life_of(
         lived = _lived(_Asking(binlog, spans, first, last, time_zone), tuple(wanted.values()))
         lived.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
         doubts += _doubts(lived)
+        left_out += _rewritten(tenure.said, spans, lived, files)
         rows += lived
     who = WhoOf(binlog)
     rows.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
     changes = [Change(row.record, who.event(row.record["file"], row.record["position"])) for row in rows]
     return Life(tuple(_with_statements(binlog, tables, changes, files)), tuple(left_out), tuple(doubts))
+
+
+def _rewritten(
+    said: Sequence[Said], spans: Sequence[Span], lived: "Sequence[_Row]", files: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield which statements gave a standing row's key another value, behind which its life is not followed."""
+    by_rank = {one.at.begin.rank: one for one in said}
+    for span, following in pairwise(spans):
+        words, one = rewritten(span, following), by_rank.get(following.named.first)
+        if not words or one is None:
+            continue
+        begin = one.at.begin
+        place = files[PurePosixPath(begin.file).name], begin.position
+        sides: tuple[list[_Row], list[_Row]] = ([], [])
+        for row in lived:
+            sides[(files[row.record["file"]], row.record["position"]) > place].append(row)
+        before, after = sides
+        if (before and not after and before[-1].after is not None) or (
+            after and not before and after[0].before is not None
+        ):
+            side = "from there on" if before else "until there"
+            yield (
+                f"{begin.gtid} makes other values of the key, {words}: what the row does {side} is under another key; "
+                "ask for it by the value that it has there"
+            )
 
 
 def _doubts(rows: Sequence["_Row"]) -> Iterator[str]:

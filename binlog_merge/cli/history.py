@@ -23,8 +23,8 @@ The row is named by its primary key, a COLUMN=VALUE for each column. An update t
 directions, and so is RENAME TABLE. If several rows had the key one after the other, the lives of all are printed.
 
 The table is the one that has the name at the end of the log (or at --stop), with those that were dropped under it. What
-is left out is named on stderr (in JSON: left_out): tables that had the name and were renamed since, and times in which
-the primary key had other columns.
+is left out is named on stderr (in JSON: left_out): tables that had the name and were renamed since, times in which
+the primary key had other columns, and what a row does behind an ALTER that gave its key another value.
 
 The merge does not keep which server and session wrote a row; a log that has the statement (Rows_query) shows it."""
 

@@ -137,6 +137,7 @@ class Node:
     def __init__(self, server: MySqlServer, story: Story, random: Random) -> None:
         self.story, self.random = story, random
         self.statements: dict[str, str] = {}
+        self.known: dict[str, set[int]] = {}
         self.refused = 0
         server.execute("RESET BINARY LOGS AND GTIDS")
         server.execute("CREATE DATABASE one CHARACTER SET utf8mb4")
@@ -155,8 +156,8 @@ class Node:
         if family(self.story.old) == "binary":  # of which a server without strict mode makes vectors that are none
             news = [new for new in news if family(new) != "vector"]
         together = [new for new in news if not self._may_stop(new)]
-        for n, shape in enumerate(SHAPES[:2] if together else ()):
-            self.alter(f"together{n}", together, shape)
+        if together:
+            self.alter("together", together, SHAPES[self.random.choice((0, 0, 1, 1, 2, 3))])
         for n, new in enumerate(news):
             if new not in together or (self.story.mode in ("", STRICT) and family(new) == family(self.story.old)):
                 self.alter(f"alone{n}", [new], SHAPES[self.random.choice((0, 0, 0, 1, 2, 3))])
@@ -228,8 +229,9 @@ class Node:
         if not self.story.strict and self.story.null:
             return {}
         self.run("SET sql_log_bin = 0")
-        found: dict[int, set[int]] = {}
-        for i, new in enumerate(news):
+        for new in news:
+            if new in self.known:
+                continue
             self._make("probe", 1, "k INT PRIMARY KEY", "")
             modes = [m for m in self.story.mode.split(",") if m.startswith(("NO_ZERO", "TIME_TR"))]
             try:
@@ -239,10 +241,10 @@ class Node:
             except pymysql.err.Error as error:
                 warnings = [("Warning", 1264, str(error))]
             rows = [re.search(r"at row (\d+)", text) for _, code, text in warnings if code in _LOSSES]
-            found[i] = {int(row[1]) - 1 for row in rows if row} if self.story.strict else set()
+            self.known[new] = {int(row[1]) - 1 for row in rows if row} if self.story.strict else set()
             self.run("DROP TABLE probe")
         self.run("SET sql_log_bin = 1, sql_mode = ''")
-        return found
+        return {i: self.known[new] for i, new in enumerate(news)}
 
     def _take_away(self, table: str, i: int, rows: set[int]) -> None:
         """Replace the values of rows by NULL, or by one that passes; NULLs too, if the column will not have any."""
