@@ -431,4 +431,7 @@ def _damage(walk: Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErro
     place = int(walk.reg[k.BASE]) + at
     if walk.reg[k.INNER_END] >= 0:
         place = int(walk.reg[k.GROUP_START])  # inside a payload: name the transaction
-    return damage(reason, int(buffer[at + 4]) if at + 5 <= len(buffer) else -1, place)
+    error = damage(reason, int(buffer[at + 4]) if at + 5 <= len(buffer) else -1, place)
+    if reason in (k.STATEMENT_EVENT, k.UNSUPPORTED) and walk.reg[k.PHASE] in (k.IN_LOCAL, k.IN_XA):
+        error.remedy = f"{error.remedy}; or {_leave_out(walk)}"
+    return error
