@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
@@ -17,13 +17,16 @@ from binlog_merge.files.removal import finish
 from binlog_merge.files.removed import read_removed
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
+from binlog_merge.pipeline.base.skipped import Skipped, read_skipped
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.between import Between
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.idle import Notes, read_notes, with_notes
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
+from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -142,7 +145,18 @@ def begin(job: Job, between: Between) -> Inputs:
         "nodes": {n.source_id: len(n.files) for n in inputs.nodes},
     }
     _LOG.info("files found", extra={**found, "left_out": len(ignored), "read_again": len(read_again)})
-    return Inputs(manifest, header, head, inputs.nodes, carrier or DEFAULT, ignored, read_again)
+    skipped = _skipped(job, between)
+    nodes = [replace(n, gtids=replace(n.gtids, base=n.gtids.base.union(skipped.gtids))) for n in inputs.nodes]
+    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, ignored, read_again, skipped)
+
+
+def _skipped(job: Job, between: Between) -> Skipped:
+    """Return the transactions that somebody decided to leave out."""
+    path = job.directory / STORE_NAME
+    with as_merge_errors(path):
+        return read_skipped(
+            lambda name: between.schemas.note(name, lambda: stored_note(path, name)) if path.exists() else None
+        )
 
 
 def _carrier(config: MergeConfig, nodes: Sequence[NodeInput], header: Header | None) -> str | None:

@@ -29,7 +29,14 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
 from binlog_merge.binlog.kernels.scan_groups import end_local, note_gtid, open_group, prepare
-from binlog_merge.binlog.kernels.scan_gtids import follows, is_elsewhere, leave_out, log_gtid, sequence_number
+from binlog_merge.binlog.kernels.scan_gtids import (
+    follows,
+    is_decided,
+    is_elsewhere,
+    leave_out,
+    log_gtid,
+    sequence_number,
+)
 from binlog_merge.binlog.kernels.scan_length import has_its_length, note_length
 from binlog_merge.binlog.kernels.scan_query import query
 from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, table_map
@@ -129,7 +136,11 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 if not follows(reg, number):
                     return k.SEQUENCE
                 begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
-                if gno > 0 and len(a.elsewhere) and is_elsewhere(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
+                if len(a.elsewhere) and is_decided(a, i64(b, at + 1), i64(b, at + 9), 0, gno, begins):
+                    if reg[k.DECIDED_AT] != begins + 1:
+                        return k.DECIDED
+                    leave_out(reg, begins, number, gno)
+                elif gno > 0 and len(a.elsewhere) and is_elsewhere(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
                     leave_out(reg, begins, number, gno)
                 else:
                     if gno > 0 and not log_gtid(a, i64(b, at + 1), i64(b, at + 9), 0, gno):

@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
     SEQUENCE,  # a group's sequence number is not the one that follows
     NO_GTID,  # a group has no GTID event, in a file whose groups have
     BAD_LENGTH,  # a group is longer or shorter than its GTID event says
-) = range(25)
+    DECIDED,  # a group begins that somebody decided to leave out, to be named by Python
+) = range(26)
 
 # Registers.
 (
@@ -86,7 +87,8 @@ from typing import Any, NamedTuple
     LOGGED_LENGTH,  # the group's length in its GTID event; -1: it has none
     PASSED_OVER,  # bytes of events in the open group that are passed over
     LEFT_OUT,  # groups that are left out, as their GTIDs are in `elsewhere`
-) = range(50)
+    DECIDED_AT,  # file offset after the first byte of the last one that Python has named
+) = range(51)
 REGISTERS = 56
 
 # Values of NEXT_SEQUENCE before the first group: in the middle of a file it may be any, at its beginning 1, or 0 for
@@ -150,7 +152,7 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
     P_COLUMNS,
 ) = range(13)
 # Intervals of GTIDs: the source's two halves, the number that Python gave the tag (0: none); G_END is not included.
-# G_OWN: it carries its transaction's commit TSO.
+# G_OWN: it carries its transaction's commit TSO; in `elsewhere`, somebody decided to leave it out.
 G_SID_1, G_SID_2, G_TAG, G_OWN, G_START, G_END, G_COLUMNS = range(7)
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
@@ -190,7 +192,7 @@ class Arrays(NamedTuple):
     xids: Any
     tsos: Any
     gtids: Any
-    elsewhere: Any  # int64[n, G_COLUMNS]: GTIDs whose groups are left out, as they are read in another log
+    elsewhere: Any  # int64[n, G_COLUMNS]: GTIDs whose groups are left out; with a tag of -1 file offsets of such groups
     ids: (
         Any  # int64[MAX_TABLES_IN_GROUP + COMMIT_SHAPE]: table ids mapped in the open group; behind them, from the end,
     )

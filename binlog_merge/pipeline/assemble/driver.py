@@ -63,7 +63,9 @@ def _scan(
     job: Job, inputs: Inputs, rounds: KeptPieces, kept: Mapping[str, Sequence[Piece]], whole: frozenset[str]
 ) -> dict[str, list[Piece]]:
     blocks, first = job.scratch("piece"), rounds.next_number
-    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, blocks, job.partitions, whole, kept, first)
+    tasks = scan_tasks(
+        inputs.nodes, job.config, inputs.carrier, blocks, job.partitions, whole, kept, first, inputs.skipped
+    )
     rounds.next_number += len(tasks)
     work, size = bundles(tasks), sum(task.length for task in tasks)
     with job.stage("scan", len(work), size):

@@ -18,6 +18,7 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.progress import Progress, Sized
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.runner import InDriver, Runner
+from binlog_merge.pipeline.base.skipped import Skipped
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class Inputs:
     carrier: str
     left_out: tuple[IgnoredFile, ...] = ()
     read_again: tuple[str, ...] = ()
+    skipped: Skipped = Skipped()  # noqa: RUF009 - frozen
 
 
 def key_after(key: OrderKey | None) -> OrderKey:

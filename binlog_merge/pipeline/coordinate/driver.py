@@ -16,7 +16,7 @@ from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applica
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, local_markers, markers_below
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change
-from binlog_merge.pipeline.coordinate.not_carried import STATEMENT_FORMAT, Listing, NotCarried
+from binlog_merge.pipeline.coordinate.not_carried import Listing, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.schemas import Added, done_by, logical_history, node_history
 from binlog_merge.pipeline.coordinate.shards.driver import (
@@ -201,7 +201,7 @@ def _add_passed(ignored: Listing, scanned: Iterable[ScannedNode]) -> None:
         for piece in node.pieces:
             path = node.input.files[piece.file_index].path
             for passed in piece.passed:
-                kind, why = passed.kind, STATEMENT_FORMAT
+                kind, why = passed.kind, passed.why
                 ignored.add(NotCarried(node.source_id, path, at, sql, kind, why) for at, sql in passed.first)
                 ignored.count_more(kind, why, passed.count - len(passed.first))
 

@@ -12,7 +12,6 @@ LEFT_OUT_DATABASES: Final = "of databases that do not come out"
 PARTLY_LEFT_OUT: Final = "in part: tables of databases that do not come out"
 NO_TABLE: Final = "changes no table"
 VIEW: Final = "views do not come out: make them at the target"
-STATEMENT_FORMAT: Final = "in statement format: writes only databases that do not come out"
 UNKNOWN_TABLE: Final = "of a table that is not known"
 ON_DISK: Final = "says where a server's files are"
 

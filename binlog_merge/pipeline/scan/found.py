@@ -73,7 +73,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         timed_span=TsoSpan(int(timed[0, k.T_TSO]), int(timed[-1, k.T_TSO])) if len(timed) else None,
         last_timed=tuple(timed[-1, [k.T_TSO, k.T_TRANSACTION, k.T_FLAGS]].tolist()) if len(timed) else None,
-        passed=tuple(Passed(kind, count, tuple(first)) for kind, (count, first) in sorted(walk.passed.items())),
+        passed=tuple(Passed(*kind, count, tuple(first)) for kind, (count, first) in sorted(walk.passed.items())),
         error=error,
     )
 

@@ -19,6 +19,7 @@ from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
+from binlog_merge.pipeline.base.skipped import Skipped
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
 from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
@@ -27,6 +28,7 @@ from binlog_merge.pipeline.scan.values import Piece, ScanTask
 PIECE_BYTES = 256 << 20
 BUNDLE_BYTES = 4 << 20
 DETECTION_BYTES = 64 << 20
+NONE_SKIPPED = Skipped()
 NO_PIECES: Mapping[str, Sequence[Piece]] = {}
 _NOTHING_NEW = 1 << 62
 
@@ -94,6 +96,7 @@ def scan_tasks(
     whole: frozenset[str],
     kept: Mapping[str, Sequence[Piece]] = NO_PIECES,
     first_number: int = 0,
+    skipped: Skipped = NONE_SKIPPED,
 ) -> list[ScanTask]:
     """Cut what is still to be scanned into pieces, one task each, numbered from `first_number` on.
 
@@ -106,7 +109,7 @@ def scan_tasks(
     piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
     table_schema, _, table = config.commit_tso.commit_table.partition(".")
     use = config.commit_tso.local_tso == "use" and CARRIERS[carrier].own
-    topology = topology_of(config)
+    topology, decided = topology_of(config), skipped.gtids
     tasks: list[ScanTask] = []
     for node, index, start in ranges:
         file = node.files[index]
@@ -132,6 +135,8 @@ def scan_tasks(
                     lenient=config.log_doubts == "warn",
                     seen=_seen(node, index),
                     elsewhere=elsewhere(file),
+                    decided=decided,
+                    decided_at=skipped.offsets(node.source_id, file),
                     topology=topology,
                 )
             )

@@ -11,6 +11,10 @@ from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.writes import Writes, written_by
 from snapshot_store.topology import Topology
 
+STATEMENT_FORMAT = "in statement format: writes only databases that do not come out"
+DECIDED = "left out, as `ddl resolve --skip` says"
+"""Why a statement or a transaction is left out."""
+
 CONTEXT = frozenset(
     (
         *(EventType.INTVAR_EVENT, EventType.RAND_EVENT, EventType.USER_VAR_EVENT),

@@ -33,6 +33,8 @@ class ScanTask:
     lenient: bool = False  # gaps in sequence numbers are recorded and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
     elsewhere: GtidSet = GtidSet()  # noqa: RUF009 - frozen; groups with these GTIDs are left out
+    decided: GtidSet = GtidSet()  # noqa: RUF009 - frozen; somebody decided to leave out these groups
+    decided_at: tuple[int, ...] = ()  # and those that begin at these offsets
     topology: Topology = Topology()  # noqa: RUF009 - frozen; statements in statement format may write what it ignores
 
     @property
@@ -48,9 +50,12 @@ class ScanTask:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Statements of one kind in statement format that are left out: how many, and (position, text) of the first."""
+    """Statements or transactions that are left out: their kind, the reason, how many, and (position, text) of the
+    first.
+    """
 
     kind: str
+    why: str
     count: int
     first: tuple[tuple[int, str], ...]
 

@@ -7,6 +7,7 @@ damage is raised.
 
 import zlib
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
-from binlog_merge.binlog.kernels.scan_gtids import follows, is_elsewhere, leave_out, log_gtid
+from binlog_merge.binlog.kernels.scan_gtids import follows, is_decided, is_elsewhere, leave_out, log_gtid
 from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
@@ -25,9 +26,9 @@ from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, Unsu
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
 from binlog_merge.pipeline.base.logged import Gtid as LoggedGtid
-from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence
+from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence, text_of
 from binlog_merge.pipeline.scan.damage import damage
-from binlog_merge.pipeline.scan.statements import CONTEXT, left_out, query_of
+from binlog_merge.pipeline.scan.statements import CONTEXT, DECIDED, STATEMENT_FORMAT, left_out, query_of
 from binlog_merge.pipeline.scan.values import ScanTask
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
 
@@ -53,8 +54,8 @@ class Walk:
     names: list[tuple[str, str]] = field(default_factory=list)
     tags: list[str] = field(default_factory=lambda: [""])
     breaks: list[tuple[int, int, int]] = field(default_factory=list)
-    passed: dict[str, tuple[int, list[tuple[int, str]]]] = field(default_factory=dict)
-    """Statements in statement format that are left out, by kind: how many, and (position, text) of the first."""
+    passed: dict[tuple[str, str], tuple[int, list[tuple[int, str]]]] = field(default_factory=dict)
+    """What is left out, by kind and reason: how many, and (position, text) of the first."""
 
     @property
     def reg(self) -> npt.NDArray[np.int64]:
@@ -124,13 +125,16 @@ def _grow(a: k.Arrays) -> k.Arrays:
 
 
 def leaving_out(walk: Walk) -> Walk:
-    """Return the walk with the task's GTIDs whose groups are left out in its arrays."""
-    items = list(walk.task.elsewhere.items())
-    walk.tags += sorted({tag for _, tag, _, _ in items} - {""})
-    rows = np.zeros((len(items), k.G_COLUMNS), np.int64)
-    for row, (sid, tag, start, end) in zip(rows, items, strict=True):
+    """Return the walk with the task's GTIDs and offsets whose groups are left out in its arrays."""
+    task = walk.task
+    items = [(item, 0) for item in task.elsewhere.items()] + [(item, 1) for item in task.decided.items()]
+    walk.tags += sorted({tag for (_, tag, _, _), _ in items} - {""})
+    rows = np.zeros((len(items) + len(task.decided_at), k.G_COLUMNS), np.int64)
+    for row, ((sid, tag, start, end), own) in zip(rows, items, strict=False):
         row[k.G_SID_1 : k.G_SID_2 + 1] = np.frombuffer(sid, np.int64)
-        row[k.G_TAG], row[k.G_START], row[k.G_END] = walk.tags.index(tag), start, end
+        row[k.G_TAG], row[k.G_START], row[k.G_END], row[k.G_OWN] = walk.tags.index(tag), start, end, own
+    for row, place in zip(rows[len(items) :], task.decided_at, strict=True):
+        row[k.G_TAG], row[k.G_START], row[k.G_END], row[k.G_OWN] = -1, place, place + 1, 1
     walk.arrays = walk.arrays._replace(elsewhere=rows)
     return walk
 
@@ -155,6 +159,8 @@ def run(walk: Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
             _payload(walk, buffer, crc)
         elif reason == k.TAGGED_GTID:
             _tagged_gtid(walk, buffer, crc)
+        elif reason == k.DECIDED:
+            _decided(walk, buffer, crc)
         elif reason == k.SEQUENCE:
             _out_of_sequence(walk, buffer, crc)
         elif reason == k.QUERY_IN_TRANSACTION:
@@ -253,8 +259,12 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
         walk.tags.append(gtid.tag)
     if gtid.gno > 0:
         sid_1, sid_2 = np.frombuffer(gtid.sid, np.int64)
-        if is_elsewhere.py_func(walk.arrays, sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno):
-            begins = reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS]
+        begins = reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS]
+        own = sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno
+        decided = is_decided.py_func(walk.arrays, *own, begins)
+        if decided:
+            _decided(walk, buffer, crc)
+        if decided or is_elsewhere.py_func(walk.arrays, *own):
             leave_out.py_func(reg, begins, gtid.sequence_number, gtid.gno)
             reg[k.POS] += header.event_size
             reg[k.EVENTS] += 1
@@ -319,16 +329,32 @@ def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -
         return
     kind = left_out(query, walk.task.topology)
     if kind is not None:
-        if place >= walk.task.seen:
-            count, first = walk.passed.get(kind, (0, []))
-            walk.passed[kind] = count + 1, [*first, (place, text[:LONGEST])] if count < LISTED else first
+        _left_out(walk, kind, STATEMENT_FORMAT, place, text)
         _pass(walk, header)
         return
     if words.startswith("ROLLBACK TO"):
         raise UnsupportedInput(
-            "a transaction was partly rolled back in the log (it touched a non-transactional table)", position=place
+            "a transaction was partly rolled back in the log (it touched a non-transactional table)",
+            position=place,
+            remedy=f"read from here on with a base taken after it; or {_leave_out(walk)}",
         )
-    raise StatementDml(f"a statement stands inside a transaction: {text[:200]!r}", position=place)
+    raise StatementDml(
+        f"a statement stands inside a transaction: {text[:200]!r}",
+        position=place,
+        remedy=f"{StatementDml.default_remedy}; if it writes only what needs no merging, keep that in a database of "
+        f"`ignore-schemas`; or {_leave_out(walk)}",
+    )
+
+
+def _leave_out(walk: Walk) -> str:
+    """Return what leaves out the transaction that the walk is in."""
+    place = int(walk.reg[k.GROUP_START])
+    gtid = last_gtid(walk) if walk.reg[k.GNO] > 0 else None
+    name = f"{walk.task.node}/{PurePath(walk.task.file.path).name}:{place}" if gtid is None else text_of(gtid)
+    return (
+        f"leave the whole transaction out, `binlog-merge ddl resolve {name} --skip --merged DIR`, merge again, and "
+        "bring what it changed to the target by hand"
+    )
 
 
 def _statement_event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
@@ -340,6 +366,23 @@ def _statement_event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> Non
         _pass(walk, header)
     else:
         raise _damage(walk, k.STATEMENT_EVENT, buffer)
+
+
+def _left_out(walk: Walk, kind: str, why: str, place: int, text: str) -> None:
+    """Record what is left out, unless an earlier run has seen it."""
+    if place >= walk.task.seen:
+        count, first = walk.passed.get((kind, why), (0, []))
+        walk.passed[kind, why] = count + 1, [*first, (place, text[:LONGEST])] if count < LISTED else first
+
+
+def _decided(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
+    """Record the group that begins at the walk's position, which somebody decided to leave out."""
+    header, body = _event(walk, buffer, crc)
+    gtid = (GtidTagged if header.type_code == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(body)
+    reg = walk.reg
+    place = int(reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS])
+    _left_out(walk, "transaction", DECIDED, place, text_of((gtid.sid, gtid.tag, gtid.gno)) if gtid.gno else "")
+    reg[k.DECIDED_AT] = place + 1
 
 
 def _pass(walk: Walk, header: EventHeader) -> None:
@@ -388,4 +431,7 @@ def _damage(walk: Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErro
     place = int(walk.reg[k.BASE]) + at
     if walk.reg[k.INNER_END] >= 0:
         place = int(walk.reg[k.GROUP_START])  # inside a payload: name the transaction
-    return damage(reason, int(buffer[at + 4]) if at + 5 <= len(buffer) else -1, place)
+    error = damage(reason, int(buffer[at + 4]) if at + 5 <= len(buffer) else -1, place)
+    if reason in (k.STATEMENT_EVENT, k.UNSUPPORTED) and walk.reg[k.PHASE] in (k.IN_LOCAL, k.IN_XA):
+        error.remedy = f"{error.remedy}; or {_leave_out(walk)}"
+    return error

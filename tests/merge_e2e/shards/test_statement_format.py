@@ -1,11 +1,14 @@
 """Statements in statement format: those that write only what is left out are left out and named, all others stop."""
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
+from binlog_merge.cli import main
 from binlog_merge.errors import StatementDml
 from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.local import merge, written
@@ -149,3 +152,88 @@ def test_runs_and_partitions_come_to_the_same(stage: Stage, values: Path) -> Non
         found.append((written(out), [(k["kind"], k["count"]) for k in result.ignored["statements"]]))
     assert found[0] == found[1]
     assert merge(path, out).ignored["statements"] == []  # nothing new
+
+
+def stopping(stage: Stage, node: str) -> Played:
+    """A transaction in statement format on a node, with rows before and behind it on both."""
+    stage.clear()
+    with stage.scene(f"stops {node}", ()) as (sessions, played):
+        for number, session in enumerate(sessions.values(), 1):
+            session.run("CREATE DATABASE app")
+            session.run("CREATE TABLE app.t (id INT PRIMARY KEY, v INT)")
+            session.run(f"INSERT INTO app.t VALUES ({number}1, 1), ({number}2, 2)")
+        for _ in range(2):
+            session = sessions[node]
+            session.run("SET SESSION transaction_isolation = 'REPEATABLE-READ', binlog_format = 'STATEMENT'")
+            session.run("BEGIN")
+            session.run("UPDATE app.t SET v = v + 5 WHERE id < 15")
+            session.run("INSERT INTO app.t (id) SELECT MAX(id) + 5 FROM app.t AS o")
+            session.run("COMMIT")
+            session.run("SET SESSION binlog_format = 'ROW'")
+            session.run(f"INSERT INTO app.t SELECT {node[1]} * 100 + COUNT(*), 9 FROM app.t AS o")
+    return played[0]
+
+
+def told(capsys: pytest.CaptureFixture[str], out: Path, *arguments: str, code: int = 0) -> str:
+    assert main.run(["ddl", "resolve", *arguments, "--merged", str(out)]) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])  # the second's transactions have no GTIDs
+def test_a_transaction_is_left_out(stage: Stage, capsys: pytest.CaptureFixture[str], node: str) -> None:
+    played = stopping(stage, node)
+    path = stage.configuration(f"skipped-{node}", [played], "pessimistic", sections=SECTIONS)
+    out, ids, first = path.parent / "out", list[str](), True
+    while True:
+        try:
+            result = merge(path, out, partitions=1 + len(ids))
+            break
+        except StatementDml as error:
+            (id,) = re.findall(r"ddl resolve (\S+) --skip", error.remedy or "")
+            assert (id.count("-") == 4) == (node == "n1")
+            assert "statement stands" in error.message and id not in ids
+        if first:
+            assert id in told(capsys, out, id, "--skip")
+            assert "withdrawn" in told(capsys, out, id, "--withdraw")
+            first = False
+            continue
+        told(capsys, out, id, "--skip", "-o", "json")
+        ids.append(id)
+    (named,) = (kind for kind in result.ignored["statements"] if kind["kind"] == "transaction")
+    assert "ddl resolve --skip" in named["why"] and named["first"][0]["node"] == node
+    assert result.warnings == () and len(ids) == 2
+    stage.target.drop_databases()
+    stage.carry_out(out)
+    ours = stage.target.query("SELECT id, v FROM app.t ORDER BY id")
+    rows = [row for server in stage.nodes.values() for row in server.query("SELECT id, v FROM app.t")]
+    inserted = {row for row in rows if row[1] is None}
+    assert len(inserted) == 2 and {row[0] for row in ours} == {row[0] for row in rows} - {row[0] for row in inserted}
+    # Decided, a merge of everything comes to the same.
+    anew = path.parent / "anew"
+    anew.mkdir()
+    shutil.copyfile(out / "schema.duckdb", anew / "schema.duckdb")
+    again = merge(path, anew, partitions=3)
+    assert written(anew) == written(out)
+    (named,) = (kind for kind in again.ignored["statements"] if kind["kind"] == "transaction")
+    assert named["count"] == 2
+    assert "too late" in told(capsys, out, ids[0], "--withdraw", code=38)
+    assert "--skip leaves it out" in told(capsys, out, ids[0], "--emit", "X", code=2)
+
+
+def test_what_is_read_is_not_left_out_any_more(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    stage.clear()
+    with stage.scene("read", ()) as (sessions, played):
+        for session in sessions.values():
+            session.run("CREATE DATABASE app")
+        sessions["n1"].run("CREATE TABLE app.t (id INT PRIMARY KEY)")
+        sessions["n1"].run("INSERT INTO app.t VALUES (1)")
+        ((gtids,),) = sessions["n1"].ask("SELECT @@gtid_executed")
+    path = stage.configuration("read", played, "pessimistic", sections=SECTIONS)
+    out = path.parent / "out"
+    merge(path, out)
+    source, _, last = str(gtids).partition(":")
+    last = re.split(r"[-:]", last)[-1]
+    assert "too late" in told(capsys, out, f"{source}:{last}", "--skip", code=38)
+    file = played[0].files["n1"].name
+    assert "too late" in told(capsys, out, f"n1/{file}:4", "--skip", code=38)
