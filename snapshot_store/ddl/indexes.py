@@ -111,7 +111,8 @@ def _add_index(
     structure = _structure(spec, engine)
     if spec.kind == "index" and any(p.column and by_name[p.column.lower()].type.name in SPATIAL_TYPES for p in parts):
         structure = "spatial"
-    using = (("USING", structure.upper()),) if spec.algorithm == structure else ()  # another one is ignored
+    # Another one is ignored, and ARCHIVE has none.
+    using = (("USING", structure.upper()),) if spec.algorithm == structure and engine != "ARCHIVE" else ()
     index = Index(name, parts, unique, structure, spec.visible, implicit, (*using, *spec.attributes))
     return (index, *indexes) if name == "PRIMARY" else (*indexes, index)
 
@@ -148,11 +149,11 @@ def _structure(spec: KeySpec, engine: str) -> Literal["btree", "hash", "fulltext
 
 
 def for_engine(indexes: Sequence[Index], engine: str) -> tuple[Index, ...]:
-    """Return a table's indexes after it changes its engine; an explicit USING HASH is forgotten."""
+    """Return a table's indexes after it changes its engine; an explicit USING HASH is forgotten, by ARCHIVE any."""
     default: Literal["hash", "btree"] = "hash" if _HASH_ENGINES.get(engine.upper()) == "hash" else "btree"
     return tuple(
         i
-        if i.kind in ("fulltext", "spatial") or ("USING", "BTREE") in i.attributes
+        if i.kind in ("fulltext", "spatial") or (("USING", "BTREE") in i.attributes and engine != "ARCHIVE")
         else replace(i, kind=default, attributes=tuple(a for a in i.attributes if a[0] != "USING"))
         for i in indexes
     )
