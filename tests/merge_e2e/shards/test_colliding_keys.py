@@ -228,5 +228,5 @@ def test_a_shard_whose_route_lacks_the_column_is_refused(stage: Stage) -> None:
     """Its rows would all have '' in the key, and collide among such shards."""
     create = "CREATE DATABASE k; CREATE TABLE k.t (id INT PRIMARY KEY)"
     routes = (Route("k", "t", ("k", "t"), SHARD_IN_KEY, source="n1"),)
-    with pytest.raises(ConfigError, match="n2/k/t is a shard of k.t, whose keys have c_shard by another route"):
+    with pytest.raises(ConfigError, match=r"n2/k/t is a shard of k\.t, whose keys have c_shard by another route"):
         play(stage, Case("some", [("*", create)], routes), "optimistic")
