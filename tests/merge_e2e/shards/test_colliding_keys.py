@@ -222,3 +222,11 @@ def test_a_replay_that_stops_names_the_key_and_the_ways_out(
         assert f"insert of k.t: the row is there already, {shown}" in said
         for remedy in ("`copies`", "`key: true`", "`source-pattern`", "`binlog-merge verify`"):
             assert remedy in said
+
+
+def test_a_shard_whose_route_lacks_the_column_is_refused(stage: Stage) -> None:
+    """Its rows would all have '' in the key, and collide among such shards."""
+    create = "CREATE DATABASE k; CREATE TABLE k.t (id INT PRIMARY KEY)"
+    routes = (Route("k", "t", ("k", "t"), SHARD_IN_KEY, source="n1"),)
+    with pytest.raises(ConfigError, match=r"n2/k/t is a shard of k\.t, whose keys have c_shard by another route"):
+        play(stage, Case("some", [("*", create)], routes), "optimistic")

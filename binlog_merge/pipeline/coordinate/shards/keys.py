@@ -56,7 +56,7 @@ def keyed_sql(sql: str, session: DdlSession, before: Table, after: Table, column
     """
     if _has_keys(sql, session, before, after):
         return sql
-    pieces = sorted(_pieces(Cursor.of(sql, session), after, columns))
+    pieces = sorted(_pieces(Cursor.of(sql, session), before, after, columns))
     for start, end, text in reversed(pieces):
         sql = sql[:start] + text + sql[end:]
     dropped = "".join(f", DROP {_key(index)}" for index in _emptied(before, after, columns))
@@ -96,10 +96,12 @@ def _emptied(before: Table, after: Table, columns: Sequence[str]) -> Iterator[In
             yield index
 
 
-def _pieces(cursor: Cursor, after: Table, columns: Sequence[str]) -> Iterator[_Piece]:
+def _pieces(cursor: Cursor, before: Table, after: Table, columns: Sequence[str]) -> Iterator[_Piece]:
     """Yield the edits that add the columns to the keys that a statement adds."""
     depth, clause, ends = 0, 0, []  # `ends`: what stands at the end of the present clause
     added = ", ".join(map(quote_name, columns))
+    there = {index.name.lower() for index in before.indexes}
+    new = [index for index in after.indexes if index.name == "PRIMARY" or index.name.lower() not in there]
     while not cursor.done:
         token, place = cursor.peek(), cursor.place
         if depth == 0 and cursor.word(-1) != "DROP" and cursor.word() in ("PRIMARY", "UNIQUE"):
@@ -122,9 +124,9 @@ def _pieces(cursor: Cursor, after: Table, columns: Sequence[str]) -> Iterator[_P
         if token.kind == "symbol":
             depth += (token.text == "(") - (token.text == ")")
             if token.text == "," and depth == 0:
-                yield from _own_clauses(cursor, token.start, ends, after, added)
+                yield from _own_clauses(cursor, token.start, ends, new, added)
                 clause, ends = cursor.place, []
-    yield from _own_clauses(cursor, cursor.peek(-1).end, ends, after, added)
+    yield from _own_clauses(cursor, cursor.peek(-1).end, ends, new, added)
 
 
 def _begins_key(cursor: Cursor, place: int, clause: int) -> bool:
@@ -160,12 +162,12 @@ def _into_foreign_key(cursor: Cursor, after: Table) -> Iterator[_Piece]:
 
 
 def _own_clauses(
-    cursor: Cursor, at: int, ends: Sequence[tuple[str, int]], after: Table, added: str
+    cursor: Cursor, at: int, ends: Sequence[tuple[str, int]], new: Sequence[Index], added: str
 ) -> Iterator[_Piece]:
-    """Yield the keys of a clause's column as clauses of their own, after it."""
+    """Yield the keys of a clause's column as clauses of their own, after it; `new` are the keys that are made."""
     for kind, clause in ends:
         column = _column_of(cursor, clause)
-        index = next((i for i in after.indexes if _is_of(i, column, kind)), None)
+        index = next((i for i in new if _is_of(i, column, kind)), None)
         name = f" {quote_name(index.name)}" if index is not None and kind == "UNIQUE KEY" else ""
         yield at, at, f", ADD {kind}{name} ({quote_name(column)}, {added})"
 

@@ -17,7 +17,7 @@ from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, appeared, as_logical, shard_events
 from binlog_merge.pipeline.coordinate.shards.keys import extended, keyed_sql
 from binlog_merge.pipeline.coordinate.shards.losses import Swap
-from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
+from binlog_merge.pipeline.coordinate.shards.routes import check_keys, check_parents, with_columns
 from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
 from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep, ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -285,8 +285,10 @@ class ShardLog:
             return self._renamed_with_columns(event, modes)
         extract = modes.extract(*event.shard)
         if extract is None:
-            if modes.extracts and isinstance(event, ShardDdl | Joins):
-                check_parents(event.after if isinstance(event, ShardDdl) else event.table, modes.key_columns)
+            if isinstance(event, Joins):
+                self._extended(event.shard, event.table, modes)  # which checks it
+            elif isinstance(event, ShardDdl) and modes.extracts:
+                check_parents(event.after, modes.key_columns)
             return event
         if isinstance(event, Joins):
             table = self._extended(event.shard, event.table, modes)
@@ -325,6 +327,8 @@ class ShardLog:
 
     def _extended(self, shard: Shard, table: Table, modes: Modes) -> Table:
         extract = modes.extract(*shard)
+        if modes.extracts:
+            check_keys(shard, (table.schema, table.name), () if extract is None else extract.keys, modes.key_columns)
         if extract is None:
             if modes.extracts:
                 check_parents(table, modes.key_columns)

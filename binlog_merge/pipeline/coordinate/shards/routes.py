@@ -46,6 +46,18 @@ def with_columns(
     return extended
 
 
+def check_keys(shard: object, name: tuple[str, str], own: Sequence[str], key_columns: KeyColumns) -> None:
+    """Raise ConfigError if a shard's route has not the columns that are part of the keys of its logical table."""
+    wanted = key_columns(name)
+    if set(own) != set(wanted):
+        raise ConfigError(
+            f"{shard} is a shard of {'.'.join(name)}, whose keys have {', '.join(wanted)} by another route, and "
+            f"its own has {', '.join(own) or 'none'}",
+            remedy="give all shards of the table a route with the same columns with `key: true`, and merge into an "
+            "empty directory",
+        )
+
+
 def check_parents(table: Table, key_columns: KeyColumns) -> None:
     """Raise ConfigError if a table without extracted columns refers to one whose keys have some."""
     for text in table.foreign_keys:

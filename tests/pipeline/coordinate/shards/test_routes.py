@@ -100,6 +100,7 @@ def test_an_extracted_column_is_the_last_of_every_unique_key() -> None:
          "ALTER TABLE t ADD x INT  FIRST, ADD UNIQUE KEY `x` (`x`, `c`), ADD y INT , ADD UNIQUE KEY `y` (`y`, `c`)"),
         ("ALTER TABLE t CHANGE b z VARCHAR(9) UNIQUE",
          "ALTER TABLE t CHANGE b z VARCHAR(9) , ADD UNIQUE KEY `z` (`z`, `c`)"),
+        ("ALTER TABLE t MODIFY u BIGINT UNIQUE", "ALTER TABLE t MODIFY u BIGINT , ADD UNIQUE KEY `u_2` (`u`, `c`)"),
         ("ALTER TABLE t DROP PRIMARY KEY, MODIFY b VARCHAR(9) PRIMARY KEY",
          "ALTER TABLE t DROP PRIMARY KEY, MODIFY b VARCHAR(9) , ADD PRIMARY KEY (`b`, `c`)"),
         ("ALTER TABLE t DROP COLUMN a;", "ALTER TABLE t DROP COLUMN a, DROP PRIMARY KEY;"),
