@@ -80,7 +80,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Table or schema options; None where not given."""
+    """Table or schema options; None where not given. `with_rows`: START TRANSACTION, the table's rows follow."""
 
     charset: str | None = None
     collation: str | None = None
@@ -88,6 +88,7 @@ class Options:
     comment: str | None = None
     auto_increment: int | None = None
     attributes: Attributes = ()
+    with_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -259,3 +259,49 @@ def test_a_marker_does_not_tell_when_the_nodes_ran_it(tmp_path: Path) -> None:
     result = merge(history.save(tmp_path), tmp_path / "out")
     (told,) = [warning for warning in result.warnings if "when and where" in warning]
     assert told.startswith("shop.t: rows that are there get a value in at by")
+
+
+WITH_ROWS = {
+    "engine": "CREATE TABLE q ENGINE=InnoDB AS SELECT 1 AS x, 'a' AS y",
+    "charset-and-comment": "CREATE TABLE q CHARSET=koi8r COMMENT='START TRANSACTION' SELECT a FROM t",
+    "format": "CREATE TABLE IF NOT EXISTS q (PRIMARY KEY (a)) ROW_FORMAT=COMPRESSED AS SELECT * FROM t",
+    "partitions": "CREATE TABLE q ENGINE=InnoDB PARTITION BY HASH (a) PARTITIONS 2 AS SELECT a FROM t",
+    "none": "CREATE TABLE q AS SELECT * FROM t",
+    "no-rows": "CREATE TABLE q COMMENT='START TRANSACTION' AS SELECT * FROM t WHERE a > 99",
+    "ansi": "SET sql_mode = 'ANSI_QUOTES'; CREATE TABLE \"q\" ENGINE=InnoDB AS SELECT * FROM t",
+    "only-the-words": "CREATE TABLE q (a INT) COMMENT='START TRANSACTION'; INSERT INTO q VALUES (1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "name"), list(enumerate(WITH_ROWS)))
+def test_a_table_made_with_its_rows(
+    node: MySqlServer, mysql_server: MySqlServer, number: int, name: str, tmp_path: Path
+) -> None:
+    """CREATE TABLE … SELECT is logged as `CREATE TABLE … START TRANSACTION`, and its options follow these words."""
+    folder = play(node, f"{WITH_ROWS[name]}; INSERT INTO t VALUES (77, 'z')", tmp_path)
+    assert not merged(folder, ("pessimistic", "optimistic")[number % 2]).warnings
+    (file,) = written(folder / "out")
+    mysql_server.drop_databases()
+    mysql_server.apply(mysqlbinlog([folder / "out" / file], "--skip-gtids"))
+    assert held(mysql_server) == held(node)
+
+
+def test_what_is_made_only_if_it_is_not_there_is_so_on_targets(
+    node: MySqlServer, mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    """A target that has the database goes on, as one of the node does."""
+    story = (
+        "CREATE DATABASE IF NOT EXISTS others; CREATE TABLE IF NOT EXISTS others.q LIKE t; "
+        "DROP DATABASE IF EXISTS others; CREATE DATABASE others"
+    )
+    folder = play(node, story, tmp_path)
+    merged(folder, "pessimistic")
+    (file,) = written(folder / "out")
+    texts = [query.text for query, _, _ in statements(folder / "out" / file)]
+    assert [t.partition("`")[0].strip() for t in texts if "others" in t] == [
+        "CREATE DATABASE IF NOT EXISTS", "CREATE TABLE IF NOT EXISTS", "DROP DATABASE IF EXISTS", "CREATE DATABASE"
+    ]  # fmt: skip
+    mysql_server.drop_databases()
+    mysql_server.execute("CREATE DATABASE others")
+    mysql_server.apply(mysqlbinlog([folder / "out" / file], "--skip-gtids"))
+    assert held(mysql_server) == held(node)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog import query_session
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
@@ -22,6 +23,7 @@ from binlog_merge.binlog.kernels.scan_gtids import follows, is_decided, is_elsew
 from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
+from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
@@ -31,6 +33,8 @@ from binlog_merge.pipeline.scan.damage import damage
 from binlog_merge.pipeline.scan.statements import CONTEXT, DECIDED, STATEMENT_FORMAT, left_out, query_of
 from binlog_merge.pipeline.scan.values import ScanTask
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
+from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.statements import CreateTable
 
 CHUNK = 8 << 20
 LISTED, LONGEST = 20, 300
@@ -314,6 +318,12 @@ def last_gtid(walk: Walk) -> LoggedGtid | None:
     return (row[:2].tobytes(), walk.tags[row[k.G_TAG]], int(row[k.G_END]) - 1) if reg[k.N_GTIDS] else None
 
 
+def _makes_with_rows(query: Query) -> bool:
+    """Return whether a statement is the CREATE TABLE of a CREATE TABLE … SELECT; its options may follow the words."""
+    statement = ParsedDdl.of(query_session.text_of(query), query_session.session_of(query)).result
+    return isinstance(statement, CreateTable) and statement.options.with_rows
+
+
 def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     """Accept the CREATE TABLE of a CREATE TABLE ... SELECT, and statements that write only what is left out of the
     output.
@@ -323,7 +333,7 @@ def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -
     text = query.query.decode("utf-8", "replace")
     place = int(walk.reg[k.BASE] + walk.reg[k.POS])
     words = text.upper()
-    if words.startswith("CREATE TABLE") and words.rstrip().endswith("START TRANSACTION"):
+    if words.startswith("CREATE TABLE") and "START TRANSACTION" in words and _makes_with_rows(query):
         walk.reg[k.FLAGS] |= k.FLAG_CREATE_SELECT
         _pass(walk, header)
         return

@@ -101,8 +101,8 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
         cursor.accept_symbol("=")
         return replace(options, comment=cursor.string())
     if cursor.accept("START", "TRANSACTION"):
-        # A row-based binlog has this instead of the query of CREATE TABLE … SELECT, since 8.0.21.
-        return options
+        # A row-based binlog has this instead of the query of CREATE TABLE … SELECT, since 8.0.21; before all options.
+        return replace(options, with_rows=True)
     start = cursor.peek().start
     if cursor.at("DATA", "DIRECTORY") or cursor.at("INDEX", "DIRECTORY"):
         cursor.next()

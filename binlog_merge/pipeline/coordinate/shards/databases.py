@@ -88,12 +88,14 @@ def databases_of(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator
         sql = None
         if event.value is None:
             databases.discard(database)
-            sql = None if databases else f"DROP DATABASE {quote_name(name)}"
+            there = "IF EXISTS " if event.cautious else ""
+            sql = None if databases else f"DROP DATABASE {there}{quote_name(name)}"
         else:
             value = (event.value.charset, event.value.collation)
             if not databases or (database in databases and defaults.get(name) != value):
+                there = "IF NOT EXISTS " if event.cautious and not databases else ""
                 verb = "ALTER" if databases else "CREATE"
-                sql = f"{verb} DATABASE {quote_name(name)} CHARACTER SET {value[0]} COLLATE {value[1]}"
+                sql = f"{verb} DATABASE {there}{quote_name(name)} CHARACTER SET {value[0]} COLLATE {value[1]}"
                 defaults[name] = value
             databases.add(database)
         if sql is not None:

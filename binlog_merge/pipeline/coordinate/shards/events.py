@@ -35,7 +35,7 @@ from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
-from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
+from snapshot_store.ddl.statements import AlterTable, CreateTable, CreateTableLike, RenameTables, TruncateTable
 from snapshot_store.errors import AmbiguousRoute, DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
@@ -174,14 +174,15 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
     transaction.
     """
     statement = ddl.statement
-    selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
-    if isinstance(statement, CreateTable) and statement.query is None and not selects:
+    if isinstance(statement, CreateTable) and statement.query is None and not statement.options.with_rows:
         return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
     if table.partitioning and Partitioning.of(table.partitioning).sql() is None:
         raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
     if "UNION" in dict(table.attributes):
         raise DdlNotUnderstood(ddl.sql, "the table that it takes its shape from is a UNION of others")
-    return in_session(create_sql(_as_logical(ddl, topology, table, logical), qualified=True), ddl.session)
+    sql = in_session(create_sql(_as_logical(ddl, topology, table, logical), qualified=True), ddl.session)
+    cautious = isinstance(statement, CreateTable | CreateTableLike) and statement.if_not_exists
+    return sql.replace("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ", 1) if cautious else sql
 
 
 def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:

@@ -36,6 +36,8 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Step,
 )
 from snapshot_store.ddl.effects import Effects, Verb
+from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.statements import CreateSchema, DropSchema
 from snapshot_store.model import Schema, Table
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import create_sql, in_session
@@ -69,12 +71,13 @@ class RanStatement:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseEvent:
-    """A node's database is created, altered, or dropped (`value` None)."""
+    """A node's database is created, altered, or dropped (`value` None); `cautious`: IF NOT EXISTS, IF EXISTS."""
 
     key: OrderKey
     node: str
     name: str
     value: Schema | None
+    cautious: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +226,8 @@ class ShardLog:
             self.events += events
             databases = [name for name in effect.changed_schemas if modes.coordinates(node, name)]
             self.database_events += [
-                DatabaseEvent(ddl.key, node, name, effect.catalog.schemas.get(name)) for name in databases
+                DatabaseEvent(ddl.key, node, name, effect.catalog.schemas.get(name), _is_cautious(ddl.parsed))
+                for name in databases
             ]
             moves = any(effect.verb in (Verb.EXCHANGE, Verb.FILE) for effect in effect.effects.all)
             self.taken += [(node, ddl.key, effect.effects)] if moves else []
@@ -334,6 +338,14 @@ class ShardLog:
                 check_parents(table, modes.key_columns)
             return table
         return with_columns(table, extract, self._last((table.schema, table.name), shard), modes.key_columns)
+
+
+def _is_cautious(ddl: ParsedDdl) -> bool:
+    """Return whether a statement creates or drops a database only if it is, or is not, there."""
+    match ddl.result:
+        case CreateSchema(if_not_exists=cautious) | DropSchema(if_exists=cautious):
+            return cautious
+    return False
 
 
 def _coordinated(events: Iterable[tuple[Name, ShardEvent]], modes: Modes) -> Iterator[tuple[Name, ShardEvent]]:

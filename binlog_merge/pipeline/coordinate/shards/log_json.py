@@ -68,7 +68,7 @@ def log_to_json(log: ShardLog) -> str:
         "databases": [[name, sorted(found)] for name, found in sorted(log.databases.items())],
         "events": [[*name, *_event(event, tables, sessions)] for name, event in log.events],
         "database_events": [
-            [e.key.text(), e.node, e.name, None if e.value is None else schema_to_json(e.value)]
+            [e.key.text(), e.node, e.name, None if e.value is None else schema_to_json(e.value), e.cautious]
             for e in log.database_events
         ],
         "tools": [
@@ -139,10 +139,7 @@ def log_from_json(text: str) -> ShardLog:
             set(values["schemas"]),
             {name: {(node, schema) for node, schema in found} for name, found in values["databases"]},
             [((a, b), _read_event(rest, tables, sessions)) for a, b, *rest in values["events"]],
-            [
-                DatabaseEvent(OrderKey.parse(key), node, name, None if value is None else schema_from_json(value))
-                for key, node, name, value in values["database_events"]
-            ],
+            [_read_database(*row) for row in values["database_events"]],
             ToolTables(_tool_events(values, tables)),
             {
                 (a, b): (OrderKey.parse(key), _read_start(rest, tables, sessions))
@@ -225,6 +222,10 @@ def _read_tool_event(row: Sequence[Any], tables: Sequence[Table]) -> ToolEvent:
     key, node, schema, table, what, of, text, definition, thread = row
     defined = None if definition is None else tables[definition]
     return ToolEvent(OrderKey.parse(key), node, (schema, table), what, _name(of), text, defined, thread)
+
+
+def _read_database(key: str, node: str, name: str, value: Any, cautious: bool = False) -> DatabaseEvent:
+    return DatabaseEvent(OrderKey.parse(key), node, name, None if value is None else schema_from_json(value), cautious)
 
 
 def _name(value: Sequence[str] | None) -> Name | None:
