@@ -37,7 +37,8 @@ class Column:
 class Cluster:
     """The shards' sessions, and the statements in turn, each with its node.
 
-    `sharded` are the tables that get rows, `routes` and `sections` what the configuration must say.
+    `sharded` are the tables that get rows, `routes` and `sections` what the configuration must say. `late` is what a
+    shard runs only when somebody has decided that nobody waits for it.
     """
 
     seed: int
@@ -47,6 +48,7 @@ class Cluster:
     sharded: list[str] = field(default_factory=list)
     routes: list[Route] = field(default_factory=list)
     sections: dict[str, Any] = field(default_factory=dict)
+    late: list[tuple[str, str]] = field(default_factory=list)
     _number: int = 0
     _columns: dict[tuple[str, str], list[Column]] = field(default_factory=dict)
 

@@ -190,6 +190,21 @@ def reference(c: Cluster) -> None:
         c.alike(f"ALTER TABLE countries ADD COLUMN {_new(c)} int DEFAULT 3")
 
 
+def left_behind(c: Cluster) -> None:
+    """A migration that one shard runs much later."""
+    if found := [name for name in c.sharded if name[0] == "t" and name[1:].isdigit()]:
+        table = c.rng.choice(found)
+        c.sharded.remove(table)
+        last, *others = c.rng.sample(NODES, 3)
+        sql = f"ALTER TABLE {table} ADD COLUMN {_new(c)} int NOT NULL DEFAULT 3"
+        for node in others:
+            assert c.on(node, sql), sql
+        c.changed()
+        for node in NODES:
+            c.insert(node, table)
+        c.late.append((last, sql))
+
+
 def view(c: Cluster) -> None:
     c.roll(f"CREATE OR REPLACE VIEW v_{c.number() % 3} AS SELECT COUNT(*) AS n FROM {q(_table(c))}")
 
@@ -306,6 +321,12 @@ def procedures(c: Cluster) -> None:
 
 def create_select(c: Cluster) -> None:
     """A copy for a report, on one shard, under a name of its own."""
+    node = c.rng.choice(NODES)
+    c.on(node, f"CREATE TABLE {_new(c, 'report_')} SELECT * FROM {q(_table(c))}")
+
+
+def create_select_with_options(c: Cluster) -> None:
+    """The same, with options of the table."""
     node = c.rng.choice(NODES)
     c.on(node, f"CREATE TABLE {_new(c, 'report_')} ENGINE=InnoDB AS SELECT * FROM {q(_table(c))}")
 
@@ -448,8 +469,9 @@ HABITS: Final[dict[str, Habit]] = {
     habit.__name__: habit
     for habit in (
         add_column, django_add_field, generated_column, drop_column, rename_column, widen, index, defaults, charset,
-        comment, check, new_table, new_table_altered, rename_table, reference, bookkeeping, view, mistaken,
-        optimize, dump, archive, partitions, counters, accounts, temporary, load_data, procedures, create_select,
-        old_names, drop_everywhere, truncate_everywhere, checksum, invisible_keys, gh_ost, pt_osc,
+        comment, check, new_table, new_table_altered, rename_table, left_behind, reference, bookkeeping, view,
+        mistaken, optimize, dump, archive, partitions, counters, accounts, temporary, load_data, procedures,
+        create_select, create_select_with_options, old_names, drop_everywhere, truncate_everywhere, checksum,
+        invisible_keys, gh_ost, pt_osc,
     )
 }  # fmt: skip
