@@ -241,7 +241,15 @@ def _same(kind: str, mine: Any, theirs: Any) -> bool:
 def _number_of(bits: Any) -> Any:
     """Return the number of a BIT."""
     number = bits is None or re.fullmatch(rb"-?[\d.]+(e[-+]?\d+)?", bits)
-    return bits if number else int.from_bytes(bits, "big")
+    return bits if number else int.from_bytes(_as_sent(bits), "big")
+
+
+def _as_sent(bits: bytes) -> bytes:
+    """Return a BIT's bytes, which a server may take for a text in latin1 that it makes one in UTF-8 of."""
+    try:
+        return bits.decode().encode("latin-1") if len(bits) > 1 else bits
+    except UnicodeError:
+        return bits
 
 
 def _moment(digits: str) -> str:

@@ -35,7 +35,8 @@ FOUND = (
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
 COMPUTED = (
-    "CAST(d38 AS DATE)", "- d38", "d38 + d38",
+    "CAST(d38 AS DATE)", "CAST(da AS SIGNED)", "y NOT BETWEEN -5 AND 1", "CAST(f AS JSON)",
+    "dt + INTERVAL 2.5 SECOND", "- d38", "d38 + d38",
     "BINARY s16", "da + INTERVAL 3 MONTH", "IF(s5, 'Σς', a1)", "1999 NOT BETWEEN 2000 AND g", "CONCAT_WS(i, z)",
     "LPAD('7abc', u8, sas)", "DATE_SUB(ts, INTERVAL 100 MINUTE)", "DATE_SUB(dt, INTERVAL 4 DAY)", "IF('0', s2, '7')",
     "d0 + INTERVAL 9223372036854775807 SECOND", "RPAD(lb, i, sai)", "REPEAT('', 9223372036854775807)", "LEFT(s, s2)",

@@ -69,6 +69,7 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
         case "binary":
             return _arithmetic_kind(node, kinds)
         case "compare" | "between" | "in":
+            _check_years(node, columns)
             moments = all(kind in ("date", "datetime", "null") for kind in kinds)
             if not moments:
                 _one_of(node, kinds, *_NUMBERS)
@@ -77,24 +78,40 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
             return "int"
         case "case":
             return _case_kind(node, kinds)
-        case "cast" if node.text in CASTS:
-            if node.text == "date" and kinds[0] in ("decimal", "double", "json"):
-                raise NotComputableError(f"a value of kind {kinds[0]} as a DATE")
-            if node.text == "double" and kinds[0] not in (*_NUMBERS, "null"):
-                raise NotComputableError(f"a value of kind {kinds[0]} as a DOUBLE")
-            return CASTS[node.text][0]
-        case "cast" if node.text in ("char charset utf8mb4", "char charset binary"):
-            _check_zeros(node, columns)
-            return _one_of(node, kinds, "text", "int", "date") and "text"
+        case "cast":
+            return _cast_kind(node, kinds[0], columns)
         case "interval":
-            unit = node.text.split()[1].lower()
-            if kinds[0] not in ("date", "datetime") or kinds[1] not in ("int", "decimal"):
-                raise NotComputableError(f"an interval of kind {kinds[1]} behind a value of kind {kinds[0]}")
-            if unit in UNITS or unit in MONTHS:
-                return "datetime" if unit in ("microsecond", "second", "minute", "hour") else kinds[0]
+            return _interval_kind(node, *kinds)
         case "call":
             return _call_kind(node, kinds, columns)
     raise _not_computed(node)
+
+
+_NOT_CAST: Final[dict[str, tuple[Kind, ...]]] = {
+    **dict.fromkeys(("signed", "unsigned"), ("date", "datetime", "time")),
+    "json": ("double",),
+    "date": ("decimal", "double", "json"),
+    "double": ("text", "date", "datetime", "time", "json"),
+}
+"""The kinds of which a server makes something else than a column of the type would hold."""
+
+
+def _cast_kind(node: Node, kind: Kind, columns: Mapping[str, Column]) -> Kind:
+    if node.text in ("char charset utf8mb4", "char charset binary"):
+        _check_zeros(node, columns)
+        return _one_of(node, [kind], "text", "int", "date") and "text"
+    if node.text not in CASTS or kind in _NOT_CAST.get(node.text, ()):
+        raise NotComputableError(f"a value of kind {kind} as {node.text.upper()}")
+    return CASTS[node.text][0]
+
+
+def _interval_kind(node: Node, moment: Kind, amount: Kind) -> Kind:
+    unit = node.text.split()[1].lower()
+    if moment not in ("date", "datetime") or amount not in ("int", "decimal") or unit not in {**UNITS, **MONTHS}:
+        raise NotComputableError(f"an interval of kind {amount} and unit {unit} behind a value of kind {moment}")
+    if unit in ("second", "microsecond") and amount == "decimal":
+        raise NotComputableError(f"an interval of a part of a {unit}")
+    return "datetime" if unit in ("microsecond", "second", "minute", "hour") else moment
 
 
 def _case_kind(node: Node, kinds: list[Kind]) -> Kind:
@@ -111,6 +128,13 @@ def _case_kind(node: Node, kinds: list[Kind]) -> Kind:
 
 def _not_computed(node: Node) -> NotComputableError:
     return NotComputableError(f"{node.text or node.kind} is not among what is computed here")
+
+
+def _check_years(node: Node, columns: Mapping[str, Column]) -> None:
+    """Raise NotComputableError for a YEAR beside something else: 1 is 2001 then, and 70 is 1970."""
+    for arg in node.args:
+        if arg.kind == "column" and arg.text.lower() in columns and columns[arg.text.lower()].type.name == "year":
+            raise NotComputableError(f"the YEAR {arg.text}, compared")
 
 
 def _check_zeros(node: Node, columns: Mapping[str, Column]) -> None:
