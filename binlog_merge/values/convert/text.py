@@ -52,9 +52,9 @@ def text_of(kind: ColumnType, value: Value) -> str | bytes:
 def _format_float(kind: ColumnType, value: float) -> str:
     if kind.decimals is not None:
         # my_fcvt: the digits that tell the number apart, and zeros; rounded where these are more.
-        digits = f"{Decimal(repr(value)):f}"
-        short = len(digits.partition(".")[2]) <= kind.decimals
-        return f"{Decimal(digits):.{kind.decimals}f}" if short else f"{value:.{kind.decimals}f}"
+        told = Decimal(repr(value))
+        short = len(f"{told:f}".partition(".")[2]) <= kind.decimals
+        return f"{told:.{kind.decimals}f}" if short else f"{value:.{kind.decimals}f}"
     # my_gcvt: the fewest significant digits (six for a FLOAT); with an exponent if there would be more than 15 digits
     # before or after the point (but not to lose a digit after it), or more characters than the display width.
     text, width = (f"{value:.6g}", 12) if kind.name == "float" else (repr(value), 24)
