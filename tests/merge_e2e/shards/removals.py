@@ -90,10 +90,16 @@ def play(stage: Stage, seed: int, unfinished: bool = False) -> tuple[Removing, P
         while any(place < end for place, end in zip(places, ends, strict=True)):
             number = rng.choice([n for n, place in enumerate(places) if place < ends[n]])
             for _ in range(rng.randint(1, 3)):
-                if places[number] < ends[number]:
+                if places[number] < ends[number] and not alone(program, places, number):
                     step(story, dict(sessions), shards[number], number, program[places[number]])
                     places[number] += 1
     return story, played[0]
+
+
+def alone(program: list[list[str]], places: list[int], number: int) -> bool:
+    """Return whether a shard is to change its table while another has none: that one would not be waited for."""
+    without = (program[p][0].startswith("CREATE") for n, p in enumerate(places) if n != number and p < len(program))
+    return any(without) and not program[places[number]][0].startswith(("CREATE", "rows"))
 
 
 def step(story: Removing, sessions: dict[str, Session], shard: tuple[str, str], number: int, what: list[str]) -> None:

@@ -80,6 +80,9 @@ class RemovingRun(ABC):
         place = self.ledger.append(now, (sql,) if sql else (), None)
         keys = {shard: left.event.key for shard, left in self.removals.left.items()} | last
         self.ledger.effects += [Effect(shard, key, place, gone=True) for shard, key in keys.items()]
+        for shard, ran in self.removals.emptied.items():
+            self.ledger.effects += [taken_effect(event, shard, place) for event in ran]
+        self.removals.emptied.clear()
         self.removals.left.clear()
         self.rows_left = False
         self._begin_again(now, keys)
@@ -107,7 +110,9 @@ class RemovingRun(ABC):
     def _give_up_drops(self, now: Event) -> None:
         """Go on as if the shards that are dropped had left with their rows staying in the logical table."""
         place = self.ledger.here(now)
-        self.ledger.effects += [Effect(one.event.shard, one.event.key, place) for one in self.removals.left.values()]
+        for shard, one in self.removals.left.items():
+            ran = [event for event in self.removals.emptied.pop(shard, []) if not isinstance(event, Decided)]
+            self.ledger.effects += [Effect(e.shard, e.key, place) for e in (*ran, one.event)]
         self.removals.left.clear()
         self.removals.expected.clear()
         self.rows_left = True
@@ -139,7 +144,7 @@ class RemovingRun(ABC):
 
     def _empty_together(self, now: Event) -> None:
         """Write each emptying statement that all shards have run by now."""
-        while not self.removals.expected and (heads := self.removals.heads(self.shards)) is not None:
+        while not self.removals.expected and (heads := self.removals.heads(self._emptying)) is not None:
             for shard, ran in self.removals.emptied.items():
                 self.removals.emptied[shard] = ran[1:] if shard in heads else ran
             real = [event for event in heads.values() if not isinstance(event, Decided)]
@@ -147,8 +152,13 @@ class RemovingRun(ABC):
             self._write_emptying(now, last)
             place = self.ledger.logical[-1].place
             self.ledger.effects += [taken_effect(event, shard, place) for shard, event in heads.items()]
-            if not isinstance(last, ShardDdl):
+            if not isinstance(last, ShardDdl) and not heads.keys() & self.removals.left.keys():
                 self._emptied(now)
+
+    @property
+    def _emptying(self) -> set[Shard]:
+        """Return the shards that empty their tables together, with those that have done so before they were dropped."""
+        return {*self.shards, *(shard for shard in self.removals.left if self.removals.emptied.get(shard))}
 
     def _write_emptying(self, now: Event, last: Emptying) -> None:
         table = self.ledger.table

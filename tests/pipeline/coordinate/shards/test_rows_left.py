@@ -69,6 +69,16 @@ LATER = AGAIN.replace("t2", "t1")
             ["t2 DROP TABLE t2", AGAIN, "t2 TRUNCATE TABLE t2", "t1 DROP TABLE t1", LATER, "t1 TRUNCATE TABLE t1"],
             [DROP, CREATE, TRUNCATE],
         ),
+        (
+            [
+                *["t2 TRUNCATE TABLE t2"] * 2,
+                *("t2 DROP TABLE t2", AGAIN, "t2 TRUNCATE TABLE t2"),
+                *["t1 TRUNCATE TABLE t1"] * 2,
+                *("t1 DROP TABLE t1", LATER, "t1 TRUNCATE TABLE t1"),
+            ],
+            [TRUNCATE, TRUNCATE, DROP, CREATE, TRUNCATE],
+        ),
+        (["t2 TRUNCATE TABLE t2", "t2 DROP TABLE t2", "t1 DROP TABLE t1"], [DROP]),
         (["t2 DROP TABLE t2", AGAIN] * 2 + ["t1 DROP TABLE t1", LATER] * 2, [DROP, CREATE] * 2),
         (["t2 DROP TABLE t2", AGAIN] * 3 + ["t1 DROP TABLE t1", LATER] * 3, [DROP, CREATE] * 3),
     ],
