@@ -375,6 +375,16 @@ def checksum(c: Cluster) -> None:
         c.work(1)
 
 
+def stray_statement(c: Cluster) -> None:
+    """Somebody's session in statement format, and a statement that changes nothing."""
+    node, table = c.rng.choice(NODES), _table(c)
+    if found := _columns(c, table):
+        column = q(found[0].name)
+        c.on(node, "SET SESSION binlog_format = 'STATEMENT'")
+        c.on(node, f"UPDATE {q(table)} SET {column} = {column} WHERE CONCAT({column}) = 'none has it'")
+        c.on(node, "SET SESSION binlog_format = 'ROW'")
+
+
 def invisible_keys(c: Cluster) -> None:
     """A table without a key, of which the server makes one that is not seen."""
     for node in NODES:
@@ -472,6 +482,6 @@ HABITS: Final[dict[str, Habit]] = {
         comment, check, new_table, new_table_altered, rename_table, left_behind, reference, bookkeeping, view,
         mistaken, optimize, dump, archive, partitions, counters, accounts, temporary, load_data, procedures,
         create_select, create_select_with_options, old_names, drop_everywhere, truncate_everywhere, checksum,
-        invisible_keys, gh_ost, pt_osc,
+        stray_statement, invisible_keys, gh_ost, pt_osc,
     )
 }  # fmt: skip

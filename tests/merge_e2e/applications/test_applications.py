@@ -34,7 +34,11 @@ pytestmark = [pytest.mark.mysql]
 
 KNOWN_STOPS: Final = ("create_select_with_options", "new_table_altered", "old_names")
 """Habits with which a story does not end as it must; none has them."""
-HABITS_TRIED: Final = os.environ.get("APPLICATIONS_HABITS", "").split() or [n for n in HABITS if n not in KNOWN_STOPS]
+APART: Final = ("stray_statement",)
+"""Habits that have a test of their own."""
+HABITS_TRIED: Final = os.environ.get("APPLICATIONS_HABITS", "").split() or [
+    name for name in HABITS if name not in (*KNOWN_STOPS, *APART)
+]
 
 
 class UnequalError(AssertionError):
@@ -159,21 +163,26 @@ def merge_and_follow(path: Path, out: Path) -> tuple[list[str], list[str]]:
     Returns what the stops, and warnings behind them, have said, and what was done.
     """
     told, done = list[str](), list[str]()
-    while len(done) < 4:
+    while len(done) < 10:
         try:
             warnings = merge(path, out).warnings
             return ([*told, *warnings] if done else []), done
         except MergeError as error:
-            done.append(follow(error, path))
+            done.append(follow(error, path, out))
             told.append(error.message)
     raise AssertionError(f"it stops again and again: {told}")
 
 
-def follow(error: MergeError, path: Path) -> str:
+def follow(error: MergeError, path: Path, out: Path) -> str:
     """Do what an error says is to be done, and return that; raises it if the story gives no reason for it."""
     if error.code == "shard-doubt" and "set `shard-doubts: warn`" in error.remedy:
         path.write_text(path.read_text().replace("shard-doubts: error", "shard-doubts: warn"))
         return "shard-doubts: warn"
+    if error.code == "statement-dml" and (
+        command := re.search(r"`binlog-merge (ddl resolve [^`]*--skip[^`]*)`", error.remedy)
+    ):
+        _said(shlex.split(command[1].replace("DIR", str(out))))
+        return command[1]
     raise error
 
 
@@ -200,6 +209,12 @@ def test_a_shard_that_is_left_behind(stage: Stage) -> None:
 def test_what_a_shard_has_otherwise_is_named(stage: Stage) -> None:
     """In mode `optimistic` a column that is dropped and added again is in doubt."""
     assert attack(stage, 79, ["mistaken"], "optimistic") == ["shard-doubts: warn"]
+
+
+def test_a_statement_in_the_way_is_left_out(stage: Stage) -> None:
+    """The error gives the command that leaves out its transaction."""
+    done = attack(stage, 80, ["stray_statement", "add_column"], "pessimistic")
+    assert len(done) == 1 and done[0].startswith("ddl resolve")
 
 
 @pytest.mark.soak
