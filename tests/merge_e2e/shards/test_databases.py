@@ -144,8 +144,9 @@ def test_an_operator_says_which_character_set(stage: Stage) -> None:
 def test_a_literal_with_an_offset_is_in_the_sessions_zone(stage: Stage) -> None:
     """Rows that come before their shard's ALTER are filled with the DEFAULT as the server has converted it."""
     stage.clear()
-    add = "ALTER TABLE t_{n}.a1 ADD w DATETIME NOT NULL DEFAULT '2020-01-02 03:04:05+05:30', ADD x TIMESTAMP NULL DEFAULT "
-    add += "'2020-01-02 03:04:05+05:30', ADD y DATETIME(1) DEFAULT '2020-01-01 00:30:00.25+02:00'"
+    add = "ALTER TABLE t_{n}.a1 ADD w DATETIME NOT NULL DEFAULT '2020-01-02 03:04:05+05:30', "
+    add += "ADD x TIMESTAMP NULL DEFAULT '2020-01-02 03:04:05+05:30', "
+    add += "ADD y DATETIME(1) DEFAULT '2020-01-01 00:30:00.25+02:00'"
     with stage.scene("offset", (Route("t_n?", "a?", ("t", "a")),)) as (sessions, found):
         for node, session in sessions.items():
             session.run("SET time_zone = '+03:00'")
