@@ -25,6 +25,7 @@ def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSe
         explicit_defaults_for_timestamp=modern if explicit is None else bool(explicit),
         server_version=server_version,
         charset_connection=charset_of(session.connection_collation) or "utf8mb4",
+        local_zone=session.time_zone,
         collation_database=collation_name(session.database_collation) or "",
         foreign_key_checks=not session.flags2 & _NO_FOREIGN_KEY_CHECKS,
     )

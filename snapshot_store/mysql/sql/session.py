@@ -82,7 +82,8 @@ class DdlSession:
     `default_collation_for_utf8mb4` ("utf8mb4_general_ci"), `explicit_defaults_for_timestamp` and `server_version`.
 
     `time_zone`: the zone of literals for TIMESTAMP columns, and of UNIX_TIMESTAMP() in partitions. They are converted
-    to UTC; with "" they stay as written.
+    to UTC; with "" they stay as written. `local_zone`: the zone to which a literal for a DATETIME is converted that has
+    an offset from UTC; "": `time_zone`, else UTC.
 
     `collation_database`: what the session has set it to, "" if not; CONVERT TO CHARACTER SET DEFAULT means it.
 
@@ -103,6 +104,7 @@ class DdlSession:
     generate_invisible_primary_key: bool = False
     validate: bool = False
     time_zone: str = ""
+    local_zone: str = ""
 
     @property
     def ansi_quotes(self) -> bool:

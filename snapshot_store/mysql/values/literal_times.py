@@ -50,13 +50,13 @@ def date_text(number: bool, text: str, session: DdlSession) -> str:
 def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession) -> str:
     """Return the date and time that a literal denotes, rounded to the type's fractional digits.
 
-    A TIMESTAMP with an offset from UTC is shown in the session's time zone, in UTC if that is not known. A DATETIME's
-    offset counts for nothing in a DEFAULT.
+    One with an offset from UTC is converted to the session's time zone, to UTC if that is not known.
     """
     zoned = None if number else _ZONED.fullmatch(text)
     if zoned is not None:
         found = datetime_text(False, zoned[1], type, session)
-        return in_zone(found, zoned[2], session.time_zone or "+00:00") if type.name == "timestamp" else found
+        known = session.time_zone if type.name == "timestamp" else session.time_zone or session.local_zone
+        return in_zone(found, zoned[2], known or "+00:00")
     *whole, fraction = _moment(number, text, session)
     seconds, fraction = _rounded(fraction, type.fsp)
     year, month, day, hour, minute, second = map(int, whole)

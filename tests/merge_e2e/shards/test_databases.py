@@ -139,3 +139,26 @@ def test_an_operator_says_which_character_set(stage: Stage) -> None:
     merge(path, out)
     emit = ["ddl", "resolve", "t.a", "--emit", "ALTER TABLE a CONVERT TO CHARACTER SET DEFAULT", "--out", str(out)]
     assert main.run(emit) == 2
+
+
+def test_a_literal_with_an_offset_is_in_the_sessions_zone(stage: Stage) -> None:
+    """Rows that come before their shard's ALTER are filled with the DEFAULT as the server has converted it."""
+    stage.clear()
+    add = "ALTER TABLE t_{n}.a1 ADD w DATETIME NOT NULL DEFAULT '2020-01-02 03:04:05+05:30', "
+    add += "ADD x TIMESTAMP NULL DEFAULT '2020-01-02 03:04:05+05:30', "
+    add += "ADD y DATETIME(1) DEFAULT '2020-01-01 00:30:00.25+02:00'"
+    with stage.scene("offset", (Route("t_n?", "a?", ("t", "a")),)) as (sessions, found):
+        for node, session in sessions.items():
+            session.run("SET time_zone = '+03:00'")
+            session.run(f"CREATE DATABASE t_{node}")
+            session.run(f"CREATE TABLE t_{node}.a1 (id INT PRIMARY KEY)")
+        sessions["n1"].run(add.format(n="n1"))
+        sessions["n2"].run("INSERT INTO t_n2.a1 VALUES (1)")
+        sessions["n2"].run(add.format(n="n2"))
+        sessions["n2"].run("INSERT INTO t_n2.a1 (id) VALUES (2)")
+    result, _ = stage.perform("offset", found, "optimistic")
+    assert not result.warnings
+    columns = ["id", "w", "x", "y"]
+    assert sorted(rows_of(stage.target, ("t", "a"), columns)) == sorted(
+        rows_of(stage.nodes["n2"], ("t_n2", "a1"), columns)
+    )
