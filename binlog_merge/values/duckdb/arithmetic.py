@@ -61,6 +61,8 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
     """Return an operation on two numbers, as exact as MySQL's. Raises ExpressionError for an unknown operator."""
     if symbol in ("|", "&", "^", "<<", ">>"):
         return Sql(_bit_operation(symbol, bits_of(left), bits_of(right)), "int", unsigned=True)
+    if "time" in (left.kind, right.kind):
+        raise ExpressionError(f"{symbol} of a TIME; TIME_TO_SEC() makes a number of it")
     left, right = _operand(left), _operand(right)
     kinds = {left.kind, right.kind}
     if symbol == "DIV":

@@ -40,7 +40,7 @@ def _of_day(template: str) -> Function:
 
 
 def _to_seconds(args: Args, session: DdlSession) -> Sql:
-    return Sql(f"({_days(args[0], session)} * 86400 + {_seconds(_digits(args[0], session)[1])})", "int")
+    return Sql(f"({_days(args[0], session)} * 86400 + {_seconds(_digits(args[0], session)[1])})", "int", unsigned=False)
 
 
 def _yearweek(args: Args, session: DdlSession) -> Sql:
@@ -49,15 +49,15 @@ def _yearweek(args: Args, session: DdlSession) -> Sql:
         raise ExpressionError("YEARWEEK() in another mode than 0")
     day = _date(args[0], session)
     sunday = f"({day} - dayofweek({day})::INTEGER)"
-    return Sql(f"(year({sunday}) * 100 + (dayofyear({sunday}) + 6) // 7)::HUGEINT", "int")
+    return Sql(f"(year({sunday}) * 100 + (dayofyear({sunday}) + 6) // 7)::HUGEINT", "int", unsigned=False)
 
 
 def _quarter(args: Args, session: DdlSession) -> Sql:
-    return Sql(f"(({_digits(args[0], session)[0]} // 100 % 100 + 2) // 3)::HUGEINT", "int")
+    return Sql(f"(({_digits(args[0], session)[0]} // 100 % 100 + 2) // 3)::HUGEINT", "int", unsigned=False)
 
 
 def _datediff(args: Args, session: DdlSession) -> Sql:
-    return Sql(f"({_days(args[0], session)} - {_days(args[1], session)})", "int")
+    return Sql(f"({_days(args[0], session)} - {_days(args[1], session)})", "int", unsigned=False)
 
 
 def _time(piece: Sql, session: DdlSession) -> str:
@@ -68,16 +68,16 @@ def _time(piece: Sql, session: DdlSession) -> str:
 
 
 def _time_to_sec(args: Args, session: DdlSession) -> Sql:
-    return Sql(_seconds(_time(args[0], session)), "int")
+    return Sql(_seconds(_time(args[0], session)), "int", unsigned=False)
 
 
 def _microsecond(args: Args, session: DdlSession) -> Sql:
     text = f"abs({_time(args[0], session)})"
-    return Sql(f"(({text} - floor({text})) * 1000000)::HUGEINT", "int")
+    return Sql(f"(({text} - floor({text})) * 1000000)::HUGEINT", "int", unsigned=False)
 
 
 DATES: Final[dict[str, Function]] = {
-    "to_days": lambda args, session: Sql(_days(args[0], session), "int"),
+    "to_days": lambda args, session: Sql(_days(args[0], session), "int", unsigned=False),
     "to_seconds": _to_seconds,
     "datediff": _datediff,
     "dayofweek": _of_day("dayofweek({}) + 1"),

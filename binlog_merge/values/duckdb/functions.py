@@ -128,7 +128,7 @@ def _part(first: int, size: int) -> Function:
 
     def build(args: Args, session: DdlSession) -> Sql:
         digits = f"lpad((floor({moment(args[0], session).text})::HUGEINT)::VARCHAR, 14, '0')"
-        return Sql(f"substr({digits}, {first}, {size})::HUGEINT", "int")
+        return Sql(f"substr({digits}, {first}, {size})::HUGEINT", "int", unsigned=False)
 
     return build
 
@@ -141,7 +141,7 @@ def _clock_part(divisor: int, modulus: int) -> Function:
         text = piece.text if piece.kind in ("date", "datetime") else clock(piece).text
         whole = f"floor(abs({text}))::HUGEINT"
         digits = f"({whole} % 1000000)" if piece.kind in ("date", "datetime") or modulus else whole
-        return Sql(f"({digits} // {divisor}{f' % {modulus}' if modulus else ''})", "int")
+        return Sql(f"({digits} // {divisor}{f' % {modulus}' if modulus else ''})", "int", unsigned=False)
 
     return build
 

@@ -33,6 +33,8 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
         if model.kind == "decimal":  # the engine itself would drop digits where it has no room for all
             return [f"({p.text})::DECIMAL(38,{model.scale})" for p in numbers], model
         return [p.text for p in numbers], model
+    if kinds & {"date", "datetime", "time"} and kinds & {"int", "bool", "decimal", "double"}:
+        raise ExpressionError("a date and time or a number, out of CASE, IF or COALESCE")
     if "json" in kinds:
         raise ExpressionError("a JSON value or something else, out of CASE, IF or COALESCE")
     texts = [string(piece) for piece in pieces]

@@ -23,6 +23,7 @@ from binlog_merge.values.value import ConversionError, Json, Value
 from snapshot_store.mysql.sql.functions import Kind
 
 _MAX_LENGTH: Final = 1 << 24
+_MOST_DECIMALS: Final = 30
 _TEXTS: Final = ("text", "int", "decimal")
 _NUMBERS: Final = ("int", "decimal", "double")
 _MEMBERS: Final = ("text", "int", "double", "json")
@@ -98,6 +99,7 @@ def _round(value: Value, digits: int = 0) -> Value:
         unit = 10 ** max(0, -digits)
         return (abs(value) + unit // 2) // unit * unit * (-1 if value < 0 else 1)
     assert isinstance(value, Decimal)
+    digits = min(digits, _MOST_DECIMALS)
     scale = min(max(0, -int(value.as_tuple().exponent)), max(0, digits))
     return value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP).quantize(Decimal(1).scaleb(-scale))
 
