@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from binlog_merge.values.duckdb.compare import common_collation
-from binlog_merge.values.duckdb.piece import ExpressionError, Sql
+from binlog_merge.values.duckdb.piece import COLUMN, ExpressionError, Sql
 
 _FAMILIES: Final = {
     **dict.fromkeys(("int", "bool", "decimal", "double"), "number"),
@@ -49,6 +49,8 @@ def check_in(value: Sql, items: Sequence[Sql]) -> None:
     if _family(value) == "json" and len(families) > 1:
         raise ExpressionError("a JSON value IN values of different types; compare with each")
     others = [item for item in known if _family(item) != _family(value)]
+    if _family(value) == "number" and value.strength != COLUMN and others and len(known) > len(others):
+        raise ExpressionError("what is computed IN numbers and texts at once; compare with each")
     if (others and value.constant is not None) or any(item.constant is None for item in others):
         raise ExpressionError("IN values of other types that are no constants; compare with each")
     if value.kind == "string" and families == {"string"}:
