@@ -35,6 +35,7 @@ FOUND = (
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
 COMPUTED = (
+    "YEAR(0)", "TO_DAYS(da) << i8", "z * t0", "FLOOR(IF(b, u8, DATE'2021-06-21'))", "ROUND(du, 9223372036854775807)",
     "CAST(d38 AS DATE)", "CAST(da AS SIGNED)", "y NOT BETWEEN -5 AND 1", "CAST(f AS JSON)",
     "dt + INTERVAL 2.5 SECOND", "- d38", "d38 + d38",
     "BINARY s16", "da + INTERVAL 3 MONTH", "IF(s5, 'Σς', a1)", "1999 NOT BETWEEN 2000 AND g", "CONCAT_WS(i, z)",

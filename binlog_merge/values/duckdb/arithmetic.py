@@ -49,7 +49,7 @@ def _bit_operation(symbol: str, one: str, two: str) -> str:
     if symbol == ">>":
         return f"({one} >> {places})"
     kept = f"({one} & ((1::HUGEINT << (64 - {places})) - 1))"
-    return f"(CASE WHEN {two} >= 64 THEN 0 ELSE {kept} << {places} END)::HUGEINT"
+    return f"(CASE WHEN {one} IS NULL THEN NULL WHEN {two} >= 64 THEN 0 ELSE {kept} << {places} END)::HUGEINT"
 
 
 def _operand(piece: Sql) -> Sql:

@@ -127,6 +127,8 @@ def _part(first: int, size: int) -> Function:
     """Return a part of a date's digits: YEAR, MONTH … are digits, also of 0000-00-00."""
 
     def build(args: Args, session: DdlSession) -> Sql:
+        if args[0].kind == "int":
+            raise ExpressionError("a part of a date that is written as a number; write it as a text")
         digits = f"lpad((floor({moment(args[0], session).text})::HUGEINT)::VARCHAR, 14, '0')"
         return Sql(f"substr({digits}, {first}, {size})::HUGEINT", "int", unsigned=False)
 
