@@ -307,7 +307,7 @@ def test_a_base_is_refused_where_the_captured_log_has_ddl_already(
 
 def test_a_key_on_two_shards_is_refused(resting: RunningBank, tmp_path: Path) -> None:
     resting.bank.servers[1].execute("INSERT INTO bank_1.ledger_1 VALUES (-1, 0, 5)")  # the first shard's, too
-    with pytest.raises(AssertionError, match=r"exit code 50.*two shards of bank.ledger have a row"):
+    with pytest.raises(AssertionError, match=r"exit code 50.*2 shards of bank.ledger have a row"):
         resting.bootstrap(f"duckdb://{tmp_path}/x.db")
     resting.bank.servers[1].execute("DELETE FROM bank_1.ledger_1 WHERE transfer = -1")
 
