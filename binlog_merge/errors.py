@@ -420,7 +420,7 @@ class ShardDdlStopped(MergeError):
 
 
 class ShardsInDoubt(MergeError):
-    """Shards have run DDL by which the logical table comes to hold other data than they; or their copies differ."""
+    """Shards have run DDL after which the table would hold other data; or copies differ."""
 
     code, exit_code = "shard-doubt", 43
     default_remedy = (
