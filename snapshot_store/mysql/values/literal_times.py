@@ -50,11 +50,14 @@ def date_text(number: bool, text: str, session: DdlSession) -> str:
 def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession) -> str:
     """Return the date and time that a literal denotes, rounded to the type's fractional digits.
 
-    One with an offset from UTC is converted to the session's time zone, to UTC if that is not known.
+    One with an offset from UTC is converted to the session's time zone, to UTC if that is not known; but a server (9.7)
+    forgets the offset where the fraction is rounded up to a whole second.
     """
     zoned = None if number else _ZONED.fullmatch(text)
     if zoned is not None:
         found = datetime_text(False, zoned[1], type, session)
+        if _rounded(_moment(False, zoned[1], session)[-1], type.fsp)[0]:
+            return found
         known = session.time_zone if type.name == "timestamp" else session.time_zone or session.local_zone
         return in_zone(found, zoned[2], known or "+00:00")
     *whole, fraction = _moment(number, text, session)
