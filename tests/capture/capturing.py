@@ -1,5 +1,6 @@
 """Captures of real servers: in this process, and in a fork of it that can be killed."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +56,7 @@ class Child:
     def __init__(self, work: Callable[[], Any]) -> None:
         self._pid = os.fork()
         if self._pid == 0:
+            gc.freeze()  # objects of the parent may belong to native threads that are not here: collecting them crashes
             status = 1
             try:
                 status = work() or 0

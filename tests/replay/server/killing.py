@@ -1,5 +1,6 @@
 """Replays that are killed: in a child of this process, which has everything loaded, so that a kill costs little."""
 
+import gc
 import os
 import random
 import signal
@@ -36,6 +37,7 @@ class Process:
     def __init__(self, work: Callable[[], object], failpoint: str = "") -> None:
         self.pid = os.fork()
         if self.pid == 0:
+            gc.freeze()  # objects of the parent may belong to native threads that are not here: collecting them crashes
             status = 1
             try:
                 os.environ[VARIABLE] = failpoint
