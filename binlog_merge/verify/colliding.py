@@ -7,10 +7,10 @@ parent's DELETE: a table with a foreign key that cascades is not looked at.
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, Literal
 
 from binlog_merge.binlog.columnar import ColumnFacts, column_facts
-from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage
+from binlog_merge.binlog.rows import ABSENT, Mark, PartialJson, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.values.standing_keys import StandingKeys, Taken, fit, key_text
 from snapshot_store.model import Table
@@ -61,17 +61,22 @@ class LogKeys:
     def row(self, table: TableMap, keys: tuple[_Key, ...], row: Row, gtid: str) -> None:
         """Take note of a row's change."""
         before, after = row
+        if before is not None and after is not None:
+            # MINIMAL: what is not in the image after an update is as it was before.
+            after = tuple(old if new is ABSENT else new for old, new in zip(before, after, strict=True))
         for key in keys:
-            old, new = _cells(before, key.columns), _cells(after, key.columns)
+            old, new = _value(before, key.columns), _value(after, key.columns)
+            if old == new:
+                continue
             name = f"{table.schema}.{table.table}", key.index
             standing = self._standing.setdefault(name, StandingKeys(interrupted=True))
-            if before is not None and after is not None and (new is None or old == new):
-                continue  # MINIMAL: a column that does not change is absent
-            if before is not None and old is None and _absent(before, key.columns):
-                standing.interrupt()  # which row it was is not known
-            if old is not None:
+            if old is ABSENT:
+                standing.interrupt()  # which one it was is not known
+            elif old is not None:
                 standing.free(_hash(old))
-            if new is not None and (hit := standing.take(_hash(new), Taken(gtid, gtid, new))):
+            if new is None or new is ABSENT:
+                continue
+            if hit := standing.take(_hash(new), Taken(gtid, gtid, new)):
                 self._note(name, key_text(key.facts, new), hit.first.origin, gtid)
         self._rows += 1
         if self._rows % 4096 == 0:
@@ -100,18 +105,18 @@ def _keys_of(table: Table, facts: tuple[ColumnFacts, ...]) -> Iterator[_Key]:
                 yield _Key(index.name, columns, tuple(facts[column] for column in columns))
 
 
-def _cells(image: RowImage | None, columns: tuple[int, ...]) -> tuple[bytes, ...] | None:
-    """Return the cells of a key, None if it has a part that is NULL or not in the image."""
+def _value(image: RowImage | None, columns: tuple[int, ...]) -> tuple[bytes, ...] | Literal[Mark.ABSENT] | None:
+    """Return the cells of a key; None if one is NULL, or there is no image; ABSENT if the image does not hold them."""
     if image is None:
         return None
-    cells: list[Any] = [image[column] for column in columns]
-    if any(cell is None or cell is ABSENT or isinstance(cell, PartialJson) for cell in cells):
-        return None
-    return tuple(bytes(cell) for cell in cells)
-
-
-def _absent(image: RowImage, columns: tuple[int, ...]) -> bool:
-    return any(image[column] is ABSENT for column in columns)
+    cells: list[bytes] = []
+    for cell in (image[column] for column in columns):
+        if cell is None:
+            return None
+        if cell is ABSENT or isinstance(cell, PartialJson):
+            return ABSENT
+        cells.append(bytes(cell))
+    return tuple(cells)
 
 
 def _hash(cells: tuple[bytes, ...]) -> int:

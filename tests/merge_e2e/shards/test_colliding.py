@@ -3,9 +3,9 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,12 +14,14 @@ from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.plan import Places
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.modes import Modes
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.status.observer import Observer
+from binlog_merge.values.standing_keys import StandingKeys
 from binlog_merge.verify.whole import verify
 from snapshot_store.introspect import introspect
 from snapshot_store.server import ServerAddress
@@ -33,10 +35,12 @@ ROUTE = Route("d_n?", "t?", ("d", "t"))
 Nodes = dict[str, Session]
 
 
-def play(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None]) -> list[Played]:
+def play(
+    stage: Stage, name: str, columns: str, story: Callable[[Nodes], None], routes: Sequence[Route] = (ROUTE,)
+) -> list[Played]:
     """Make a shard on each node, and let a story happen on them."""
     stage.clear()
-    with stage.scene(name, [ROUTE]) as (nodes, files):
+    with stage.scene(name, routes) as (nodes, files):
         for node, session in nodes.items():
             session.run(f"CREATE DATABASE d_{node}")
             session.run(f"USE d_{node}")
@@ -45,8 +49,8 @@ def play(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None]) 
     return list(files)
 
 
-def told(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None], cut: bool = False) -> list[str]:
-    """Return what the merge of a story says of colliding keys; with `cut`, every node's file in two runs."""
+def told(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None]) -> list[str]:
+    """Return what the merge of a story says of colliding keys."""
     path = stage.configuration(name, play(stage, name, columns, story), "pessimistic")
     return colliding(merge(path, path.parent / "out").warnings)
 
@@ -145,7 +149,16 @@ def kept_by_minimal_images(nodes: Nodes) -> None:
     nodes["n2"].run("INSERT INTO t1 VALUES (2, 1, 1)")
 
 
-@pytest.mark.parametrize("story", [moved_by_application, emptied, apart, kept_by_minimal_images])
+def set_to_null(nodes: Nodes) -> None:
+    """An UPDATE that makes NULL of a unique key frees it, whatever of the row the images hold."""
+    for image, one in (("FULL", 1), ("MINIMAL", 3)):
+        nodes["n1"].run(f"SET binlog_row_image = '{image}'")
+        nodes["n1"].run(f"INSERT INTO t1 VALUES ({one}, 1, {one})")
+        nodes["n1"].run(f"UPDATE t1 SET w = NULL WHERE id = {one}")
+        nodes["n2"].run(f"INSERT INTO t1 VALUES ({one + 1}, 1, {one})")
+
+
+@pytest.mark.parametrize("story", [moved_by_application, emptied, apart, kept_by_minimal_images, set_to_null])
 def test_keys_that_a_server_takes(stage: Stage, story: Callable[[Nodes], None]) -> None:
     assert told(stage, story.__name__, COLUMNS, story) == []
     stage.target.drop_databases()
@@ -168,15 +181,9 @@ def cascading(nodes: Nodes) -> None:
 
 
 def test_rows_that_a_cascade_removes(stage: Stage) -> None:
-    routes = [ROUTE, Route("d_n?", "c?", ("d", "c"))]
-    stage.clear()
-    with stage.scene("cascade", routes) as (nodes, files):
-        for node, session in nodes.items():
-            session.run(f"CREATE DATABASE d_{node}")
-            session.run(f"USE d_{node}")
-            session.run("CREATE TABLE t1 (id INT PRIMARY KEY)")
-        cascading(nodes)
-    path = stage.configuration("cascade", list(files), "pessimistic")
+    routes = (ROUTE, Route("d_n?", "c?", ("d", "c")))
+    played = play(stage, "cascade", "id INT PRIMARY KEY", cascading, routes)
+    path = stage.configuration("cascade", played, "pessimistic")
     assert colliding(merge(path, path.parent / "out").warnings) == []
     assert verified(path.parent / "out") == []
 
@@ -331,3 +338,14 @@ def test_shards_are_looked_at_before_anything_is_merged(
     told = seen_on_servers(stage, columns, story)
     assert [one for one in told if said is not None and one.startswith("d.t: ") and said in one] == told
     assert len(told) == (said is not None)
+
+
+def test_of_more_keys_than_are_told_nothing_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = collisions.KeysOfTask(cast(Any, None), Modes(default="pessimistic"), 2)
+    keys._keys = {collisions.KeyName("d", table, "PRIMARY", ("id",)): StandingKeys() for table in ("t", "u")}
+    keys._facts = dict.fromkeys(keys._keys, ())
+    seen = keys.seen()
+    assert seen is not None and not seen.interrupted
+    monkeypatch.setattr(collisions, "_MOST_TABLES", 1)
+    seen = keys.seen()
+    assert seen is not None and seen.interrupted
