@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from binlog_merge.bootstrap.nodes import NodeReader
 from binlog_merge.bootstrap.values import Shard
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
 
@@ -68,7 +69,7 @@ def overlaps(name: str, key: Sequence[str], shards: Mapping[Shard, Beginning]) -
             value = ", ".join(f"{n}={v!r}" for n, v in zip(key, min(common, key=str), strict=True))
             yield (
                 f"{name}: {one} and {other} both have a row {value}, and {len(common):,} of their first rows have keys "
-                f"in common: a replica stops at the second one (error 1062). {_WAYS_OUT}"
+                f"in common: a replica stops at the second one (error 1062). What to do: {WAYS_OUT_OF_COLLISIONS}"
             )
             return
     counting = [(shard, one.counts) for shard, one in shards.items() if one.counts is not None]
@@ -77,12 +78,7 @@ def overlaps(name: str, key: Sequence[str], shards: Mapping[Shard, Beginning]) -
             yield (
                 f"{name}: {one_shard} and {other_shard} both count {key[0]} by AUTO_INCREMENT, in steps of {a[0]} from "
                 f"{a[1]} on: unless the application gives the rows their keys, they will be the same (error 1062 on a "
-                f"replica). {_WAYS_OUT}; or set auto_increment_increment and auto_increment_offset on each server"
+                "replica). What to do: set auto_increment_increment and auto_increment_offset on each server; or, "
+                f"{WAYS_OUT_OF_COLLISIONS}"
             )
             return
-
-
-_WAYS_OUT: Final = (
-    "Let `extract-source` with `key: true` in its route tell their rows apart, or give each shard a table of its own "
-    "by routes with `source-pattern`"
-)

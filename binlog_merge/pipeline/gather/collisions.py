@@ -20,6 +20,7 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.key_hash import ABSENT, VALUE, hash_keys
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.config.modes import Modes
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS
 from binlog_merge.pipeline.gather.found_rows import rows_in_window
 from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed
 from binlog_merge.pipeline.gather.keyed import KeyedTable, UniqueKey
@@ -216,7 +217,9 @@ class KeysOfTask:
         keys = {name: self._keys[name].copy() for name in names}
         fit(keys.values(), _SENT)
         facts = {name: self._facts[name] for name in names}
-        return KeysSeen(keys, facts, tuple(self._collided.values()), self._interrupted)
+        # What the keys beyond the most do is not told, so that nothing may be taken to stand behind this part.
+        whole = len(self._keys) == len(names)
+        return KeysSeen(keys, facts, tuple(self._collided.values()), self._interrupted or not whole)
 
 
 @dataclass(frozen=True)
@@ -296,14 +299,11 @@ def collision_warnings(collided: Sequence[Collided]) -> dict[str, str]:
     for table, group in groupby(sorted(collided, key=lambda one: one.key), key=lambda one: str(one.key)):
         own = list(group)
         one = own[0]
-        shards = sorted({taken.origin for found in own for taken in (found.first, found.second)})
         number = sum(found.number for found in own)
         more = "" if number == 1 else f"; {number:,} such keys were seen"
         warnings[table] = (
             f"keys collide: {one.second.origin} inserted a row of {table} with the {one.key.name} key {one.value} "
             f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place})"
-            f"{more}. A replica stops there, with error 1062. If {', '.join(shards)} hold the same rows, name the "
-            "table under `copies`; else let `extract-source` with `key: true` in its route tell their rows apart, or "
-            "give each shard a table of its own by routes with `source-pattern`; the output must then be made anew"
+            f"{more}. A replica stops there, with error 1062. What to do: {WAYS_OUT_OF_COLLISIONS}"
         )
     return warnings
