@@ -215,12 +215,7 @@ def extend_physical(
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
             elif _remedied(cursor, made, subject, versions, notes):
                 given = cursor.applied(ddl.key, subject)
-                applied += [
-                    Applied(
-                        replace(ddl, parsed=ParsedDdl.of(in_session(sql, ddl.session), ddl.session)), before, effect
-                    )
-                    for sql, before, effect in given
-                ]
+                applied += [Applied(_given(ddl, sql), before, effect) for sql, before, effect in given]
                 opaque += [] if given else [ddl]
             else:
                 problem = DdlNotUnderstoodError(
