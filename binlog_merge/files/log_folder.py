@@ -30,6 +30,10 @@ class NothingWritten(ManifestError):  # noqa: N818 (named after what is the case
         super().__init__(message, **{"remedy": "give the directory of a merged log", **where})
 
 
+def _not_there(place: str) -> NothingWritten:
+    return NothingWritten("there is no such directory", file=place, remedy="check the path of the merged log")
+
+
 class LogFolder:
     """The folder of a log whose files are in it, or archived. Raises nothing before it is read.
 
@@ -76,7 +80,7 @@ class LogFolder:
         """Return what is published. Raises NothingWritten, and ManifestError if the manifest is damaged."""
         found = Manifest.load(self.directory).state
         if found.header is None:
-            raise NothingWritten(file=self.place())
+            raise NothingWritten(file=self.place()) if self.directory.is_dir() else _not_there(self.place())
         return self.seen(found)
 
     def seen(self, state: ManifestState) -> ManifestState:
