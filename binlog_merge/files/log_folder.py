@@ -30,10 +30,6 @@ class NothingWritten(ManifestError):  # noqa: N818 (named after what is the case
         super().__init__(message, **{"remedy": "give the directory of a merged log", **where})
 
 
-def _not_there(place: str) -> NothingWritten:
-    return NothingWritten("there is no such directory", file=place, remedy="check the path of the merged log")
-
-
 class LogFolder:
     """The folder of a log whose files are in it, or archived. Raises nothing before it is read.
 
@@ -80,8 +76,14 @@ class LogFolder:
         """Return what is published. Raises NothingWritten, and ManifestError if the manifest is damaged."""
         found = Manifest.load(self.directory).state
         if found.header is None:
-            raise NothingWritten(file=self.place()) if self.directory.is_dir() else _not_there(self.place())
+            raise self.nothing()
         return self.seen(found)
+
+    def nothing(self) -> NothingWritten:
+        """Return the error for a folder without a manifest."""
+        if not self.directory.exists():
+            return NothingWritten("there is no such directory", file=self.place(), remedy="check the merged log's path")
+        return NothingWritten(file=self.place())
 
     def seen(self, state: ManifestState) -> ManifestState:
         """Return a manifest's state as readers see it: with the files in front that were removed, and are archived."""
