@@ -133,7 +133,8 @@ def serve(
             "--processes",
             min=1,
             max=64,
-            help="All but the first only send the log, to clients without TLS, so that other clients' statements do not slow them down.",
+            help="All but the first only send the log, to clients without TLS, so that other clients' statements do "
+            "not slow them down.",
         ),
     ] = 1,
     max_connections: Annotated[
