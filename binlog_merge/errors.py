@@ -170,14 +170,20 @@ class DuplicateFile(MergeError):
     """The same binlog file is there twice."""
 
     code, exit_code = "duplicate-file", 14
-    default_remedy = "remove one of the two, or narrow the node's `files` pattern"
+    default_remedy = (
+        "remove one of the two, or narrow the node's `files` pattern; if both were captured, two nodes have one "
+        "`server`: correct it"
+    )
 
 
 class WrongNode(MergeError):
     """A file belongs to another node than the one it is configured for."""
 
     code, exit_code = "wrong-node", 15
-    default_remedy = "give each node its own files; see the server id in `binlog-merge inspect FILE`"
+    default_remedy = (
+        "give each node its own files; see the server id in `binlog-merge inspect FILE`. Two servers that have one "
+        "server_id are told apart if they write GTIDs, or if `binlog-merge capture` fetches their files"
+    )
 
 
 class EncryptedBinlog(MergeError):
@@ -300,14 +306,12 @@ class ConversionFailed(MergeError):
 
 
 CHECK_PATH = "check the path, and the permissions there"
+"""The remedy of an IoError where something is only read."""
 
 
 def reason(error: OSError | UnicodeError) -> str:
     """Return what the system says of a file that cannot be read, without the number and the path."""
     return getattr(error, "strerror", None) or str(error)
-
-
-"""The remedy of an IoError where something is only read."""
 
 
 class IoError(MergeError):

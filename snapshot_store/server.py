@@ -4,6 +4,7 @@ PyMySQL is imported at the first connection; nothing else in this package needs 
 """
 
 import os
+import socket
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -11,6 +12,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 CONNECTION_LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
 """Error numbers of a lost connection: https://dev.mysql.com/doc/mysql-errors/en/."""
 
+NO_CONNECTION: Final = 2003
+"""The error number of the client library where nothing answers under an address."""
+
+_DENIED: Final = 1045
 _WHOLE_TABLES: Final = "SET SESSION autocommit = 1 /*!80030 , show_gipk_in_create_table_and_information_schema = 1 */"
 """Definitions are asked for whole: a server may be set to keep the invisible primary keys that it made to itself."""
 
@@ -75,6 +80,20 @@ class ServerAddress:
 def message_of(error: Exception) -> str:
     """Return the message of a PyMySQL error, as the server or the client library wrote it."""
     return str(error.args[1]) if len(error.args) > 1 else str(error)
+
+
+def way_in(error: Exception, address: ServerAddress) -> str:
+    """Return what to do about an error of PyMySQL's where a session could not be opened."""
+    number = error.args[0] if error.args else 0
+    if number == _DENIED and not address.password:
+        return "no password was given: --password-file, MYSQL_PWD, or mysql://user:password@host"
+    if number == _DENIED:
+        return "check user and password, and from which hosts the server lets the user in"
+    if number == NO_CONNECTION and isinstance(getattr(error, "original_exception", None), socket.gaierror):
+        return f"check the host's name, {address.host}: nobody knows it here"
+    if number == NO_CONNECTION:
+        return "check host and port, that the server runs, and that it listens on this address"
+    return "check address, user and password"
 
 
 def _without_password(url: str) -> str:

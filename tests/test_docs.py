@@ -123,19 +123,22 @@ def test_the_commands_for_servers_run(mysql_server: MySqlServer, tmp_path: Path)
 
 @pytest.mark.mysql
 def test_the_commands_for_live_capture_run(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    """As they stand there, on nodes that are one server."""
+    """As they stand there, of two servers."""
     chapter = text_of("how-to/live-capture.md")
     shown, command = (
         re.search(r"```yaml\n(.*?)```", chapter, re.S),
         re.search(r"^binlog-merge capture.*pw(?= )", chapter, re.M),
     )
     assert shown is not None and command is not None
-    url = f"mysql://root@localhost/?socket={mysql_server.socket}"
-    (tmp_path / "cluster.yaml").write_text(re.sub(r"mysql://capture@10\.0\.0\.\d:3306", url, shown[1]))
-    (tmp_path / "pw").write_text("\n")
-    mysql_server.execute("CREATE DATABASE shop; FLUSH BINARY LOGS")
-    run = command[0].replace("cluster.yaml", str(tmp_path / "cluster.yaml")).replace(" pw", f" {tmp_path / 'pw'}")
-    printed = docs.run(run, docs.installed(ROOT))
+    with MySqlServer(tmp_path / "second", 102) as second:
+        text = shown[1]
+        for server, address in ((mysql_server, "10.0.0.1"), (second, "10.0.0.2")):
+            server.execute("CREATE DATABASE shop; FLUSH BINARY LOGS")
+            text = text.replace(f"mysql://capture@{address}:3306", f"mysql://root@localhost/?socket={server.socket}")
+        (tmp_path / "cluster.yaml").write_text(text)
+        (tmp_path / "pw").write_text("\n")
+        run = command[0].replace("cluster.yaml", str(tmp_path / "cluster.yaml")).replace(" pw", f" {tmp_path / 'pw'}")
+        printed = docs.run(run, docs.installed(ROOT))
     assert printed.startswith("2 nodes captured into ") and "  dn-2  up to binlog.000002:" in printed
     for file in mysql_server.binlog_files():
         assert (tmp_path / "captured" / "dn-1" / file.name).read_bytes() == file.read_bytes()

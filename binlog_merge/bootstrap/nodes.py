@@ -20,7 +20,7 @@ from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
+from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, message_of, way_in
 
 _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
     "gtid_mode": ("ON", "GTIDs tell which transactions a SELECT has seen"),
@@ -31,7 +31,6 @@ _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
 _CHANGED: Final = frozenset({1054, 1146, 1049, 1412})
 """No such column, table or database; the table's definition has changed."""
 _RIGHTS: Final = "GRANT SELECT, REPLICATION CLIENT ON *.* TO the user, on the node"
-_LOGIN: Final = "check user and password: --password-file, the URL of `server`, or MYSQL_PWD"
 _DENIED: Final = 1045
 _PARSE_ERROR: Final = 1064
 _WAIT_SECONDS: Final = 5
@@ -215,14 +214,15 @@ class NodeReader:
                     raise ServerRefused(
                         f"{self.address}: {message_of(error)}",
                         node=self.node,
-                        remedy=_LOGIN if number == _DENIED else _RIGHTS,
+                        remedy=way_in(error, self.address) if number == _DENIED else _RIGHTS,
                     ) from error
                 self._close()
                 if time.monotonic() > end:
+                    first = f"{way_in(error, self.address)}; " if number == NO_CONNECTION else ""
                     raise ServerRefused(
                         f"{self.address}: {message_of(error)}",
                         node=self.node,
-                        remedy="run it again when the server is there; it goes on where it was",
+                        remedy=f"{first}run it again when the server is there; it goes on where it was",
                     ) from error
                 time.sleep(0.2)
 

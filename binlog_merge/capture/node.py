@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from binlog_merge.capture.asked import asked_of
 from binlog_merge.capture.beside import Repeated, beat, connecting, rows_of
+from binlog_merge.capture.claims import Claims
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
 from binlog_merge.capture.noting import WITHOUT_NOTE, Noting
@@ -64,7 +65,8 @@ class NodeCapture:
 
     `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
     node without captured files; None: the first file that its server has. `report` gets a line for every connection
-    made and lost, and for every switch. `parsed` makes an address of a URL that is asked for.
+    made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
+    of the nodes that are captured together.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class NodeCapture:
         beside: Beside = Beside(),
         by_hand: ServerAddress | None = None,
         parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
+        claims: Claims | None = None,
     ) -> None:
         self.node = node
         say = lambda text: report(node.source_id, text)  # noqa: E731
@@ -101,6 +104,7 @@ class NodeCapture:
         self._start_file = start_file
         self._report = report
         self._beside = beside
+        self._claims = claims or Claims()
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -200,9 +204,10 @@ class NodeCapture:
                 if anew:
                     pause, self._lost_since = _FIRST_PAUSE, time.monotonic()
                 if time.monotonic() - self._lost_since > self._options.retry_seconds:
+                    first = f"{lost.remedy}; " if lost.remedy else ""
                     raise ServerRefused(
                         f"{self.address}: {lost}",
-                        remedy="run it again when the server is there; it goes on where it stopped",
+                        remedy=f"{first}run it again when the server is there; it goes on where it stopped",
                     ) from lost
                 asked = asked_of(self.servers.directory) is not None
                 if not asked and (anew or (self.servers.choosing and str(lost) != told)):
@@ -224,6 +229,7 @@ class NodeCapture:
             self._source, facts = self.servers.connect(lost)
             self._follow_the_server()
             self._check(facts)
+            self._claims.claim(self.node.source_id, facts.server_uuid, str(self.address))
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)

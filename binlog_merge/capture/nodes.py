@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from binlog_merge.capture.claims import Claims
 from binlog_merge.capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
@@ -63,7 +64,7 @@ def capture(
             names = ", ".join(node.source_id for node in chosen)
             raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
     with ExitStack() as locks:
-        captures = []
+        captures, claims = [], Claims()
         for node in chosen:
             directory = out / node.source_id
             locks.enter_context(OutputLock(directory, "capture"))
@@ -72,7 +73,9 @@ def capture(
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
             parsed = partial(ServerAddress.parse, password=password)
-            captures.append(NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed))
+            captures.append(
+                NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed, claims)
+            )
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event(), options)

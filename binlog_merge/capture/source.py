@@ -18,7 +18,7 @@ from binlog_merge.capture.packets import payloads
 from binlog_merge.capture.standing import Standing, standing_of
 from binlog_merge.capture.stream import Place
 from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
-from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
+from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, message_of, way_in
 
 HEARTBEAT_SECONDS: Final = 0.1
 """The period of heartbeats from a source that has nothing to send: files are flushed then, and notes renewed."""
@@ -29,11 +29,14 @@ _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR, _UNKNOWN_VARIABLE = 1381, 1227, 1236,
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 """The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
-_ADDRESS: Final = "check address, user and password"
 
 
 class Lost(Exception):  # noqa: N818
-    """The connection was lost or could not be made; a retry may succeed."""
+    """The connection was lost or could not be made; a retry may succeed. `remedy`: what to do where it does not."""
+
+    def __init__(self, text: str, remedy: str | None = None) -> None:
+        super().__init__(text)
+        self.remedy = remedy
 
 
 class DumpRefused(Exception):  # noqa: N818
@@ -88,7 +91,7 @@ class Source:
             self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
             return self._facts()
         except pymysql.MySQLError as error:
-            raise self._refused(error) from error
+            raise self._refused(error, way_in(error, self._address)) from error
         except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
             if isinstance(error, OSError) and self._ssl_ca is not None:
                 raise IoError(f"cannot be used as a CA: {error}", file=self._ssl_ca) from error
@@ -189,12 +192,12 @@ class Source:
     def _no_binlog(self) -> ServerRefused:
         return ServerRefused(f"{self._address} writes no binlog", node=self._node, remedy="set log_bin on the node")
 
-    def _refused(self, error: Exception, remedy: str = _ADDRESS) -> Exception:
+    def _refused(self, error: Exception, remedy: str) -> Exception:
         """Return our exception for an error of the server or of the connection."""
         number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         text = message_of(error)
         if number == 0 or number in _TRANSIENT:
-            return Lost(text)
+            return Lost(text, remedy if number == NO_CONNECTION else None)
         if number == _NO_BINLOG:
             return self._no_binlog()
         remedy = _RIGHTS if number == _NEEDS_PRIVILEGE else remedy

@@ -34,7 +34,7 @@ nothing is missed, and nothing comes twice. The first line is FILE:POS, as SOURC
 
 {_PLACES}
 
-A place before the first transaction is refused, and so is one behind what the log is known to hold."""
+A place before the first transaction is refused, and so is one after the end of the log."""
 
 TSO_HELP = f"""Tell which transactions a reader of a merged log has seen at a place: all up to this commit TSO.
 

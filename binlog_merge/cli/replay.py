@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from binlog_merge.replay.duckdb.snapshots import Snapshots
     from binlog_merge.replay.server.mysql import MysqlTarget
 
-HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
+HELP = """Apply a merged binlog to MySQL or DuckDB, or write it as a change log or messages (Kafka), exactly once.
 
 The target itself records how far it is: in the server's schema binlog_merge, committed together with the rows, or in
 the directory's position.json. A replay that was killed anywhere goes on where it was, nothing lost or doubled. A server
@@ -72,7 +72,7 @@ def replay(
         typer.Option(
             "--to",
             help="mysql://user@host:port, mysql://…/?socket=PATH, parquet:///DIR, duckdb:///FILE, "
-            "kafka://BROKER[,BROKER][/TOPIC], or file:///DIR.",
+            "kafka://BROKER[,BROKER][/TOPIC], or file:///DIR (s3://…, gs://…, az://…).",
             metavar="URL",
         ),
     ] = None,

@@ -32,7 +32,7 @@ HELP = """Serve a merged binlog over MySQL's protocol, to replicas, CDC tools an
 Whatever reads a MySQL server's binlog reads the whole cluster here: MySQL replicas, by auto-position or by file and
 position; mysqlbinlog --read-from-remote-server; Debezium, canal, mysql-replication and the like. Merges may go on
 publishing: what the manifest says is sent, as soon as it says so, and nothing else. Each event's checksum is verified
-before it is sent; damage ends the reader with error 1236 and is told here, with its place.
+before it is sent; a reader that reaches damage gets error 1236, and serve prints the place.
 
 \b
   binlog-merge serve merged/                                          on 127.0.0.1:3307, user rep, without a password
@@ -40,7 +40,7 @@ before it is sent; damage ends the reader with error 1236 and is told here, with
   binlog-merge serve merged/ --tables shop.db                         rows, too: snapshots of CDC tools, mysqldump
 \b
   CHANGE REPLICATION SOURCE TO SOURCE_HOST='10.0.0.9', SOURCE_PORT=3307, SOURCE_USER='rep', SOURCE_PASSWORD='…',
-    SOURCE_AUTO_POSITION=1;                                           on a replica of MySQL
+    SOURCE_SSL=1, SOURCE_AUTO_POSITION=1;                             on a replica of MySQL
   mysqlbinlog --read-from-remote-server -h 10.0.0.9 -P 3307 -u rep -p --raw --stop-never binlog.000001
   mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
 
@@ -133,7 +133,8 @@ def serve(
             "--processes",
             min=1,
             max=64,
-            help="All but the first send the log, to clients without TLS: no statement of another holds them up.",
+            help="All but the first only send the log, to clients without TLS, so that other clients' statements do "
+            "not slow them down.",
         ),
     ] = 1,
     max_connections: Annotated[
@@ -149,7 +150,10 @@ def serve(
         int, typer.Option("--max-statement", min=1024, help="The longest statement.", metavar="BYTES")
     ] = 1 << 18,
     max_variables: Annotated[
-        int, typer.Option("--max-variables", min=1024, help="What a session may SET in all.", metavar="CHARACTERS")
+        int,
+        typer.Option(
+            "--max-variables", min=1024, help="The most that all variables of a session may hold.", metavar="CHARACTERS"
+        ),
     ] = 1 << 19,
     stream: Annotated[
         list[str] | None,

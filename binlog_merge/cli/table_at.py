@@ -32,7 +32,7 @@ HELP = """Show a table as it was: the rows of a base, and the log's changes betw
 --at-tso is a TSO, an order key, a time, a GTID or FILE:POS in the merged log; what committed at it counts. A base is a
 dump from where the log begins (or with its GTIDs), a DuckDB file that `replay` or `bootstrap` keeps, or a folder of
 such files, local or s3://…, of which the nearest is taken: `replay --snapshots` makes them, which makes it fast. A file
-that stands behind the moment is carried back, if the log has whole images (binlog_row_image=FULL) and no statement
+taken after the moment is carried back, if the log has whole images (binlog_row_image=FULL) and no statement
 between has changed rows. None is needed for a table that the log creates; --base empty: it was there without rows.
 
 --to is a new DuckDB file (.db, .duckdb), which `replay` goes on from, a Parquet file (.parquet) or a MySQL server

@@ -3,7 +3,7 @@
 import difflib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -25,7 +25,7 @@ def explain(model: type[BaseModel], error: ValidationError, document: YamlDocume
             continue  # too short only because its items are wrong, which is reported
         if detail["type"] == "missing" and loc in meant:
             continue  # the key is misspelt, which is reported
-        found.append((document.line_of(loc) or 0, _sentence(model, detail["type"], loc, detail["msg"])))
+        found.append((document.line_of(loc) or 0, _sentence(model, detail)))
     found.sort()
     line = found[0][0]
     if len(found) == 1:
@@ -49,7 +49,8 @@ _PLAINER = {
 }
 
 
-def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str:
+def _sentence(model: type[BaseModel], detail: Mapping[str, Any]) -> str:
+    kind, loc = detail["type"], detail["loc"]
     parent, key = path_text(loc[:-1]), loc[-1] if loc else ""
     inside = f" in {parent}" if parent else ""
     if kind == "extra_forbidden":
@@ -59,8 +60,20 @@ def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str
         return f"unknown key '{key}'{inside}; {hint}"
     if kind == "missing":
         return f"key '{key}' is missing{inside}"
-    text = _PLAINER.get(kind, text.removeprefix("Value error, "))
+    if kind == "literal_error":
+        return f"{path_text(loc)}: {_instead(loc, detail)}"
+    text = _PLAINER.get(kind, detail["msg"].removeprefix("Value error, "))
     return f"{path_text(loc)}: {text}" if loc else text
+
+
+def _instead(loc: KeyPath, detail: Mapping[str, Any]) -> str:
+    """Return what may stand in place of a value that is not one of those there are."""
+    given, expected = detail["input"], detail["ctx"]["expected"]
+    if loc == ("version",):
+        return f"{given!r} is not known, only {expected} is: the file may have been written for a newer binlog-merge"
+    names = [name.strip("'") for name in expected.replace(" or ", ", ").split(", ")]
+    close = difflib.get_close_matches(str(given).lower(), names, n=1, cutoff=0.6)
+    return f"should be {expected}, not {given!r}" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
 def path_text(loc: KeyPath) -> str:

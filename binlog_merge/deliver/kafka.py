@@ -272,7 +272,8 @@ def imported() -> Any:
         import confluent_kafka
     except ImportError:
         raise ConfigError(
-            "kafka:// needs confluent-kafka, which is not installed", remedy="pip install 'binlog-merge[kafka]'"
+            "kafka:// needs confluent-kafka, which is not installed",
+            remedy="pip install '.[kafka]' in the clone, or pip install confluent-kafka",
         ) from None
     return confluent_kafka
 

@@ -75,7 +75,7 @@ def _number(name: str, value: str, file: str | None) -> float:
 def not_installed(what: str) -> ConfigError:
     """Return the error for a library that is not there."""
     return ConfigError(
-        f"--schema-registry needs {what}, which is not installed", remedy="pip install 'binlog-merge[avro]'"
+        f"--schema-registry needs {what}, which is not installed", remedy="pip install '.[avro]' in the clone"
     )
 
 

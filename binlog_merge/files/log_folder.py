@@ -76,8 +76,14 @@ class LogFolder:
         """Return what is published. Raises NothingWritten, and ManifestError if the manifest is damaged."""
         found = Manifest.load(self.directory).state
         if found.header is None:
-            raise NothingWritten(file=self.place())
+            raise self.nothing()
         return self.seen(found)
+
+    def nothing(self) -> NothingWritten:
+        """Return the error for a folder without a manifest."""
+        if not self.directory.exists():
+            return NothingWritten("there is no such directory", file=self.place(), remedy="check the merged log's path")
+        return NothingWritten(file=self.place())
 
     def seen(self, state: ManifestState) -> ManifestState:
         """Return a manifest's state as readers see it: with the files in front that were removed, and are archived."""

@@ -32,6 +32,17 @@ RECORD_NAME: Final = ".capture.json"
 _VERSION: Final = 1
 
 
+def recorded_server_uuid(file: str) -> str | None:
+    """Return the UUID of the server from which a file was captured; None if no capture has recorded it beside it."""
+    if (local := local_path(file)) is None:
+        return None
+    try:
+        values = json.loads((Path(local).parent / RECORD_NAME).read_bytes())
+        return str(values["server_uuid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class FollowingServer:
     """A server after the first one, and its folder beside the first one's files.

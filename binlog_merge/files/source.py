@@ -241,4 +241,6 @@ def directory_error(error: OSError, path: str) -> IoError:
     if isinstance(error, FileExistsError | NotADirectoryError):
         remedy = "give a directory, or a new name in one"
         return IoError("it is no directory, nor can one be made there", file=path, remedy=remedy)
+    if isinstance(error, FileNotFoundError):  # as in /proc
+        return IoError("no directory can be made there", file=path, remedy="choose another directory")
     return io_error(error, path)

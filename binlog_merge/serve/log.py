@@ -244,7 +244,7 @@ class PublishedLog:
 
 def _view_of(folder: LogFolder, state: ManifestState) -> LogView:
     if state.header is None:
-        raise NothingWritten(file=folder.place())
+        raise folder.nothing()
     return LogView(folder, state.header, state, _first_there(folder, state))
 
 

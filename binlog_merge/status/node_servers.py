@@ -1,13 +1,7 @@
 """The servers that a node has had, as a capture has recorded them beside its files: the first one, and each switch."""
 
-import json
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
-
 from binlog_merge.config.nodes import Node
-from binlog_merge.config.uri import local_path
-from binlog_merge.files.servers import RECORD_NAME, servers_of
+from binlog_merge.files.servers import recorded_server_uuid, servers_of
 from binlog_merge.status.values import FilePosition, ServerStatus
 
 
@@ -35,8 +29,6 @@ def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
 def _first(node: Node) -> str | None:
     """Return the UUID of the server that was captured first, None if no capture has recorded it."""
     for pattern in node.files:
-        if (local := local_path(pattern)) is not None:
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                values: dict[str, Any] = json.loads((Path(local).parent / RECORD_NAME).read_bytes())
-                return str(values["server_uuid"])
+        if (found := recorded_server_uuid(pattern)) is not None:
+            return found
     return None

@@ -156,10 +156,10 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
         ("commit-tso: {max_disorder: 1}", "unknown key 'max_disorder' in commit-tso; did you mean 'max-disorder'?"),
         ("markers: {schema_name: a}", "unknown key 'schema_name' in markers"),
         ("routes: [{schema-pattern: a, target-schema: b, target-table: c}]", "target-table needs a table-pattern"),
-        ("commit-tso: {carrier: gcn}", "commit-tso.carrier: Input should be 'auto', 'commit-table'"),
+        ("commit-tso: {carrier: gcn}", "commit-tso.carrier: should be 'auto', 'commit-table'"),
         ("commit-tso: {commit-table: a}", "not a table name of the form schema.table"),
         ("commit-tso: {max-step-back: 3}", "commit-tso.max-step-back: 3 is not a duration"),
-        ("shard-mode: optimist", "shard-mode: Input should be 'marker', 'pessimistic' or 'optimistic'"),
+        ("shard-mode: optimist", "'marker', 'pessimistic' or 'optimistic', not 'optimist'; did you mean 'optimistic'?"),
         ("shard-mode: optimistic\ntopology: markers", "only routes say where tables lie"),
         (
             "routes: [{schema-pattern: a, table-pattern: b, target-schema: c, target-table: d, shard-mode: optimistic},"
@@ -236,7 +236,10 @@ def test_refused(tmp_path: Path, text: str, says: str) -> None:
     [
         ("", "3 problems"),
         ("- a\n", "must be a mapping"),
-        ("version: 2\nname: x\nnodes: [{source-id: a, files: b}]\n", "version: Input should be 1"),
+        (
+            "version: 2\nname: x\nnodes: [{source-id: a, files: b}]\n",
+            "version: 2 is not known, only 1 is: the file may have been written for a newer",
+        ),
         ("version: 1\nname: x\nnodes: []\n", "nodes: should not be empty"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: []}]\n", "nodes[0].files"),
         ("version: 1\nname: x\nnodes: [{source-id: a}]\n", "nodes[0]: key 'files' is missing; or give the `server`"),

@@ -273,7 +273,8 @@ def test_damage_is_on_the_page_and_in_the_exit_code(demo: Path, tmp_path: Path) 
     [
         (["report"], 2, "no merged log is named"),
         (["report", "a", "--merged", "b"], 2, "named twice"),
-        (["report", "nowhere"], 28, "no merge has written here"),
+        (["report", "nowhere"], 28, "there is no such directory"),
+        (["report", "."], 28, "no merge has written here"),
         (["report", "a", "-o", "xml"], 2, "text, json, jsonl, html"),
         (["report", "a", "-o", "report.pdf"], 2, "text, json, jsonl, html"),
         (["report", "a", "-o", "no/such/folder/report.html"], 31, "there is no directory"),

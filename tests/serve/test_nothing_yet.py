@@ -169,7 +169,7 @@ def test_the_command_waits_for_the_first_merge(output: Stepwise, tmp_path: Path)
     later = tmp_path / "later"
     command = [program, "serve", later, "--port", "0", "--password-file", tmp_path / "pw"]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert missing.returncode == ManifestError.exit_code and "no merge has written here" in missing.stderr
+    assert missing.returncode == ManifestError.exit_code and "there is no such directory" in missing.stderr
     later.mkdir()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
