@@ -158,7 +158,8 @@ class _Maker:
         self._config, self._topology, self._columns = config, topology, columns
         self._shards, self._overlaps = shards, overlaps
         self._there: list[Rule] = [dict(rule) for rule in written.get("routes") or []]
-        self._said: dict[int, list[str]] = {}
+        self._before: dict[int, list[str]] = {}
+        self._after: dict[int, list[str]] = {}
         self._routes: list[Item] = []
         self._copies: list[Item] = []
         self._copied_there: list[Item] = [dict(rule) for rule in written.get("copies") or []]
@@ -176,20 +177,22 @@ class _Maker:
         elif way is _Way.column:
             self._take_keyed(name, f"{shown}: with the shard, as it refers to rows of its own", False)
         else:
-            self._take_keyed(name, f"{shown}: the shard becomes part of its keys", True)
+            others = ["or a table for each shard, also of tables that refer to it:", *map(_line, self._apart(name))]
             if overlap is not None and overlap.kind is Kind.copy and _once_a_node(self._config, overlap.shards):
-                self._routes += ["or, if each node is to have the same rows, no route, but under copies:"]
-                self._routes += map(_line, self._copied(name))
-            else:
-                self._routes += ["or a table for each shard:", *map(_line, self._apart(name))]
+                others = ["or, if each node is to have the same rows, no route, but under copies:"]
+                others += map(_line, self._copied(name))
+            self._take_keyed(name, f"{shown}: the shard becomes part of its keys", True, others)
 
-    def _take_keyed(self, name: Name, said: str, key: bool) -> None:
+    def _take_keyed(self, name: Name, said: str, key: bool, others: Sequence[str] = ()) -> None:
         numbers = {self._changeable(shard) for shard in self._shards[name]}
-        for number in sorted(n for n in numbers if n is not None):
+        there = sorted(number for number in numbers if number is not None)
+        for number in there:
             self._there[number] = self._with_columns(self._there[number], key)
-            self._said.setdefault(number, []).append(said)
+            self._before.setdefault(number, []).append(said)
         if None in numbers:
-            self._routes += [said, *self._keyed(name, key)]
+            self._routes += [said, *self._keyed(name, key), *others]
+        else:
+            self._after.setdefault(there[-1], []).extend(others)
 
     def _keyed(self, name: Name, key: bool) -> list[Rule]:
         """Return new routes, with the columns, of the shards of a table that have none of their own."""
@@ -214,15 +217,18 @@ class _Maker:
 
     def _apart(self, name: Name) -> list[Rule]:
         shards = self._shards[name]
+        suffixes = [f"_{suffix}" for suffix in _suffixes(shards)]
+        if any((name[0], name[1] + suffix) in self._shards for suffix in suffixes):
+            suffixes = [f"_of{suffix}" for suffix in suffixes]
         return [
             {
                 "source-pattern": shard.node,
                 "schema-pattern": _pattern(shard.schema),
                 "table-pattern": _pattern(shard.table),
                 "target-schema": name[0],
-                "target-table": f"{name[1]}_{suffix}",
+                "target-table": name[1] + suffix,
             }
-            for shard, suffix in zip(shards, _suffixes(shards), strict=True)
+            for shard, suffix in zip(shards, suffixes, strict=True)
         ]
 
     def _copied(self, name: Name) -> list[Rule]:
@@ -242,9 +248,10 @@ class _Maker:
     def proposal(self) -> Proposal:
         """Return all sections that are other than they were."""
         sections: dict[str, list[Item]] = {}
-        if self._routes or self._said:
-            there = [item for n, rule in enumerate(self._there) for item in (*self._said.get(n, ()), rule)]
-            sections["routes"] = [*self._routes, *there]
+        if self._routes or self._before:
+            sections["routes"] = list(self._routes)
+            for number, rule in enumerate(self._there):
+                sections["routes"] += [*self._before.get(number, ()), rule, *self._after.get(number, ())]
         if self._copies:
             sections["copies"] = [*self._copied_there, *self._copies]
         lines = [line for name, items in sections.items() for line in (f"{name}:", *map(_in_section, items))]
