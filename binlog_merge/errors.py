@@ -562,7 +562,7 @@ class ExecutorUnfit(MergeError):
 
 
 class KeysInDoubt(MergeError):
-    """Rows of shards have the same key, or no order of a transaction's rows keeps a key unique."""
+    """Rows of shards have one key, or no order of a transaction's rows keeps a key unique."""
 
     code, exit_code = "key-doubt", 59
     default_remedy = (
