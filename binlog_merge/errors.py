@@ -562,7 +562,7 @@ class ExecutorUnfit(MergeError):
 
 
 class KeysInDoubt(MergeError):
-    """No order of the rows of a distributed transaction keeps a unique key unique."""
+    """Rows of shards have one key, or no order of a transaction's rows keeps a key unique."""
 
     code, exit_code = "key-doubt", 59
     default_remedy = (

@@ -66,7 +66,8 @@ class MergeConfig(Section):
     key_doubts: Literal["warn", "error"] = Field(
         default="error",
         description=(
-            "What to do at a distributed transaction whose rows no order keeps unique: stop, or warn and continue."
+            "What to do where rows of shards have the same key before anything is published, and at a distributed "
+            "transaction whose rows no order keeps unique: stop, or warn and continue."
         ),
         examples=["warn"],
     )

@@ -27,7 +27,7 @@ from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
 from binlog_merge.pipeline.copies.driver import compare_copies
-from binlog_merge.pipeline.gather.collisions import collision_warnings
+from binlog_merge.pipeline.gather.collisions import collision_error, collision_warnings
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
 from binlog_merge.pipeline.idle import awaited
@@ -125,9 +125,11 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     run = understand(job, inputs, between)
     scanned = run.scanned
     written = _write(run)
+    collided = between.keys.follow(g.keys for g in written.kept)
+    if collided and inputs.manifest.state.rank == 0 and job.config.key_doubts == "error":
+        raise collision_error(collided)  # each way out makes another output: now it costs nothing
     with job.stage("publish"):
         differing = _publish(run, written)
-    collided = between.keys.follow(g.keys for g in written.kept)
     job.warnings += collision_warnings(collided).values()
     _archive(run, between)
     result = result_of(run, written)

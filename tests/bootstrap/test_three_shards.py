@@ -3,7 +3,6 @@
 They have old rows, an ALTER goes over them one by one, and a tool writes in statement format into a schema of its own.
 """
 
-import re
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,8 +16,7 @@ from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
 from binlog_merge.log.reader import MergedBinlog
 from tests.bootstrap.running import Running, kept_beside, until
-from tests.merge_e2e.local import written
-from tests.mysql_server import mysqlbinlog
+from tests.serve.running import caught_up, replica_of, serving
 from tools.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql
@@ -29,11 +27,6 @@ nodes:
   - {{source-id: shard-1, server: "mysql://root@localhost/?socket={0}"}}
   - {{source-id: shard-2, server: "mysql://root@localhost/?socket={1}"}}
   - {{source-id: shard-3, server: "mysql://root@localhost/?socket={2}"}}
-routes:
-  - {{schema-pattern: app, table-pattern: orders, target-schema: app, target-table: orders,
-     extract-source: {{source-regexp: "shard-(.*)", target-column: c_shard, key: true}}}}
-copies:
-  - {{schema-pattern: app, table-pattern: countries}}
 shard-mode: pessimistic
 base: {{store: base.duckdb}}
 ignore-schemas: [percona]
@@ -91,7 +84,8 @@ class Application:
                     server.execute(f"UPDATE app.countries SET name = 'n{number}' WHERE code = 'PL'")
 
 
-def test_three_shards(tmp_path: Path) -> None:
+def test_three_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the configuration that `schema import --nodes` proposes; a replica follows what is served."""
     with ExitStack() as stack:
         servers = [stack.enter_context(MySqlServer(tmp_path / f"s{i}", 100 + i)) for i in (1, 2, 3)]
         target = stack.enter_context(MySqlServer(tmp_path / "target", 301))
@@ -109,7 +103,7 @@ def test_three_shards(tmp_path: Path) -> None:
         (tmp_path / "merged").mkdir()
         config = f"--config={tmp_path / 'cluster.yaml'}"
         assert cli.run(["capture", config, "--until-now"]) == 0
-        assert cli.run(["schema", "import", "--nodes", config, f"--store={tmp_path / 'base.duckdb'}"]) == 0
+        _import_as_proposed(tmp_path, capsys)
         running, copy = Running(tmp_path), f"duckdb://{tmp_path}/copy.db"
         with kept_beside(tmp_path):
             application = Application(servers)
@@ -118,6 +112,10 @@ def test_three_shards(tmp_path: Path) -> None:
                 assert running.bootstrap(copy) is not None
                 copied = running.bootstrap(f"mysql://root@localhost/?socket={target.socket}")
                 assert copied is not None
+                uuid, _, number = str(copied["gtid"]).rpartition(":")
+                target.execute(f"DROP DATABASE binlog_merge; SET GLOBAL gtid_purged = '+{uuid}:1-{number}'")
+                source = stack.enter_context(serving(tmp_path / "merged"))
+                stack.enter_context(replica_of(target, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"))
                 for server in servers:
                     server.execute(
                         "ALTER TABLE app.orders ADD COLUMN note VARCHAR(20) NOT NULL DEFAULT '-', ADD KEY (amount)"
@@ -127,12 +125,7 @@ def test_three_shards(tmp_path: Path) -> None:
                 application.stop()
             _drained(servers, tmp_path / "merged")
         assert cli.run(["replay", "--merged", str(tmp_path / "merged"), "--to", copy]) == 0
-        files = [tmp_path / "merged" / name for name in written(tmp_path / "merged")]
-        applied = str(copied["gtid"])
-        target.execute("RESET BINARY LOGS AND GTIDS")
-        target.apply(
-            mysqlbinlog(files, f"--exclude-gtids={re.sub(r':(.*)', ':1-' + applied.rpartition(':')[2], applied)}")
-        )
+        caught_up(target, tmp_path / "merged")
         assert cli.run(["verify", str(tmp_path / "merged")]) == 0
         wanted = _wanted(servers)
         assert len(wanted["orders"]) > 180
@@ -142,10 +135,24 @@ def test_three_shards(tmp_path: Path) -> None:
                 assert sorted(file.execute(asked).fetchall()) == sorted(target.query(asked)) == wanted[table], table
 
 
+def _import_as_proposed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Import the base: it is refused, and stdout has what the configuration is to say, to the letter."""
+    config, store = home / "cluster.yaml", home / "base.duckdb"
+    words = ["schema", "import", "--nodes", f"--config={config}", f"--store={store}"]
+    capsys.readouterr()
+    assert cli.run(words) == 59
+    assert not store.exists()
+    proposed = capsys.readouterr().out
+    config.write_text(config.read_text() + proposed)
+    assert cli.run(words) == 0
+    said = capsys.readouterr()
+    assert not said.err and "proposed" not in said.out
+
+
 def _wanted(servers: list[MySqlServer]) -> dict[str, list[tuple[Any, ...]]]:
     """Return what the target is to hold, by table."""
     orders = [
-        (*row, str(shard))
+        (*row, f"shard-{shard}")
         for shard, server in enumerate(servers, 1)
         for row in server.query("SELECT id, mail, amount, note FROM app.orders")
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Protocol
 
 import pymysql
 
@@ -16,7 +16,7 @@ from binlog_merge.protocol.commands import BinlogDump, BinlogDumpGtid, Dump
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
 from binlog_merge.serve.tables.keeper import Tables
-from tests.mysql_server import PREFIX
+from tests.mysql_server import PREFIX, MySqlServer
 
 USER, PASSWORD = "rep", "a secret"
 NON_BLOCK = 1
@@ -129,3 +129,44 @@ def remote_mysqlbinlog(port: int, *options: str, folder: Path | None = None) -> 
     if answer.returncode:
         raise RuntimeError(answer.stderr.decode(errors="replace"))
     return answer.stdout
+
+
+class Source(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
+@contextlib.contextmanager
+def replica_of(server: MySqlServer, source: Source, place: str, workers: int = 4) -> Iterator[MySqlServer]:
+    """Make a server the replica of a source, and free of it again."""
+    server.execute(f"SET GLOBAL replica_parallel_workers = {workers}, GLOBAL replica_net_timeout = 10")
+    server.execute(
+        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='{USER}', "
+        f"SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_HEARTBEAT_PERIOD=0.1, {place}"
+    )
+    try:
+        server.execute("START REPLICA")
+        yield server
+    finally:
+        server.execute("STOP REPLICA; RESET REPLICA ALL")
+
+
+def caught_up(server: MySqlServer, out: Path) -> None:
+    """Wait until a replica has everything that is published; an error of its threads fails the test."""
+    executed = str(PublishedLog(out).view().executed)
+    for _ in range(120):
+        ((timed_out,),) = server.query(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 0.5)")
+        if not timed_out:
+            return
+        status = replica_status(server)
+        assert not status["Last_SQL_Error"] and not status["Last_IO_Error"], status
+    raise AssertionError(replica_status(server))
+
+
+def replica_status(server: MySqlServer) -> dict[str, object]:
+    """Return what a replica says of itself."""
+    connection = server.connect()
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        cursor.execute("SHOW REPLICA STATUS")
+        row = cursor.fetchone() or ()
+        return dict(zip([column[0] for column in cursor.description], row, strict=True))

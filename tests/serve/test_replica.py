@@ -1,10 +1,7 @@
 """A real MySQL as the replica of a merged binlog: it ends with what the cluster's nodes hold."""
 
-import contextlib
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
@@ -20,50 +17,13 @@ from tests.merge_e2e.test_ddl_session import merged as merged_story
 from tests.mysql_server import MySqlServer
 from tests.serve.growing import Growing
 from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER, eventually, from_position, remote_mysqlbinlog, serving
+from tests.serve.running import caught_up as _caught_up
+from tests.serve.running import eventually, from_position, remote_mysqlbinlog, serving
+from tests.serve.running import replica_of as _replica
+from tests.serve.running import replica_status as _status
 from tests.soak.cutting import Proxy
 
 pytestmark = pytest.mark.mysql
-
-
-class _Source(Protocol):
-    @property
-    def port(self) -> int: ...
-
-
-@contextlib.contextmanager
-def _replica(server: MySqlServer, source: _Source, place: str, workers: int = 4) -> Iterator[MySqlServer]:
-    """Make a server the replica of a source, and free of it again."""
-    server.execute(f"SET GLOBAL replica_parallel_workers = {workers}, GLOBAL replica_net_timeout = 10")
-    server.execute(
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='{USER}', "
-        f"SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_HEARTBEAT_PERIOD=0.1, {place}"
-    )
-    try:
-        server.execute("START REPLICA")
-        yield server
-    finally:
-        server.execute("STOP REPLICA; RESET REPLICA ALL")
-
-
-def _caught_up(server: MySqlServer, out: Path) -> None:
-    """Wait until a replica has everything that is published; an error of its threads fails the test."""
-    executed = str(PublishedLog(out).view().executed)
-    for _ in range(120):
-        ((timed_out,),) = server.query(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 0.5)")
-        if not timed_out:
-            return
-        status = _status(server)
-        assert not status["Last_SQL_Error"] and not status["Last_IO_Error"], status
-    raise AssertionError(_status(server))
-
-
-def _status(server: MySqlServer) -> dict[str, object]:
-    connection = server.connect()
-    with contextlib.closing(connection), connection.cursor() as cursor:
-        cursor.execute("SHOW REPLICA STATUS")
-        row = cursor.fetchone() or ()
-        return dict(zip([column[0] for column in cursor.description], row, strict=True))
 
 
 def test_a_replica_follows_while_merges_publish(

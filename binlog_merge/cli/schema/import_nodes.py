@@ -4,8 +4,9 @@ A node is read now, and what it has now is what it had where its captured log be
 looked up in the captured files, up to where the server's log ended when its tables had been read.
 """
 
+import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,14 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
 from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.bootstrap.captured import CapturedNode
-from binlog_merge.bootstrap.overlap import Beginning, beginning_of, overlaps
+from binlog_merge.bootstrap.overlap import Beginning, Overlap, beginning_of, overlap_of
 from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.proposal import proposal
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.capture.files import NodeFiles
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.server_note import read_server_note, write_server_note
+from binlog_merge.config.yaml import YamlDocument
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import ddl_events
@@ -32,6 +36,7 @@ from snapshot_store.introspect import introspect
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.names import quote_name
 
+_LOG = logging.getLogger(__name__)
 _WAIT_SECONDS: Final = 30.0
 _NO_DDL: Final = ("BEGIN", "COMMIT", "ROLLBACK", "XA ", "SAVEPOINT", "RELEASE ")
 
@@ -106,37 +111,58 @@ def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
     return Catalog(schemas, tables)
 
 
-def overlaps_of(
-    captured: Iterable[CapturedNode], bases: Mapping[str, NodeBase], logical: Catalog, places: Places
-) -> list[str]:
-    """Return what shards of the logical tables have in common, in words: keys that collide, and copies."""
+def shards_of(bases: Mapping[str, NodeBase], places: Places) -> dict[tuple[str, str], list[Shard]]:
+    """Return the shards of each logical table."""
     shards: dict[tuple[str, str], list[Shard]] = {}
     for node, base in sorted(bases.items()):
         for schema, name in sorted(base.catalog.tables):
             shard = Shard(node, schema, name)
-            if (table := places.name(shard)) is not None and _same_key(
-                base.catalog.tables[schema, name], table, logical
-            ):
+            if (table := places.name(shard)) is not None:
                 shards.setdefault(table, []).append(shard)
-    shared = {table: own for table, own in shards.items() if len(own) > 1}
+    return shards
+
+
+def overlaps_of(
+    captured: Iterable[CapturedNode], bases: Mapping[str, NodeBase], logical: Catalog, places: Places
+) -> list[Overlap]:
+    """Return what shards of the logical tables have in common: keys that collide, and copies."""
+    shared = {
+        table: own
+        for table, own in shards_of(bases, places).items()
+        if len(own) > 1 and not places.key_columns(table)  # else a column of the route tells them apart
+    }
     beginnings: dict[Shard, Beginning] = {}
     for one in captured if shared else ():
         with one.reader(None) as reader:
             for shard in (shard for own in shared.values() for shard in own if shard.node == one.name):
                 definition = bases[one.name].catalog.tables[shard.schema, shard.table]
                 beginnings[shard] = beginning_of(reader, shard, definition)
-    found: list[str] = []
+    found = []
     for table, own in sorted(shared.items()):
         primary = logical.tables[table].primary_key
-        key = [] if primary is None else [part.column or "" for part in primary.parts]
-        found += overlaps(".".join(table), key, {shard: beginnings[shard] for shard in own})
-    return found
+        key = () if primary is None else tuple(part.column or "" for part in primary.parts)
+        found.append(overlap_of(table, key, {shard: beginnings[shard] for shard in own}))
+    return [one for one in found if one is not None]
 
 
-def _same_key(table: Table, logical: tuple[str, str], catalog: Catalog) -> bool:
-    """Return whether a shard's primary key is that of the logical table: no column of the route joins it."""
-    own, made = table.primary_key, catalog.tables[logical].primary_key
-    return own is not None and made is not None and own.parts == made.parts
+def proposed(
+    document: YamlDocument, folder: Path, overlaps: Sequence[Overlap], bases: Mapping[str, NodeBase], logical: Catalog
+) -> str | None:
+    """Return the sections of a configuration with which shards have nothing in common any more, as text in YAML.
+
+    None if nothing is proposed, or what would be proposed makes no tables.
+    """
+    config = MergeConfig.from_document(document, folder, document.what)
+    found = proposal(config, document.values, overlaps, logical, shards_of(bases, Places.of(config)))
+    if found is None:
+        return None
+    changed = replace(document, values={**document.values, **found.sections}, lines={})
+    try:
+        logical_of(bases, Places.of(MergeConfig.from_document(changed, folder, document.what)))
+    except ConfigError as error:
+        _LOG.info("what is proposed makes no tables", extra={"reason": error.message})
+        return None
+    return found.text
 
 
 def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Places) -> Table:

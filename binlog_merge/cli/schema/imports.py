@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,10 +15,11 @@ from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
 from binlog_merge.cli.schema.place import free_place, place
 from binlog_merge.cli.schema.store import names_of, opened, store_path, topology_in
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, reason
+from binlog_merge.errors import CHECK_PATH, WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, reason
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
+    from binlog_merge.bootstrap.overlap import Overlap
     from snapshot_store.history import TableVersion
     from snapshot_store.model import Catalog, Schema, Table
     from snapshot_store.tso import OrderKey
@@ -31,6 +33,8 @@ dump may be of a part, so it says nothing about others). The password: --passwor
 
 With --nodes it is all nodes of --config, as their captured logs begin, and the logical tables that their routes make:
 `base: {store: base.duckdb}` is then all that a merge needs. Refused where the captured logs have DDL on them already.
+Refused, too, where shards of a logical table have rows with the same keys (59): stdout then has the sections `routes`
+and `copies` with which the same command goes through, ready for the configuration.
 
 \b
   binlog-merge schema import --store base.duckdb --config cluster.yaml --nodes
@@ -106,14 +110,32 @@ def import_(
     _print_imported(tables, number, source, given, f"as {where}", output)
 
 
+_REMEDY = (
+    "put the sections that stdout has into the configuration, in place of its own of the same names, and run the same "
+    "command again; with `key-doubts: warn` it imports what there is"
+)
+_NO_PROPOSAL = f"{WAYS_OUT_OF_COLLISIONS}; with `key-doubts: warn` it imports what there is"
+
+
+@dataclass(frozen=True)
+class _Proposed:
+    proposal: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"proposal": self.proposal}
+
+
 def _import_nodes(config: Path, password_file: Path | None, store: Path, output: OutputFormat) -> None:
     from binlog_merge.bootstrap.captured import captured_nodes
     from binlog_merge.bootstrap.plan import Places
-    from binlog_merge.cli.schema.import_nodes import base_of, logical_of, overlaps_of
+    from binlog_merge.bootstrap.proposal import mode_of
+    from binlog_merge.cli.schema.import_nodes import base_of, logical_of, overlaps_of, proposed
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.config.yaml import load_yaml
     from snapshot_store.tso import ORIGIN
 
-    cluster = MergeConfig.load(config)
+    document, folder = load_yaml(config.absolute()), config.absolute().parent
+    cluster = MergeConfig.from_document(document, folder, str(config))
     places = Places.of(cluster)
     password = None if password_file is None else _text(password_file).rstrip("\n")
     if store_path(store).exists():
@@ -122,7 +144,15 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
         captured = captured_nodes(cluster, password, None)
         bases = {one.name: base_of(one, places) for one in captured}
         logical = logical_of(bases, places)
-        warnings = overlaps_of(captured, bases, logical, places)
+        overlaps = overlaps_of(captured, bases, logical, places)
+        proposal = proposed(document, folder, overlaps, bases, logical) if overlaps else None
+
+    def by_markers(one: "Overlap") -> bool:
+        return mode_of(cluster, places.topology, one.shards[0]) == "marker"
+
+    if cluster.key_doubts == "error":
+        _refuse_colliding([one for one in overlaps if not by_markers(one)], proposal, output)
+    warnings = [one.text for one in overlaps]
     found: list[TableVersion] = []
     number = 0
     with opened(store, read_only=False) as to:
@@ -133,7 +163,24 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
             number += to.append_versions(tables, schemas)
             found += tables if name is None else ()
     what = f"as the base of {len(bases)} nodes and of the logical tables that they make"
-    _print_imported(found, number, str(config), store, what, output, warnings)
+    _print_imported(found, number, str(config), store, what, output, warnings, proposal)
+
+
+def _refuse_colliding(overlaps: "Sequence[Overlap]", proposal: str | None, output: OutputFormat) -> None:
+    """Raise KeysInDoubt if rows of shards collide already; with what is proposed, which is printed as text."""
+    from binlog_merge.bootstrap.overlap import Kind
+
+    colliding = [one.text for one in overlaps if one.kind is not Kind.counters]
+    if not colliding:
+        return
+    for text in (one.text for one in overlaps if one.text not in colliding[:1]):
+        print(printable(f"binlog-merge: {text}"), file=sys.stderr)
+    error = KeysInDoubt(colliding[0], remedy=_REMEDY if proposal is not None else _NO_PROPOSAL)
+    if proposal is not None and output is OutputFormat.text:
+        print(printable(proposal), end="", flush=True)
+    elif proposal is not None:
+        error.result = _Proposed(proposal)
+    raise error
 
 
 def _dump(path: Path, schemas: list[str]) -> "Catalog":
@@ -201,13 +248,15 @@ def _print_imported(
     what: str,
     output: OutputFormat,
     warnings: Sequence[str] = (),
+    proposal: str | None = None,
 ) -> None:
     path = str(store_path(store))
     if output is not OutputFormat.text:
         from binlog_merge.cli.schema.values import version_values
 
         shown = [version_values(v) for v in tables]
-        print_document({"store": path, "new": new, "tables": shown, "warnings": list(warnings)}, output, "tables")
+        document = {"store": path, "new": new, "tables": shown, "warnings": list(warnings), "proposal": proposal}
+        print_document(document, output, "tables")
     else:
         names = ", ".join(f"{v.schema}.{v.name}" + ("" if v.table else " (gone)") for v in tables[:10])
         more = f" and {len(tables) - 10} more" if len(tables) > 10 else ""
@@ -216,6 +265,9 @@ def _print_imported(
             print(printable(f"  {names}{more}"))
         for text in warnings:
             print(printable(f"binlog-merge: {text}"), file=sys.stderr)
+        if proposal is not None:
+            print(printable(f"to tell them apart, put this into {source}, remove {path}, and import again:"))
+            print(printable(proposal), end="")
 
 
 _SET = """Correct a table: from a moment on it is what FILE makes of it, whatever the binlogs said.

@@ -20,7 +20,7 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.key_hash import ABSENT, VALUE, hash_keys
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.config.modes import Modes
-from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, KeysInDoubt
 from binlog_merge.pipeline.gather.found_rows import rows_in_window
 from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed
 from binlog_merge.pipeline.gather.keyed import KeyedTable, UniqueKey
@@ -295,15 +295,31 @@ class KnownKeys:
 
 def collision_warnings(collided: Sequence[Collided]) -> dict[str, str]:
     """Return a warning for each table of which shards gave rows the same keys, with the ways out; by the table."""
-    warnings = {}
+    return {
+        table: f"{text}. A replica stops there, with error 1062. What to do: {WAYS_OUT_OF_COLLISIONS}"
+        for table, text in _texts(collided).items()
+    }
+
+
+def collision_error(collided: Sequence[Collided]) -> KeysInDoubt:
+    """Return the error for shards that gave rows the same keys."""
+    remedy = (
+        f"{WAYS_OUT_OF_COLLISIONS} (nothing is published: remove the output). With `key-doubts: warn` the rows come "
+        "out as they are, and a replica stops at the second one"
+    )
+    first = min(one.second.place for one in collided)
+    return KeysInDoubt("; ".join(_texts(collided).values()), order_key=first, remedy=remedy)
+
+
+def _texts(collided: Sequence[Collided]) -> dict[str, str]:
+    texts = {}
     for table, group in groupby(sorted(collided, key=lambda one: one.key), key=lambda one: str(one.key)):
         own = list(group)
         one = own[0]
         number = sum(found.number for found in own)
         more = "" if number == 1 else f"; {number:,} such keys were seen"
-        warnings[table] = (
+        texts[table] = (
             f"keys collide: {one.second.origin} inserted a row of {table} with the {one.key.name} key {one.value} "
-            f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place})"
-            f"{more}. A replica stops there, with error 1062. What to do: {WAYS_OUT_OF_COLLISIONS}"
+            f"(order key {one.second.place}), which a row of {one.first.origin} has (order key {one.first.place}){more}"
         )
-    return warnings
+    return texts

@@ -183,7 +183,7 @@ def reference(c: Cluster) -> None:
         c.alike("CREATE TABLE countries (code char(2) NOT NULL PRIMARY KEY, name varchar(64) NOT NULL)")
     number = c.number()
     code = chr(65 + number // 26 % 26) + chr(65 + number % 26)
-    c.alike(f"REPLACE INTO countries VALUES ('{code}', 'Land {number}')")
+    c.alike(f"REPLACE INTO countries (code, name) VALUES ('{code}', 'Land {number}')")
     if c.rng.random() < 0.5:
         c.alike(f"UPDATE countries SET name = CONCAT(name, '!') WHERE code <= '{code}'")
     if c.rng.random() < 0.3:

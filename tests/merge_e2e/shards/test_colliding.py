@@ -4,6 +4,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from binlog_merge.bootstrap.plan import Places
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import Modes
+from binlog_merge.errors import KeysInDoubt
+from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
@@ -26,12 +29,13 @@ from binlog_merge.verify.whole import verify
 from snapshot_store.introspect import introspect
 from snapshot_store.server import ServerAddress
 from tests.effort import effort
-from tests.merge_e2e.local import LocalRunner, merge
+from tests.merge_e2e.local import LocalRunner, merge, written
 from tests.merge_e2e.shards.stage import Played, Route, Session, Stage
 
 pytestmark = [pytest.mark.mysql]
 
 ROUTE = Route("d_n?", "t?", ("d", "t"))
+ANYWAY = {"key-doubts": "warn"}
 Nodes = dict[str, Session]
 
 
@@ -51,7 +55,7 @@ def play(
 
 def told(stage: Stage, name: str, columns: str, story: Callable[[Nodes], None]) -> list[str]:
     """Return what the merge of a story says of colliding keys."""
-    path = stage.configuration(name, play(stage, name, columns, story), "pessimistic")
+    path = stage.configuration(name, play(stage, name, columns, story), "pessimistic", sections=ANYWAY)
     return colliding(merge(path, path.parent / "out").warnings)
 
 
@@ -91,6 +95,28 @@ def test_counters_that_collide(stage: Stage) -> None:
     assert " inserts the row that stands since " in doubt and "Two shards gave a row this key" in doubt
     assert problems(stage.folder / "count" / "cluster.yaml") == [warning]
     assert "`copies`" in warning and "`source-pattern`" in warning and "`key: true`" in warning
+
+
+def test_before_anything_is_published_it_is_an_error(stage: Stage) -> None:
+    """Whose ways out cost nothing then: one is gone here; nothing is left behind, and the output is what it makes."""
+    played = play(stage, "first", "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT", both_count)
+    path = stage.configuration("first", played, "pessimistic", sections={"output": {"max-size": "4KiB"}})
+    out = path.parent / "out"
+    with pytest.raises(KeysInDoubt) as caught:
+        merge(path, out)
+    assert "n2/d_n2/t1 inserted a row of d.t with the PRIMARY key id=1 " in caught.value.message
+    assert caught.value.order_key in caught.value.message and caught.value.result is None
+    ways = ("`copies`", "`key: true`", "`source-pattern`", "`key-doubts: warn`", "remove")
+    assert all(way in caught.value.remedy for way in ways)
+    assert not written(out) and Manifest.load(out).state.rank == 0
+    shutil.rmtree(out)
+    extract = {"schema-regexp": "d_(.*)", "target-column": "c_shard", "key": True}
+    keyed = Route("d_n?", "t?", ("d", "t"), {"extract-schema": extract})
+    stage.configuration("first", [replace(played[0], routes=(keyed,))], "pessimistic")
+    assert colliding(merge(path, out).warnings) == []
+    stage.target.drop_databases()
+    stage.carry_out(out)
+    assert len(stage.target.query("SELECT * FROM d.t")) == 6
 
 
 def by_text(nodes: Nodes) -> None:
@@ -216,7 +242,7 @@ def test_between_files_and_with_few_keys_held(stage: Stage, monkeypatch: pytest.
     monkeypatch.setattr(collisions, "MOST_KEYS", 600)
     monkeypatch.setattr(collisions, "_SENT", 300)
     played = play(stage, "files", "id INT AUTO_INCREMENT PRIMARY KEY, v TEXT", many)
-    path = stage.configuration("files", played, "pessimistic", sections={"output": {"max-size": "32KiB"}})
+    path = stage.configuration("files", played, "pessimistic", sections={"output": {"max-size": "32KiB"}} | ANYWAY)
     result = merge(path, path.parent / "out")
     assert len(result.files) > 2
     (warning,) = colliding(result.warnings)
@@ -301,7 +327,7 @@ def seen_on_servers(stage: Stage, columns: str, story: Callable[[Nodes], None]) 
     bases = {
         node: NodeBase(introspect(ServerAddress(socket=s.socket)).catalog, "", 0) for node, s in stage.nodes.items()
     }
-    return overlaps_of(captured, bases, logical_of(bases, places), places)
+    return [one.text for one in overlaps_of(captured, bases, logical_of(bases, places), places)]
 
 
 def copied(nodes: Nodes) -> None:
