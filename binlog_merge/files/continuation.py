@@ -8,8 +8,8 @@ from binlog_merge.files.manifest import Header
 def check_continuation(header: Header, config: MergeConfig, published: bool = True) -> None:
     """Raise ManifestError, naming the differences, unless `config` can continue the output that `header` began.
 
-    A new node is no difference (it gets the next node number); a removed node is. If nothing is `published` yet, the
-    remedy is to begin a new output.
+    A new node is no difference (it gets the next node number, and brings its base schemas); a removed node is. If
+    nothing is `published` yet, the remedy is to begin a new output.
     """
     if header.name != config.name:
         raise ManifestError(f"the directory holds the output of cluster '{header.name}', not of '{config.name}'")
@@ -21,7 +21,8 @@ def check_continuation(header: Header, config: MergeConfig, published: bool = Tr
     if gone := sorted(set(header.node_numbers) - {node.source_id for node in config.nodes}):
         found.append(f"node {', '.join(gone)} is gone from the configuration")
     if header.fingerprint != config.fingerprint():
-        found += differences(header.settings, config.settings())
+        joined = {f"base.physical.{n.source_id}" for n in config.nodes if n.source_id not in header.node_numbers}
+        found += differences(header.settings, {k: v for k, v in config.settings().items() if k not in joined})
     if found:
         remedy = None if published else "nothing is published there yet: remove it, or choose another --merged"
         raise ManifestError("the output was begun with another configuration: " + "; ".join(found), remedy=remedy)
