@@ -363,7 +363,7 @@ class BeforeBase(MergeError):
 
 
 class StoreInUse(MergeError):
-    """Another process has the schema store open."""
+    """Another process is writing to the schema store."""
 
     code, exit_code = "store-in-use", 35
     may_pass = True

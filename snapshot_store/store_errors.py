@@ -16,6 +16,10 @@ class StoreUnavailable(StoreError):
     """DuckDB cannot open, read or write the file, for a reason other than its content."""
 
 
+class StoreIoFailed(StoreError):
+    """The machine cannot read or write the file now: its disk is full, or descriptors are used up. It may pass."""
+
+
 class StoreBusy(StoreError):
     """Another process kept the store open for longer than the caller would wait."""
 

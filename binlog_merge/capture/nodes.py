@@ -16,11 +16,13 @@ from typing import Any, Final
 
 from binlog_merge.capture.claims import Claims
 from binlog_merge.capture.node import Beside, CaptureOptions, NodeCapture, captured
+from binlog_merge.capture.note import CONNECTED
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.heartbeat import HEARTBEAT
 from snapshot_store.server import ServerAddress
 
 _LOOK_SECONDS: Final = 0.2
@@ -129,6 +131,8 @@ def _run(captures: Sequence[NodeCapture], stop: threading.Event, options: Captur
         thread.start()
     try:
         while any(thread.is_alive() for thread in threads) and not stop.wait(_LOOK_SECONDS):
+            connected = any(one.connection.state == CONNECTED for one in captures)
+            (HEARTBEAT.works if connected else HEARTBEAT.beat)()
             alive = [thread.is_alive() for thread in threads]
             for one, goes_on in zip(captures, alive, strict=True):
                 if goes_on:

@@ -178,10 +178,13 @@ def merge(
         )
     if stop_never:
         directory = written_folder(place)
+        from binlog_merge.config import held
         from binlog_merge.spark.job import IN_DRIVER, Pace
 
         pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
-        run_on(cluster, directory, output, pace, size, start_tso, master, options, listen)
+        with held.holding():
+            held.hold(file for file in (cluster.filter,) if file is not None)  # each round looks into it
+            run_on(cluster, directory, output, pace, size, start_tso, master, options, listen)
         return
     run(
         cluster,

@@ -62,13 +62,16 @@ second to a minute:
   binlog-merge run --config cluster.yaml --merged merged/ --host 0.0.0.0 --serve-password-file rep.pw
   binlog-merge run --config cluster.yaml --merged merged/ --no-capture    where the nodes' files come by other means
 
+A command that hangs is killed and started again: it gives a sign of life each second, and merge those of its Java; see
+--hangs-after. The configuration and the filter are read once, here: an edit counts from the next start of `run` on.
+
 All that they print goes to stderr, each line with the name of its command; with --log-format json one object a line,
 with the key `component`.
 
 Ctrl-C and SIGTERM stop the three, each after a whole transaction; what has not ended after --grace seconds is killed.
 The exit code is 0 if all ended in time, else 130 or 143. When a command ends with an exit code that no restart
 can help, the others are stopped too, and that code is the exit code. These are {FINAL_CODES},
-and 70 if it comes five times in a row.
+and 70 if it comes five times in a row. One that has worked is started again after a 2, too: what it was told was right.
 
 When this command is killed itself, the three die with it. A second one for the same output is refused (25)."""
 
@@ -184,6 +187,16 @@ def run(
     grace: Annotated[
         float, typer.Option("--grace", min=0, help="How long the three may take to end.", metavar="SECONDS")
     ] = 60.0,
+    hangs_after: Annotated[
+        float,
+        typer.Option(
+            "--hangs-after",
+            min=0,
+            help="How long one of the three may give no sign of life before it is killed, and started again; "
+            "0: for ever.",
+            metavar="SECONDS",
+        ),
+    ] = 300.0,
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
@@ -191,55 +204,60 @@ def run(
     """Capture, merge and serve a cluster, until it is stopped."""
     start_log(log_level, log_format)
     from binlog_merge.cli.run_commands import RunOptions, components, error_of
+    from binlog_merge.config import held
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.lock import OutputLock
+    from binlog_merge.supervise.decide import Policy
     from binlog_merge.supervise.supervisor import Notice, Supervisor
 
-    cluster = MergeConfig.load(config)
-    directory = output_directory(cluster, merged)
-    captured = any(node.server is not None for node in cluster.nodes)
-    options = RunOptions(
-        config=config,
-        merged=directory,
-        capture=captured and not no_capture,
-        serve=not no_serve,
-        password_file=password_file,
-        ssl_ca=ssl_ca,
-        start_file=tuple(start_file or ()),
-        min_interval=min_interval,
-        in_driver=in_driver,
-        filter_file=filter_file,
-        check_rows=check_rows,
-        master=master,
-        conf=tuple(conf or ()),
-        host=host,
-        port=port,
-        user=user,
-        serve_password_file=serve_password_file,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        serve_options=tuple(serve_option or ()),
-        log_level=log_level,
-        log_format=log_format,
-        quiet=is_quiet(),
-        verbose=verbosity(),
-    )
-    _check(options)
-    lines = ComponentLines(log_format is LineFormat.json)
+    with held.holding():
+        held.hold([config])
+        cluster = MergeConfig.load(config)
+        held.hold(file for file in (filter_file, cluster.filter) if file is not None)
+        directory = output_directory(cluster, merged)
+        captured = any(node.server is not None for node in cluster.nodes)
+        options = RunOptions(
+            config=config,
+            merged=directory,
+            capture=captured and not no_capture,
+            serve=not no_serve,
+            password_file=password_file,
+            ssl_ca=ssl_ca,
+            start_file=tuple(start_file or ()),
+            min_interval=min_interval,
+            in_driver=in_driver,
+            filter_file=filter_file,
+            check_rows=check_rows,
+            master=master,
+            conf=tuple(conf or ()),
+            host=host,
+            port=port,
+            user=user,
+            serve_password_file=serve_password_file,
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            serve_options=tuple(serve_option or ()),
+            log_level=log_level,
+            log_format=log_format,
+            quiet=is_quiet(),
+            verbose=verbosity(),
+        )
+        _check(options)
+        lines = ComponentLines(log_format is LineFormat.json)
 
-    def tell(notice: Notice) -> None:
-        lines.own(notice.text, notice.event, notice.values, notice.wrong)
+        def tell(notice: Notice) -> None:
+            lines.own(notice.text, notice.event, notice.values, notice.wrong)
 
-    with OutputLock(directory, "run", LOCK_NAME):
-        if not captured and not no_capture:
-            lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
-        supervisor = Supervisor(components(options), lines.line, tell, grace)
-        with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines):
-            code = supervisor.run()
-    if output is not OutputFormat.text:
-        starts = {name: {"starts": count} for name, count in supervisor.starts().items()}
-        print_json({"error": error_of(code), "merged": str(directory), "exit_code": code, "components": starts})
-    raise typer.Exit(code)
+        with OutputLock(directory, "run", LOCK_NAME):
+            if not captured and not no_capture:
+                lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
+            supervisor = Supervisor(components(options), lines.line, tell, grace, Policy(silence=hangs_after or None))
+            with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines):
+                code = supervisor.run()
+        if output is not OutputFormat.text:
+            starts = {name: {"starts": count} for name, count in supervisor.starts().items()}
+            print_json({"error": error_of(code), "merged": str(directory), "exit_code": code, "components": starts})
+        raise typer.Exit(code)
 
 
 def _check(options: "RunOptions") -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.cli.log_lines import Level, LineFormat
+from binlog_merge.config import held
 from binlog_merge.errors import EXIT_CODES, InternalError
 from binlog_merge.supervise.child import Component
 
@@ -41,7 +42,7 @@ class RunOptions:
 
 
 def components(options: RunOptions) -> list[Component]:
-    """Return the commands to run, in the order in which they start."""
+    """Return the commands to run, in the order in which they start; all with the settings that are held now."""
     commands = {"merge": _merge(options)}
     if options.capture:
         commands = {"capture": _capture(options), **commands}
@@ -51,7 +52,10 @@ def components(options: RunOptions) -> list[Component]:
     program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
     log: tuple[str, ...] = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
     log += ("--quiet",) * options.quiet + ("--verbose",) * options.verbose
-    return [Component(verb, (*program, verb, *log, *arguments)) for verb, arguments in commands.items()]
+    return [
+        Component(verb, (*program, verb, *log, *arguments), held.descriptors(), held.environment())
+        for verb, arguments in commands.items()
+    ]
 
 
 def error_of(code: int) -> dict[str, Any] | None:

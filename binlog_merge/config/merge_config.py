@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from binlog_merge.config import held
 from binlog_merge.config.archiving import Archive
 from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
@@ -383,6 +384,6 @@ def _digest(path: str | None) -> str | None:
     if path is None:
         return None
     try:
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return hashlib.sha256(held.read(path)).hexdigest()
     except OSError as error:
         raise ConfigError(f"cannot read the base schema: {error.strerror}", file=path) from error

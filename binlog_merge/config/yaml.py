@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from binlog_merge.config import held
 from binlog_merge.errors import ConfigError
 
 MAX_BYTES = 1 << 20
@@ -57,8 +58,7 @@ class _PlainLoader(yaml.SafeLoader):
 def load_yaml(path: Path, what: str = "configuration") -> YamlDocument:
     """Read a YAML mapping from a file; errors say `what` it is. Raises ConfigError with file and line."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = held.read(path, MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(
             f"cannot read the {what}: {error.strerror}",

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from binlog_merge.config import held
 from binlog_merge.config.errors import explain
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
@@ -150,7 +151,7 @@ def load_filter(path: Path) -> FilterSettings:
 
 def _load_toml(path: Path) -> YamlDocument:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(held.read(path).decode("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the filter: {error.strerror}", file=str(path)) from None
     except RecursionError:

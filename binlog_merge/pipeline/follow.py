@@ -7,6 +7,7 @@ from threading import Event
 from typing import Protocol
 
 from binlog_merge.errors import EngineLost, InternalError, MergeError
+from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.pipeline.result import MergeResult
 
 
@@ -72,9 +73,11 @@ def follow(
             passes = error.may_pass and not isinstance(error, InternalError | EngineLost)
             if not passes or clock() - failing_since > pace.patience:
                 raise
+            HEARTBEAT.beat()
             watcher.failed(error, pace.pause(attempts))
             stop.wait(pace.pause(attempts))
             continue
+        HEARTBEAT.works()
         if attempts:
             watcher.recovered(clock() - failing_since)
             attempts = 0

@@ -18,6 +18,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
+from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.notices import printable
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Value
@@ -117,6 +118,7 @@ class BinlogServer:
             for listener in self._listeners:
                 selector.register(listener, selectors.EVENT_READ)
             while not self._closed.is_set():
+                HEARTBEAT.works()
                 for key, _ in selector.select(_POLL):
                     if isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)

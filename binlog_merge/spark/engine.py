@@ -7,7 +7,7 @@ from typing import Any
 from binlog_merge.errors import EngineFailed, EngineLost, ExecutorUnfit
 from binlog_merge.spark.executors import unfit
 from binlog_merge.spark.tasks import told
-from binlog_merge.spark.waiting import saying_what_is_awaited
+from binlog_merge.spark.waiting import answering, saying_what_is_awaited
 
 
 def slots(spark: Any) -> int:
@@ -30,7 +30,7 @@ def finishing(spark: Any, stage: str) -> Iterator[None]:
     from pyspark.errors import PythonException
 
     try:
-        with saying_what_is_awaited(spark):
+        with answering(spark), saying_what_is_awaited(spark):
             yield
     except ExecutorUnfit:
         raise

@@ -1,6 +1,7 @@
 """The Spark session: the one that is active, that of spark-submit, or one of our own: local, quiet, quick to start."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,27 @@ from typing import Any, Final
 
 from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
 from binlog_merge.spark import class_archive
-from binlog_merge.spark.gateway import launch
+from binlog_merge.spark.gateway import LaunchError, launch
 from binlog_merge.spark.master import is_connect, is_local
 from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
 _ENDS_WITHIN: Final = 1.0
+_LONGEST: Final = 500
+_WRONG_SETTING: Final = re.compile(
+    r"Unrecognized (VM )?option|Improperly specified VM option|Invalid (initial|maximum|thread|heap)"
+    r"|Invalid \S* ?(size|value|option)|Conflicting .*option|UnsupportedClassVersionError|requires Java|"
+    r"IllegalArgumentException|NumberFormatException|Could not parse Master URL|Master must either be|"
+    r"Usage: spark-submit|Not allowed to|"
+    r"SparkUpgradeException|INVALID_|must be (positive|specified|greater|at least)"
+)
+"""What Java and Spark say of settings that no second try makes right."""
+_SHORT: Final = re.compile(
+    r"[Ii]nsufficient memory|OutOfMemory|unable to create|Cannot allocate|Too many open|No space"
+)
+_MAY_PASS: Final = (
+    "stderr has what Java says; is the machine short of memory, processes or descriptors (ulimit -n, -u, -v)? It may "
+    "pass: run it again. If it does not, see --master, --conf, the configuration's `spark` and `java -version`"
+)
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 LOCAL: Final = "local[*]"
@@ -105,7 +122,9 @@ def create_session(
 ) -> Any:
     """Return a new session, with the settings of `settings`. `archive`: where Java writes its classes as it ends.
 
-    Raises ConfigError if Spark does not start, EngineLost if something has killed its Java.
+    Raises ConfigError for settings that Java or Spark calls wrong. What else keeps it from starting may pass, as a
+    machine that is short of memory, processes or descriptors: EngineFailed, or EngineLost if only another process can
+    try again.
 
     Workers run this interpreter, with the same cache of kernels, if nothing else is said.
     """
@@ -121,10 +140,16 @@ def create_session(
                 "(--conf spark.driver.host=…)?",
             ) from error
         reason = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
-        remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
+        said = error.said if isinstance(error, LaunchError) else ()
+        lost = EngineFailed if isinstance(error, LaunchError) else EngineLost
         if (number := _killed_by(error)) is not None:
-            raise EngineLost(f"Spark does not start: its Java was ended by signal {number}") from error
-        raise ConfigError(f"Spark does not start: {reason}", remedy=remedy) from error
+            raise lost(f"Spark does not start: its Java was ended by signal {number}") from error
+        if wrong := next(filter(_WRONG_SETTING.search, (*said, *lines)), None):
+            remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
+            raise ConfigError(f"Spark does not start: {wrong.removeprefix(': ')[:_LONGEST]}", remedy=remedy) from error
+        if said:
+            reason = next(filter(_SHORT.search, said), said[0])[:_LONGEST]
+        raise lost(f"Spark does not start: {reason}", remedy=_MAY_PASS) from error
 
 
 @contextmanager
@@ -188,7 +213,9 @@ def _killed_by(error: Exception) -> int | None:
     """
     from pyspark import SparkContext
 
-    waiting = [frame.f_locals.get("proc") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    began = error.__cause__ if isinstance(error, LaunchError) else error
+    assert began is not None
+    waiting = [frame.f_locals.get("proc") for frame, _ in traceback.walk_tb(began.__traceback__)]
     for process in (*waiting, getattr(SparkContext._gateway, "proc", None)):
         if isinstance(process, subprocess.Popen):
             with suppress(subprocess.TimeoutExpired):  # its connections are gone a moment before it is

@@ -1,4 +1,7 @@
-"""Says that a job waits for executors: Spark itself waits for ever, and without a word."""
+"""What is looked at while a job runs: whether it waits for executors, and whether Java still answers.
+
+Spark itself waits for ever, and without a word.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -6,12 +9,14 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, Final
 
+from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.spark.master import is_local, master_of
 
 _LOG = logging.getLogger(__name__)
 
 FIRST: Final = 10.0
 """Seconds until it is said. Then it is said after twice as long, and again."""
+LOOKS: Final = 2.0
 
 
 @contextmanager
@@ -28,6 +33,30 @@ def saying_what_is_awaited(spark: Any, first: float = FIRST) -> Iterator[None]:
         yield
     finally:
         done.set()
+
+
+@contextmanager
+def answering(spark: Any, every: float = LOOKS) -> Iterator[None]:
+    """Give signs of life for the job within while Java answers: a job may take long, one that hangs for ever."""
+    if not HEARTBEAT.is_heard:
+        yield
+        return
+    done = Event()
+    watch = Thread(target=_beat, args=(spark, every, done), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _beat(spark: Any, every: float, done: Event) -> None:
+    while not done.wait(every):
+        try:
+            spark.conf.get("spark.app.name")  # of Spark Connect, too
+        except Exception:  # a session that has ended; the job says so
+            return
+        HEARTBEAT.beat()
 
 
 def _watch(spark: Any, master: str, first: float, done: Event) -> None:

@@ -10,16 +10,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
+from binlog_merge import heartbeat
 from binlog_merge.supervise import bound
 
 _LONGEST_LINE: Final = 1 << 16
 _LAST_LINES_SECONDS: Final = 2.0
+_MANY_SIGNS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,10 @@ class Component:
 
     name: str
     command: tuple[str, ...]
+    descriptors: tuple[int, ...] = ()
+    """Open files of this process that the command gets under the same numbers."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the command has in its environment beside what this process has."""
 
 
 OnLine = Callable[[str, str], None]
@@ -52,15 +58,25 @@ class Child:
         self._on_line = on_line
         self._on_end = on_end
         self._on_failure = on_failure
-        self._started = time.monotonic()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", str(Path(bound.__file__)), str(os.getpid()), *component.command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
+        self._started = self._heard = time.monotonic()
+        self._beats, beats = os.pipe()
+        self.worked = False
+        try:
+            os.set_blocking(self._beats, False)
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(Path(bound.__file__)), str(os.getpid()), *component.command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=(beats, *component.descriptors),
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **component.environment, heartbeat.VARIABLE: str(beats)},
+            )
+        except BaseException:
+            os.close(self._beats)
+            raise
+        finally:
+            os.close(beats)
         streams = (self._process.stdout, self._process.stderr)
         self._readers = [self._thread(self._read, stream) for stream in streams if stream is not None]
         self._thread(self._await_end)
@@ -74,6 +90,18 @@ class Child:
     def lived(self) -> float:
         """Return the seconds since the start."""
         return time.monotonic() - self._started
+
+    def listen(self) -> float:
+        """Take in the signs of life (`heartbeat`), and return for how many seconds none has come.
+
+        0 for a process that has never said that it works: it is still starting, for which kernels may be compiled, or
+        gives no signs. `worked` says whether it has.
+        """
+        with suppress(OSError):  # nothing more has come, or the pipe is closed
+            while signs := os.read(self._beats, _MANY_SIGNS):
+                self.worked = self.worked or heartbeat.WORKS in signs
+                self._heard = time.monotonic()
+        return time.monotonic() - self._heard if self.worked else 0.0
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the process, not to those that it has started itself: it ends them."""
@@ -91,6 +119,7 @@ class Child:
         self._process.wait()
         for reader in self._readers:  # a process outside the group may have the pipe for ever
             reader.join(_LAST_LINES_SECONDS)
+        os.close(self._beats)
 
     def _thread(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=arguments, name=self.component.name, daemon=True)

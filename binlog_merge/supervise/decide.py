@@ -1,13 +1,16 @@
 """What to do when a supervised process has ended: a function of values.
 
 A process whose exit code says that somebody must first correct something is not started again. Every other end is an
-accident: the process is started again after a pause, which doubles with each accident that follows at once.
+accident: the process is started again after a pause, which doubles with each accident that follows at once. What was
+told to a component that has worked was right, and it is told the same again: that it calls that wrong now is an
+accident too (its address is in use for a moment, a file is away).
 """
 
+import math
 import signal
 from dataclasses import dataclass
 
-from binlog_merge.errors import EXIT_CODES, FINAL_EXITS, InternalError
+from binlog_merge.errors import EXIT_CODES, FINAL_EXITS, ConfigError, InternalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +18,19 @@ class Policy:
     """When to start a process again. Pauses and `settled` in seconds.
 
     A process that has lived for `settled` has no accidents behind it. After `most_internal` internal errors in a row
-    (exit code 70) the next start would end the same way.
+    (exit code 70) the next start would end the same way. One that has worked, and gives no sign of life for `silence`,
+    is killed; after each accident in a row it may be silent for twice as long. None: it may be silent for ever.
     """
 
     first_pause: float = 1.0
     longest_pause: float = 60.0
     settled: float = 60.0
     most_internal: int = 5
+    silence: float | None = None
+
+    def may_be_silent(self, accidents: "Accidents") -> float:
+        """Return for how many seconds a process with these accidents behind it may give no sign of life."""
+        return math.inf if self.silence is None else self.silence * 2.0 ** min(accidents.all, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +56,13 @@ class GiveUp:
     code: int
 
 
-def decide(code: int, lived: float, accidents: Accidents, policy: Policy) -> Restart | GiveUp:
+def decide(code: int, lived: float, accidents: Accidents, policy: Policy, worked: bool = False) -> Restart | GiveUp:
     """Return what follows the end of a process that nobody had asked to end.
 
     `code` is its exit code, or minus the number of the signal that killed it; `lived` in seconds; `accidents` those
-    before this end.
+    before this end; `worked`: the component has worked, this process or one before it.
     """
-    if code in FINAL_EXITS:
+    if code in FINAL_EXITS and not (worked and code == ConfigError.exit_code):
         return GiveUp(code)
     before = Accidents() if lived >= policy.settled else accidents
     internal = before.internal + 1 if code == InternalError.exit_code else 0

@@ -14,6 +14,8 @@ from binlog_merge.supervise.child import Child, Component, OnLine
 from binlog_merge.supervise.decide import Accidents, GiveUp, Policy, Restart, decide, end_text
 
 _LONGEST_WAIT: Final = 3600.0
+_LOOKS: Final = 4.0
+"""Looks for signs of life in the time in which one must come: so late by at most a quarter is a process killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,8 @@ _Event = _Ended | _StopAsked | _Failed
 class _State:
     """A component's state. `child`: None if it does not run; `due`: when to start it again.
 
-    `ended` is its last process: what that has started itself, a JVM for one, may still be tidying up.
+    `worked`: one of its processes has. `ended` is its last process: what that has started itself, a JVM for one, may
+    still be tidying up.
     """
 
     component: Component
@@ -57,6 +60,7 @@ class _State:
     child: Child | None = None
     ended: Child | None = None
     due: float | None = None
+    worked: bool = False
     accidents: Accidents = field(default_factory=Accidents)
 
 
@@ -133,13 +137,14 @@ class Supervisor:
                         return None, code
                 case None:
                     self._start_due()
+                    self._kill_silent()
 
     def _after_end(self, state: _State, code: int, lived: float) -> bool:
         """Plan a component's next start. Returns whether there is none."""
         name = state.component.name
         values = {"of": name, "code": code, "lived": round(lived, 3)}
         ended = f"{name} ended after {lived:.1f} s with {end_text(code)}"
-        match decide(code, lived, state.accidents, self._policy):
+        match decide(code, lived, state.accidents, self._policy, state.worked):
             case GiveUp():
                 self._say(f"{ended}, and no restart can help: stopping", "gave up", wrong=True, **values)
                 return True
@@ -167,10 +172,20 @@ class Supervisor:
             if state.due is not None and state.due <= time.monotonic():
                 self._start(state)
 
+    def _kill_silent(self) -> None:
+        """Kill the processes that have given no sign of life for too long; what follows is as after any other end."""
+        for state in self._states.values():
+            if (child := state.child) is not None and child.listen() > self._policy.may_be_silent(state.accidents):
+                name, silent = state.component.name, child.listen()
+                text = f"{name} has given no sign of life for {silent:.0f} s: it hangs, and is killed"
+                self._say(text, "hung", wrong=True, of=name, pid=child.pid, seconds=round(silent, 1))
+                child.kill()
+
     def _until_due(self) -> float:
-        """Return the seconds until the next start."""
+        """Return the seconds until the next start, or until signs of life are next listened for."""
         now = time.monotonic()
-        return min([_LONGEST_WAIT, *(max(0.0, s.due - now) for s in self._states.values() if s.due is not None)])
+        looks = _LONGEST_WAIT if self._policy.silence is None else self._policy.silence / _LOOKS
+        return min([looks, *(max(0.0, s.due - now) for s in self._states.values() if s.due is not None)])
 
     def _end_all(self) -> bool:
         """End all components. Returns whether all ended before they were killed."""
@@ -204,6 +219,8 @@ class Supervisor:
 
     def _took_leave(self, child: Child) -> None:
         state = self._states[child.component.name]
+        child.listen()
+        state.worked = state.worked or child.worked
         state.child, state.ended = None, child
 
     def _next(self, timeout: float) -> _Event | None:

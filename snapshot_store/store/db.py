@@ -1,16 +1,18 @@
 """The store: all schema versions in one DuckDB file.
 
-DuckDB lets one process write, and no other read at the same time. So a store is opened, used and closed at once; code
-that needs schemas for longer loads the history, which is a value. Each change is one transaction: if the process is
-killed, the store has all of it or nothing. Opening reads next to nothing, however long the history is; `history_of` and
+DuckDB lets one process write, and no other read at the same time. So the file never changes: a writer changes a copy,
+which then takes its place (`replacing`). Readers have what was there when they came, and nobody waits for them. Each
+change is one transaction, and there for others when the block ends that opened the store: if the process is killed, the
+store has all of it or nothing. Opening reads next to nothing, however long the history is; `history_of` and
 `lookup` read only the tables asked for. Only this package and `snapshot_store.ask` know DuckDB.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -24,6 +26,7 @@ from snapshot_store.store import select as store_select
 from snapshot_store.store.append import append
 from snapshot_store.store.merge import MergeStore
 from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
+from snapshot_store.store.replacing import Stamp, copy_beside, copy_whole, only_writer, put_in_place, stamp_of, wal_of
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store.settings import (
     Stop,
@@ -37,6 +40,7 @@ from snapshot_store.store_errors import (
     QueryFailed,
     StoreBusy,
     StoreDamaged,
+    StoreIoFailed,
     StoreMissing,
     StoreTooNew,
     StoreUnavailable,
@@ -68,23 +72,54 @@ class Store:
     def open(cls, path: Path, read_only: bool = False, wait_seconds: float = 10.0) -> Iterator["Store"]:
         """Open the store for the duration of a `with` block; create it if it does not exist.
 
-        Waits up to `wait_seconds` for another process to close it, then raises StoreBusy. Raises StoreTooNew if a newer
-        program wrote it, StoreMissing if `read_only` and it does not exist, StoreError if the file is not a store. A
-        store of an older program is migrated first, even if `read_only`.
+        With `read_only` it is the store as it is now, whoever writes to it meanwhile; nobody waits for a reader. Else
+        what the block changes is there for others when it ends; waits up to `wait_seconds` for another writer to end,
+        then raises StoreBusy. Raises StoreTooNew if a newer program wrote it, StoreMissing if `read_only` and it does
+        not exist, StoreIoFailed for what may pass, StoreError if the file is not a store. A store of an older program
+        is migrated first, even if `read_only`.
         """
-        connection = _connect(path, read_only, wait_seconds)
+        if "?" in str(path.resolve()):
+            raise StoreUnavailable(f"{path} cannot be opened: DuckDB takes what follows a ? in a path for options")
+        with cls._reading(path, wait_seconds) if read_only else cls._writing(path, wait_seconds) as store:
+            yield store
+
+    @classmethod
+    @contextmanager
+    def _reading(cls, path: Path, wait_seconds: float) -> Iterator["Store"]:
+        connection = _attached(path)
         try:
-            if read_only and outdated(connection):
+            if outdated(connection):
                 connection.close()
-                with cls.open(path, wait_seconds=wait_seconds):
+                with cls._writing(path, wait_seconds):
                     pass
-                connection = _connect(path, read_only, wait_seconds)
-            migrate(connection, read_only)
+                connection = _attached(path)
+            migrate(connection, True)
             yield cls(path, connection)
         except duckdb.Error as error:
             raise _failed(path, error) from error
         finally:
             connection.close()
+
+    @classmethod
+    @contextmanager
+    def _writing(cls, path: Path, wait_seconds: float) -> Iterator["Store"]:
+        file = path.resolve()
+        copy = copy_beside(file)
+        with ExitStack() as stack:
+            with _may_pass(path):
+                stack.enter_context(only_writer(file, wait_seconds))
+                if wal_of(file).exists():
+                    _connect(file, wait_seconds).close()  # takes in what a program has left that writes in place
+                copy_whole(file, copy)
+                before = stamp_of(copy)
+            connection = _connect(copy, wait_seconds)
+            try:
+                migrate(connection, False)
+                yield cls(path, connection)
+            except duckdb.Error as error:
+                raise _failed(path, error) from error
+            finally:
+                _end(connection, copy, file, before)
 
     def append_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> int:
         """Append versions in one transaction; return how many are new.
@@ -279,6 +314,9 @@ _DAMAGE = (
 )
 
 
+_MAY_PASS = ("No space left", "Input/output error", "Too many open files", "Cannot allocate", "Disk quota")
+
+
 def _failed(path: Path, error: Exception) -> StoreError:
     """Return the error of the store for an error of DuckDB."""
     text = (str(error).splitlines() or [""])[0]
@@ -286,26 +324,85 @@ def _failed(path: Path, error: Exception) -> StoreError:
         return StoreTooNew(f"{path} was written by another version of DuckDB: {text}")
     if isinstance(error, duckdb.InternalException | duckdb.FatalException) or any(word in text for word in _DAMAGE):
         return StoreDamaged(f"{path} is damaged, or no schema store: {text}")
-    return StoreUnavailable(f"{path} cannot be used: {text}")
+    kind = StoreIoFailed if any(word in text for word in _MAY_PASS) else StoreUnavailable
+    return kind(f"{path} cannot be used: {text}")
 
 
-def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
+def _connect(path: Path, wait_seconds: float) -> Any:
+    """Return a connection that writes to a file in place; no other program may have it open then."""
     deadline = time.monotonic() + wait_seconds
-    if "?" in str(path.resolve()):
-        raise StoreUnavailable(f"{path} cannot be opened: DuckDB takes what follows a ? in a path for options")
-    if read_only and not path.exists():
-        raise StoreMissing(
-            f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
-            "and `schema import` makes one"
-        )
     while True:
         try:
-            return duckdb.connect(str(path), read_only=read_only, config=_CONFIG)
+            return duckdb.connect(str(path), config=_CONFIG)
         except duckdb.IOException as error:
-            if "Could not set lock" not in str(error):
+            if not _is_locked(error):
                 raise _failed(path, error) from error
             if time.monotonic() >= deadline:
                 raise StoreBusy(f"{path} is in use by another process: wait for it to end ({error})") from error
             time.sleep(0.05)
         except duckdb.Error as error:
             raise _failed(path, error) from error
+
+
+def _attached(path: Path) -> Any:
+    """Return a connection that reads a store as it is now.
+
+    Attached, not connected to: DuckDB gives what connects to a path the file that this process has open there already,
+    which may be an older one.
+    """
+    if not path.exists():
+        raise StoreMissing(
+            f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
+            "and `schema import` makes one"
+        )
+    connection = duckdb.connect(config=_CONFIG)
+    try:
+        try:
+            _attach(connection, path.resolve())
+        except duckdb.IOException as error:
+            if not _is_locked(error):
+                raise
+            with _may_pass(path), TemporaryDirectory() as folder:  # a shell of DuckDB has it open to write to it
+                copy_whole(path.resolve(), Path(folder) / "copy")
+                _attach(connection, Path(folder) / "copy")
+    except duckdb.Error as error:
+        connection.close()
+        raise _failed(path, error) from error
+    return connection
+
+
+def _attach(connection: Any, path: Path) -> None:
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS schema_store (READ_ONLY)")
+    connection.execute("USE schema_store")
+
+
+def _is_locked(error: duckdb.Error) -> bool:
+    return "Could not set lock" in str(error)
+
+
+def _end(connection: Any, copy: Path, file: Path, before: Stamp | None) -> None:
+    """Close a writer's copy; what it has committed takes the place of the store. Raises StoreError."""
+    with _may_pass(file):
+        try:
+            if wal_of(copy).exists():
+                connection.execute("CHECKPOINT")
+        except duckdb.Error as error:
+            raise _failed(file, error) from error
+        finally:
+            connection.close()
+        if stamp_of(copy) == before:
+            copy.unlink(missing_ok=True)
+        else:
+            put_in_place(copy, file)
+
+
+@contextmanager
+def _may_pass(path: Path) -> Iterator[None]:
+    """Raise StoreIoFailed for what the system refuses."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise StoreUnavailable(f"{path} cannot be used: {error.strerror}") from error
+    except OSError as error:
+        raise StoreIoFailed(f"{path} cannot be used: {error.strerror or error}") from error

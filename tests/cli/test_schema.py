@@ -281,11 +281,14 @@ def test_a_store_that_is_not_there_damaged_newer_or_in_use(store: Path, tmp_path
     connection.close()
     assert "store-too-new: the store has version 99" in run(capsys, "show", "t", "--store", store, code=36)
     monkeypatch.setattr(Store.open.__func__, "__defaults__", (False, 0.2))  # type: ignore[attr-defined]
-    code = f"import duckdb, time; c = duckdb.connect({str(store)!r}); print('open', flush=True); time.sleep(600)"
+    other, dump = tmp_path / "other", tmp_path / "dump.sql"
+    dump.write_text("CREATE DATABASE d; CREATE TABLE d.t (a INT)")
+    code = "import time; from pathlib import Path; from snapshot_store.store.db import Store; "
+    code += f"c = Store.open(Path({str(other)!r})); c.__enter__(); print('open', flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
     try:
-        assert "in use by another process" in run(capsys, "show", "t", "--store", store, code=35)
+        assert "written to by another process" in run(capsys, "import", "--sql", dump, "--store", other, code=35)
     finally:
         holder.kill()
         holder.wait()

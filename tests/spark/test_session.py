@@ -2,15 +2,17 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import ConfigError, IoError, NoFiles
+from binlog_merge.errors import ConfigError, EngineFailed, IoError, NoFiles
 from binlog_merge.spark import class_archive
 from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case
 
 STANDALONE = "spark://h:7077"
@@ -73,7 +75,7 @@ def test_a_driver_is_on_loopback_only_where_its_executors_are_on_its_machine(
     done = _merge(case_named("two-nodes") / "cluster.yaml", tmp_path / "out", master, {
         **environment, **given, "JAVA_HOME": str(tmp_path)
     })  # fmt: skip
-    assert done.returncode == ConfigError.exit_code, done.stderr
+    assert done.returncode == EngineFailed.exit_code, done.stderr
     assert (tmp_path / "address").read_text() == (address or "none")
 
 
@@ -111,11 +113,93 @@ def test_what_java_prints_is_logged_and_stdout_has_nothing_of_it(tmp_path: Path)
     java.chmod(0o755)
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     done = _merge(case_named("two-nodes") / "cluster.yaml", tmp_path / "out", None, environment, "--log-format", "json")
-    assert done.returncode == ConfigError.exit_code
+    assert done.returncode == EngineFailed.exit_code
     assert done.stdout == ""
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     said = [line["event"] for line in lines if line["logger"] == "binlog_merge.spark.gateway"]
     assert "no memory left" in said and not any("incubator" in line for line in said)
+
+
+SHORT = (
+    "There is insufficient memory for the Java Runtime Environment to continue.",
+    "java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory or process/resource limits",
+    "Error: Could not find or load main class org.apache.spark.launcher.Main",
+)
+
+
+WRONG = (
+    "Invalid maximum heap size: -Xmxfoo",
+    "Unrecognized VM option 'NoSuch'",
+    'Exception in thread "main" org.apache.spark.SparkException: Master must either be yarn or start with spark',
+)
+STARTS = """
+import sys
+from binlog_merge.errors import MergeError
+from binlog_merge.spark.session import create_session
+
+for line in sys.stdin:
+    open(sys.argv[1], "w").write(line)
+    try:
+        create_session("local[1]")
+    except MergeError as error:
+        print(error.exit_code, line[:20] in str(error))
+"""
+
+
+def test_what_is_wrong_is_told_from_what_may_pass(tmp_path: Path) -> None:
+    """Java's own words, as it says them under `ulimit -v`, `-u` and `-n`, and for settings that are wrong."""
+    environment = {**os.environ, "JAVA_HOME": _java(tmp_path, f"cat {tmp_path}/words >&2\nexit 1")}
+    command = [sys.executable, "-c", STARTS, str(tmp_path / "words")]
+    words = "".join(f"{line}\n" for line in (*SHORT, *WRONG, "a word that nobody knows"))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, input=words)
+    assert done.stdout.splitlines() == [*["49 True"] * 3, *["2 True"] * 3, "49 True"], done.stderr
+
+
+FOLLOWS = """
+import sys
+from pathlib import Path
+from threading import Event
+
+from binlog_merge.cli.merge import Session
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.base.progress import silent
+from binlog_merge.spark.job import Pace, follow
+
+class Watch:
+    failures = 0
+    def merged(self, result): print(self.failures, result.transactions > 0); stop.set()
+    def failed(self, error, pause): self.failures += 1; assert error.exit_code == 49
+    def recovered(self, seconds): pass
+
+stop, cluster = Event(), MergeConfig.load(sys.argv[1])
+with Session(cluster, "local[1]", {}, silent) as spark:
+    follow(spark, cluster, Path(sys.argv[2]), stop, Watch(), Pace(first_pause=0.0, last_pause=0.0))
+"""
+
+
+@pytest.mark.spark
+def test_a_merge_goes_on_once_java_starts(tmp_path: Path) -> None:
+    """However often it could not."""
+    times = effort(5, 100)
+    real = os.environ.get("JAVA_HOME")
+    java = Path(real) / "bin" / "java" if real else Path(str(shutil.which("java")))
+    counting = (
+        f"echo >>{tmp_path}/starts; test $(wc -l <{tmp_path}/starts) -gt {times} || {{ echo '{SHORT[0]}'; exit 1; }}"
+    )
+    home = _java(tmp_path, f'{counting}\nexec {java} "$@"')
+    command = [sys.executable, "-c", FOLLOWS, str(case_named("two-nodes") / "cluster.yaml"), str(tmp_path / "out")]
+    environment = {**os.environ, "JAVA_HOME": home}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout == f"{times} True\n", done.stderr
+
+
+def _java(folder: Path, script: str) -> str:
+    """Return a JAVA_HOME whose java runs a script of the shell."""
+    java = folder / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+    return str(folder / "home")
 
 
 def test_an_archive_of_classes_is_taken_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

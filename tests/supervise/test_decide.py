@@ -1,5 +1,6 @@
 """What follows the end of a supervised process."""
 
+import math
 import signal
 from itertools import pairwise
 
@@ -93,3 +94,16 @@ def test_any_number_of_accidents_has_a_pause() -> None:
 )
 def test_an_end_as_text(code: int, text: str) -> None:
     assert end_text(code) == text
+
+
+def test_what_was_right_before_is_an_accident_now() -> None:
+    """An address in use for a moment, a file away: the component is told what it was told when it worked."""
+    assert decide(2, 0, Accidents(), POLICY, worked=True) == Restart(1, Accidents(1, 0))
+    for code in set(FINAL_EXITS) - {2}:
+        assert decide(code, 0, Accidents(), POLICY, worked=True) == GiveUp(code)
+
+
+def test_after_each_accident_a_process_may_be_silent_for_longer() -> None:
+    assert POLICY.may_be_silent(Accidents()) == math.inf
+    policy = Policy(silence=10)
+    assert [policy.may_be_silent(Accidents(n)) for n in (0, 1, 2, 10**6)] == [10, 20, 40, 10240]

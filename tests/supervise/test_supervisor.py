@@ -7,11 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
+from binlog_merge.config import held
 from binlog_merge.supervise.child import Component
 from binlog_merge.supervise.decide import Policy
 from binlog_merge.supervise.supervisor import Notice, Supervisor
@@ -193,6 +195,7 @@ def test_a_stop_from_a_signal_handler_wakes_it() -> None:
 
 SUPERVISES = """
 import sys
+from binlog_merge.config import held
 from binlog_merge.supervise.child import Component
 from binlog_merge.supervise.supervisor import Supervisor
 components = [Component(name, (sys.executable, "-c", sys.argv[1])) for name in "ab"]
@@ -220,3 +223,42 @@ def test_what_is_started_for_a_parent_that_is_dead_does_not_begin(tmp_path: Path
     command = [sys.executable, "-I", str(bound.__file__), str(stranger), "/bin/touch", str(tmp_path / "begun")]
     assert subprocess.run(command, check=False).returncode == 1
     assert not (tmp_path / "begun").exists()
+
+
+BEATS = "import time\nfrom binlog_merge.heartbeat import HEARTBEAT\nHEARTBEAT.works()\nprint('up', flush=True)\n"
+LIVES = f"{BEATS}while True:\n    HEARTBEAT.beat()\n    time.sleep(0.1)"
+
+
+def test_a_process_that_stops_is_killed_and_started_again_and_one_that_lives_is_not(tmp_path: Path) -> None:
+    stops = f"{BEATS}os.kill(os.getpid(), signal.SIGSTOP)"
+    policy = replace(QUICK, silence=3.0)
+    run = _Run(_times("a", tmp_path / "n", [stops], LIVES), _python("b", LIVES), _python("c", WAITS), policy=policy)
+    run.stopped_when(lambda: run.events("a").count("started") == 2 and run.ups() == 4)
+    assert run.supervisor.run() == 0
+    assert run.events("a") == ["started", "hung", "ended", "started"]
+    assert [n.values["code"] for n in run.notices if n.event == "ended"] == [-9]
+    assert run.events("b") == ["started"] and run.events("c") == ["started"], "c has given no sign, ever"
+
+
+def test_a_component_that_has_worked_is_not_given_up_for_a_configuration(tmp_path: Path) -> None:
+    """Its address is in use for a moment, a file of its is away; one that never worked is told wrong."""
+    works = "from binlog_merge.heartbeat import HEARTBEAT\nHEARTBEAT.works()\n"
+    run = _Run(_times("a", tmp_path / "n", [f"{works}sys.exit(31)", "sys.exit(2)", "sys.exit(2)"]))
+    assert run.stopped_when(lambda: run.ups() == 1).supervisor.run() == 0
+    assert [n.values["code"] for n in run.notices if n.event == "ended"] == [31, 2, 2]
+    run = _Run(_times("a", tmp_path / "m", ["sys.exit(31)", "sys.exit(2)"]))
+    assert run.supervisor.run() == 2
+
+
+def test_a_command_gets_the_files_and_the_environment_that_it_is_to_have(tmp_path: Path) -> None:
+    (tmp_path / "settings").write_text("first")
+    with held.holding():
+        held.hold([tmp_path / "settings", tmp_path / "missing"])
+        (tmp_path / "settings").write_text("half an ed")
+        assert held.read(tmp_path / "settings") == b"first"
+        told = f"from binlog_merge.config import held\nprint(held.read({str(tmp_path / 'settings')!r}).decode())\n"
+        command = (sys.executable, "-c", f"{told}{WAITS}")
+        run = _Run(Component("a", command, held.descriptors(), held.environment()))
+        assert run.stopped_when(lambda: run.ups() == 1).supervisor.run() == 0
+    assert ("a", "first") in run.lines
+    assert held.read(tmp_path / "settings") == b"half an ed"

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +26,10 @@ from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import migrate
 from snapshot_store.store.settings import write_setting
-from snapshot_store.store_errors import BeforeBase
+from snapshot_store.store_errors import BeforeBase, StoreBusy
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
+from tests.effort import effort
 from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -103,20 +107,153 @@ def test_the_asof_join_finds_what_the_history_finds(
     assert store.lookup(requests) == [history.at(*request) for request in requests]
 
 
-def test_a_store_in_use_is_waited_for_and_then_reported(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(600)"
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+@contextmanager
+def _holding(code: str) -> Iterator[None]:
+    """Run a program that has a store open once it prints a line."""
+    command = [sys.executable, "-c", f"{code}; print('open', flush=True); input()"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = subprocess.PIPE
+    holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
     try:
-        with pytest.raises(StoreError, match="in use by another process"), Store.open(path, wait_seconds=0.2):
-            pass
+        yield
     finally:
         holder.kill()
-        holder.wait()
-        holder.stdout.close()
+        holder.communicate()
+
+
+def _version(number: int) -> TableVersion:
+    return TableVersion(OrderKey(number, 0, 0, 0), 0, "d", "t", replace(OLD, comment=str(number)))
+
+
+SHELL = "import duckdb; c = duckdb.connect({path!r}, read_only={read_only})"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_nobody_waits_for_a_shell_that_has_the_store_open(read_only: bool, tmp_path: Path) -> None:
+    """Neither a writer nor a reader; and the shell reads on."""
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    with _holding(SHELL.format(path=str(path), read_only=read_only)):
+        for number in (2, 3):
+            with Store.open(path, wait_seconds=0) as store:
+                store.append_versions([_version(number)])
+            with Store.open(path, True, wait_seconds=0) as store:
+                assert store.last_key() == OrderKey(number, 0, 0, 0)
+
+
+def test_readers_read_on_what_was_there_when_they_came(tmp_path: Path) -> None:
+    """Also in the process that has an older one open."""
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    with Store.open(path, True) as older:
+        with Store.open(path) as store:
+            store.append_versions([_version(2)])
+            with Store.open(path, True) as meanwhile:
+                assert len(meanwhile.load_history().versions) == 1, "what a writer has not ended is for nobody else"
+        with Store.open(path, True) as newer:
+            assert len(newer.load_history().versions) == 2
+        assert len(older.load_history().versions) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".s.lock", "s"]
+
+
+def test_a_writer_waits_for_another_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    code = "from pathlib import Path; from snapshot_store.store.db import Store; "
+    with (
+        _holding(f"{code}store = Store.open(Path({str(path)!r})); store.__enter__()"),
+        pytest.raises(StoreBusy, match="is being written to"),
+        Store.open(path, wait_seconds=0.2),
+    ):
+        pass
     with Store.open(path) as store:
         assert store.load_history() == SchemaHistory()
+
+
+def test_a_block_that_changes_nothing_leaves_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    before = path.stat()
+    with Store.open(path) as store:
+        assert store.append_versions([_version(1)]) == 0
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_what_a_writer_in_place_has_left_is_taken_in(tmp_path: Path) -> None:
+    """A killed shell's, or that of a program before stores were replaced."""
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    sql = "UPDATE table_versions SET file = 'by hand'"
+    code = f"import duckdb, os; c = duckdb.connect({str(path)!r}); c.execute({sql!r}); os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert (tmp_path / "s.wal").exists()
+    with Store.open(path) as store:
+        store.append_versions([_version(2)])
+    with Store.open(path, True) as store:
+        assert [v.file for v in store.load_history().versions] == ["by hand", ""]
+
+
+def test_a_disk_that_is_full_leaves_the_store(tmp_path: Path) -> None:
+    """Here a limit of the size of files; the next one goes on."""
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from pathlib import Path\nfrom snapshot_store.store.db import Store\n"
+        "from snapshot_store.store_errors import StoreIoFailed\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        f"try:\n    Store.open(Path({str(path)!r})).__enter__()\nexcept StoreIoFailed as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "File too large" in done.stdout, done.stderr
+    with Store.open(path) as store:
+        assert store.append_versions([_version(2)]) == 1
+
+
+def test_readers_and_a_writer_all_day(tmp_path: Path) -> None:
+    """No reader ever sees less than the one before, or half of a change, and none fails; nor does the writer."""
+    path, rounds, stop = tmp_path / "s", effort(25, 400), threading.Event()
+    with Store.open(path) as store:
+        store.append_versions([_version(1)])
+    failed: list[BaseException] = []
+
+    def read() -> None:
+        seen = 0
+        try:
+            while not stop.is_set():
+                with Store.open(path, True, wait_seconds=0) as store:
+                    first = len(store.load_history().versions)
+                    assert first % 2 == 1 and first >= seen and len(store.load_history().versions) == first
+                    seen = first
+        except BaseException as error:
+            failed.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    outside = f"from pathlib import Path; from snapshot_store.store.db import Store; path = Path({str(path)!r})\n"
+    outside += (
+        "while True:\n    with Store.open(path, True, wait_seconds=0) as s: assert len(s.load_history().versions) % 2"
+    )
+    others = [subprocess.Popen([sys.executable, "-c", outside], env={**os.environ, "PYTHONPATH": str(ROOT)})]
+    try:
+        for number in range(2, 2 * rounds, 2):
+            with Store.open(path, wait_seconds=0) as store:
+                store.append_versions([_version(number), _version(number + 1)])
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+        ended = [other.poll() for other in others]
+        for other in others:
+            other.kill()
+            other.wait()
+    assert failed == [] and ended == [None]
 
 
 def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None:
@@ -248,10 +385,11 @@ WRITER = """
     from snapshot_store.tso import OrderKey
     with Store.open(Path(sys.argv[1])) as store:
         start = len(store.load_history().versions) // 2
-        for n in range(start, start + 100000):
-            key = OrderKey(n + 1, 0, 0, 0)
+    for n in range(start, start + 100000):
+        key = OrderKey(n + 1, 0, 0, 0)
+        with Store.open(Path(sys.argv[1])) as store:
             store.append_versions([TableVersion(key, 0, "d", name, None, "x" * 5000) for name in ("t", "u")])
-            print(n, flush=True)
+        print(n, flush=True)
 """
 
 
@@ -286,10 +424,10 @@ FOLDER = """
     from pathlib import Path
     from snapshot_store.store.db import Store
     from snapshot_store.tso import OrderKey
-    with Store.open(Path(sys.argv[1])) as store:
-        for n in range(int(sys.argv[2]), 4000, 20):
+    for n in range(int(sys.argv[2]), 4000, 20):
+        with Store.open(Path(sys.argv[1])) as store:
             store.fold(OrderKey(n, 0, 0, 0))
-            print(n, flush=True)
+        print(n, flush=True)
 """
 
 

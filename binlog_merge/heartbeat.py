@@ -1,0 +1,65 @@
+"""Tells the process that supervises this one that it works, and that it goes on: a byte now and then, through a pipe.
+
+Without a supervisor nothing is told. A process that hangs tells nothing, whatever it hangs in: so a sign is given where
+the work is done, not by a thread beside it.
+"""
+
+import os
+import time
+from contextlib import suppress
+from typing import Final
+
+VARIABLE: Final = "BINLOG_MERGE_HEARTBEAT"
+"""Names the descriptor of the pipe's writing end. What this process starts does not inherit it."""
+
+WORKS: Final = b"!"
+ALIVE: Final = b"."
+_EVERY: Final = 1.0
+
+
+class Heartbeat:
+    """The signs of life of one process; `descriptor` is the writing end of a pipe, None if nobody listens."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        self._told = -_EVERY
+        self._works = False
+        if descriptor is not None:
+            os.set_inheritable(descriptor, False)
+            os.set_blocking(descriptor, False)
+
+    @property
+    def is_heard(self) -> bool:
+        """Return whether somebody listens."""
+        return self._descriptor is not None
+
+    def beat(self) -> None:
+        """Say that this process goes on; at most once a second, however often it is called."""
+        now = time.monotonic()
+        if now - self._told >= _EVERY:
+            self._tell(ALIVE)
+            self._told = now
+
+    def works(self) -> None:
+        """Say that this process does what it is for: nothing is wrong with what it was told to do."""
+        if not self._works:
+            self._tell(WORKS)
+            self._works = True
+        self.beat()
+
+    def _tell(self, sign: bytes) -> None:
+        if self._descriptor is not None:
+            with suppress(OSError):  # a full pipe tells enough, and without its reader this process ends
+                os.write(self._descriptor, sign)
+
+
+def _of_environment() -> Heartbeat:
+    text = os.environ.pop(VARIABLE, "")
+    try:
+        return Heartbeat(int(text) if text else None)
+    except (ValueError, OSError):  # of another process' environment
+        return Heartbeat(None)
+
+
+HEARTBEAT: Final = _of_environment()
+"""That of this process."""

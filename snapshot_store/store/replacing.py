@@ -1,0 +1,104 @@
+"""How the store's file changes: never in place. A writer changes a copy, which then takes the file's place.
+
+So the file at the store's path is whole at every moment and never changes: who has it open, for however long and with
+whatever program, reads it as it was, and nobody waits for a reader. Writers wait for each other, by a lock on a file of
+its own, which the kernel lets go when a process dies.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from snapshot_store.store_errors import StoreBusy
+
+_PAUSE: Final = 0.05
+_TRIES: Final = 20
+_FICLONE: Final = 0x40049409
+"""ioctl_ficlone(2): on btrfs and XFS a copy shares its blocks with the file."""
+
+Stamp = tuple[int, int, int]
+
+
+def copy_beside(path: Path) -> Path:
+    """Return where a writer's copy of a store stands. A killed writer's is overwritten by the next."""
+    return path.with_name(f".{path.name}.next")
+
+
+def wal_of(path: Path) -> Path:
+    """Return DuckDB's log beside a file: what is in it is not yet in the file."""
+    return path.with_name(f"{path.name}.wal")
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return what changes when a file does; None if it is not there."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+@contextmanager
+def only_writer(path: Path, wait_seconds: float) -> Iterator[None]:
+    """Keep other writers of a store out. Raises StoreBusy if one is in for longer than that, OSError."""
+    deadline = time.monotonic() + wait_seconds
+    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        while not _locked(lock):
+            if time.monotonic() >= deadline:
+                raise StoreBusy(f"{path} is being written to by another process: wait for it to end")
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def copy_whole(path: Path, target: Path) -> None:
+    """Copy a store's file as it is at one moment, and nothing if it is not there. Raises OSError.
+
+    A program that is none of ours may write to the file in place, as a shell of DuckDB does: then it is copied again.
+    """
+    target.unlink(missing_ok=True)
+    wal_of(target).unlink(missing_ok=True)
+    for _ in range(_TRIES):
+        before = stamp_of(path)
+        if before is None:
+            return
+        with path.open("rb") as source, target.open("wb") as copy:
+            os.fchmod(copy.fileno(), os.fstat(source.fileno()).st_mode & 0o777)
+            if not _cloned(source.fileno(), copy.fileno()):
+                shutil.copyfileobj(source, copy, 1 << 20)
+        if stamp_of(path) == before:
+            return
+    raise OSError(errno.EBUSY, "it is being written to while it is copied", str(path))
+
+
+def _cloned(source: int, copy: int) -> bool:
+    with suppress(OSError):
+        fcntl.ioctl(copy, _FICLONE, source)
+        return True
+    return False
+
+
+def put_in_place(copy: Path, path: Path) -> None:
+    """Let a copy take the place of the store's file, whatever happens to the machine then. Raises OSError."""
+    copy.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
