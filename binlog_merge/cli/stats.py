@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -31,6 +31,8 @@ The bytes of a table are those of its rows events. A merged log has the time of 
 beginning: how long one took is not in it."""
 
 _STEPS = {"minute": 60, "hour": 3600, "day": 86400}
+_MOST_LINES: Final = 1000
+"""The lines by time that a person is shown; a program gets all."""
 
 
 class Per(StrEnum):
@@ -74,6 +76,8 @@ def stats(
     start_log(log_level, log_format)
     if (plot is None) != (to is None):
         raise ConfigError("--plot and --to go together", remedy="give both: --plot rows --to rows.svg")
+    if to is not None and to.suffix.lower() != ".svg":
+        raise ConfigError(f"--to: a plot is an SVG, not what {to.name} is named after", remedy=f"name it {to.stem}.svg")
     from binlog_merge.ask.stats import count
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.place import parse_place, zone_named
@@ -184,8 +188,11 @@ def _lines(found: "Stats", per: Per, uuid: str | None) -> Iterator[str]:
         yield f"{'.'.join(name):<{wide}}  {_numbers(count)}"
     yield ""
     yield f"{per.value:<20}  {'table':<{wide}}  {head}"
-    for (time, name), count in sorted(found.cells.items()):
+    cells = sorted(found.cells.items())
+    for (time, name), count in cells[:_MOST_LINES]:
         yield f"{_time(time, 'seconds'):<20}  {'.'.join(name):<{wide}}  {_numbers(count)}"
+    if len(cells) > _MOST_LINES:
+        yield f"… and {len(cells) - _MOST_LINES:,} lines more: -o jsonl has all; or choose --per, --table, --start"
     for title, ones in (("biggest transactions", found.biggest), ("transactions of most rows", found.most_rows)):
         if ones:
             yield ""

@@ -378,6 +378,20 @@ def test_a_life_without_an_end_has_the_ddl_that_comes_later(merged: Path) -> Non
     assert [item.ddl.split()[3] for item in gone if not isinstance(item, Change)] == ["ADD"]
 
 
+def test_counts_by_time_are_not_endless_lines(
+    merged: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("binlog_merge.cli.stats._MOST_LINES", 1)
+    assert run(["stats", "--merged", str(merged)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("2026-") for line in lines) == 1
+    assert "… and 1 lines more: -o jsonl has all; or choose --per, --table, --start" in lines
+    assert run(["stats", "--merged", str(merged), "-o", "jsonl"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) >= 2
+    assert run(["stats", "--merged", str(merged), "--plot", "rows", "--to", str(tmp_path / "rows.png")]) == 2
+    assert "name it rows.svg" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
 @pytest.mark.mysql
 def test_counts_are_those_of_mysqlbinlog(merged: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "rows.svg"
