@@ -5,11 +5,11 @@ A cursor's rows are read as they are fetched; those of tables are of the view in
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import chain, islice
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog.wire import Reader
 from binlog_merge.protocol.binary import binary_of
 from binlog_merge.protocol.commands import Com
 from binlog_merge.protocol.fields import (
@@ -22,6 +22,7 @@ from binlog_merge.protocol.fields import (
 )
 from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Column, Eof, Err, ErrorCode, Ok
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
+from binlog_merge.protocol.sent import Sent
 from binlog_merge.serve.answers import Answer, Rows
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.tables.session import Reads, Selected, Wanted
@@ -91,7 +92,7 @@ class Statements:
         """Return the payloads that answer a command. Raises BinlogFormatError if its fields do not fit."""
         if code == Com.COM_STMT_PREPARE:
             return self._prepare(body)
-        r = Reader(body, "statement")
+        r = Sent(body, "statement")
         number = r.u32("statement")
         statement = self._known.get(number)
         if code == Com.COM_STMT_CLOSE:
@@ -157,6 +158,8 @@ class Statements:
             return "NULL"
         if isinstance(value, int | float):
             return repr(value)
+        if isinstance(value, Decimal):
+            return f"{value:f}"
         text = self._reads.decoded(value) if isinstance(value, bytes) else value
         if isinstance(value, bytes) and any("\udc80" <= char <= "\udcff" for char in text):
             return f"X'{value.hex()}'"  # no text, so bytes that are meant as such
@@ -164,12 +167,12 @@ class Statements:
             text = text.replace("\\", "\\\\")
         return "'" + text.replace("'", "''") + "'"
 
-    def _keep_long(self, statement: _Statement, r: Reader) -> None:
+    def _keep_long(self, statement: _Statement, r: Sent) -> None:
         place, data = r.u16("parameter"), r.rest()
         if sum(map(len, statement.long.values())) + len(data) <= _MOST_LONG:
             statement.long[place] = statement.long.get(place, b"") + data
 
-    def _execute(self, statement: _Statement, r: Reader) -> Iterable[bytes]:
+    def _execute(self, statement: _Statement, r: Sent) -> Iterable[bytes]:
         execute = Execute.parse(r, len(statement.parts) - 1, statement.types, statement.long)
         statement.close()
         statement.types = execute.types

@@ -25,6 +25,18 @@ _LONGEST_WAIT: Final = 3600.0
 _OFF: Final = (0, "0", "off", "OFF", "false")
 
 
+_NO_CLIENTS: Final = ("ucs2", "utf16", "utf16le", "utf32")
+
+
+def check_spoken(charset: str) -> None:
+    """Raise Refused for a character set in which no client can write statements: its ASCII is none."""
+    if canonical_charset(charset) in _NO_CLIENTS:
+        raise Refused(
+            ErrorCode.ER_WRONG_VALUE_FOR_VAR,
+            f"Variable 'character_set_client' can't be set to the value of '{charset.lower()}'",
+        )
+
+
 class Wanted(Enum):
     """What is wanted of a SELECT: rows of either protocol, or only the columns."""
 
@@ -55,6 +67,11 @@ class Reads:
         self._view: View | None = None
         self._release: Callable[[], None] | None = None
         self._rows: Rows | None = None
+
+    def speak(self, collation: int) -> None:
+        """Take the collation that a client gives when it logs in; an unknown one is the server's. Raises Refused."""
+        check_spoken(charset_of(collation) or "")
+        self.collation = UTF8MB4 if charset_of(collation) is None else collation
 
     @property
     def locked(self) -> bool:
