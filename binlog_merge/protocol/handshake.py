@@ -204,8 +204,15 @@ class HandshakeResponse:
         if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
             attributes = attributes_of(r.packed_bytes("attributes"))
         read = _reader(charset)
-        names = {"user": read(user), "database": read(database), "plugin": plugin}
-        return replace(before, **names, proof=proof, attributes={**before.attributes, **attributes}, charset=charset)
+        return replace(
+            before,
+            user=read(user),
+            proof=proof,
+            database=read(database),
+            plugin=plugin,
+            attributes={**before.attributes, **attributes},
+            charset=charset,
+        )
 
     def pack(self) -> bytes:
         flags = self.capabilities
