@@ -38,13 +38,14 @@ from binlog_merge.serve.statements import (
 from binlog_merge.serve.stray_bytes import check_stray_bytes, hidden, restored
 from binlog_merge.serve.tables.session import Selected, Wanted, check_spoken
 from binlog_merge.serve.variables import Facts, variables
-from snapshot_store.mysql.text.charsets import collation_id
+from snapshot_store.mysql.text.charsets import charset_of, collation_id
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
 SYSTEM_NAMES: Final = frozenset(name for name, _, _ in SYSTEM_SCHEMAS)
 _LONGEST_MESSAGE: Final = 500
+_CHARSETS: Final = ("character_set_client", "character_set_results", "character_set_connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +235,24 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
             if name.startswith("@"):
                 raise
             value = None  # what a session variable of a connector is computed from is no concern of ours
-        if name == "character_set_client":
-            check_spoken(str(value))
+        if name in _CHARSETS and str(value).lower() == "default":
+            settings.values.pop(name)
+            continue
+        if name in _CHARSETS:
+            value = charset_of(value) if isinstance(value, int) else value
+            _check_charset(name, value)
         _keep(name, value, settings)
         if name == "autocommit" and value in (1, "1", "on", "ON"):
             settings.end()  # this commits
     return Ok()
+
+
+def _check_charset(name: str, value: Value) -> None:
+    """Raise Refused for a character set that is not known, or that no client can write."""
+    if value is not None and collation_id(str(value), None) is None:
+        raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(value)[:64]}'")
+    if name == "character_set_client":
+        check_spoken(str(value))
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:

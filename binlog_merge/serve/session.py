@@ -209,9 +209,10 @@ class Session:
     def _answered(self, sql: bytes) -> Step:
         answered = answer(sql.rstrip(_ENDS), self.settings, self._world)
         if isinstance(answered, Rows):
-            return Step(result_set(answered.columns, answered.rows))
+            return Step(result_set(answered.columns, answered.rows, self.settings.reads.texts()))
         if isinstance(answered, Selected):
-            return Step(chain(described(answered.fields), answered.rows, [Eof().pack()]))
+            head = described(answered.fields, encode=self.settings.reads.texts().encode)
+            return Step(chain(head, answered.rows, [Eof().pack()]))
         return Step([answered.pack()])
 
     def _dump(self, dump: Dump) -> Step:

@@ -5,13 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.capture.capturing import ALONE
-from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
+from tests.serve.one_node import known_to, merged_from
 from tests.serve.raw import Address, Raw, response
-from tests.serve.running import PASSWORD, USER, Running, serving
+from tests.serve.running import Running, serving
 
 ALIKE = (
     *(b"SELECT 'a\xff'", b"SELECT '\xff' AS x", b"SELECT 1 AS \xff", b"SELECT 1 AS `\xff`", b"SELECT 1 AS '\xff'"),
@@ -60,18 +58,11 @@ def served(mysql_server: MySqlServer, tmp_path: Path) -> Iterator[tuple[MySqlSer
     mysql_server.execute(
         "CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, c VARCHAR(20), b VARBINARY(20), "
         "l VARCHAR(20) CHARACTER SET latin1); INSERT INTO shop.t VALUES (1, 'a', X'FF', _latin1 X'FF'), "
-        "(2, 'é', X'41', 'b'), (3, 'ÿ', NULL, 'ÿ'); FLUSH BINARY LOGS"
+        "(2, 'é', X'41', 'b'), (3, 'ÿ', NULL, 'ÿ')"
     )
-    node = {"source-id": "dn-1", "files": [f"{mysql_server.data}/binlog.*"]}
-    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump({"version": 1, "name": "one", "nodes": [node], **ALONE}))
-    merge(tmp_path / "cluster.yaml", tmp_path / "out")
-    mysql_server.execute(
-        f"CREATE USER {USER}@'%' IDENTIFIED WITH caching_sha2_password BY '{PASSWORD}';"
-        f"GRANT SELECT, REPLICATION CLIENT ON *.* TO {USER}@'%'"
-    )
-    with serving(tmp_path / "out", tables=tmp_path / "tables.duckdb") as running:
+    out = merged_from(mysql_server, tmp_path)
+    with known_to(mysql_server), serving(out, tables=tmp_path / "tables.duckdb") as running:
         yield mysql_server, running
-    mysql_server.execute(f"DROP USER {USER}@'%'")
 
 
 def test_a_stray_byte_is_answered_as_mysql_answers_it(served: tuple[MySqlServer, Running]) -> None:

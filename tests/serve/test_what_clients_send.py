@@ -19,6 +19,7 @@ from tests.clients.hostile import after_login, before_login
 from tests.effort import effort, seed_of_search
 from tests.mysql_server import MySqlServer
 from tests.serve.merged import merged
+from tests.serve.one_node import known_to
 from tests.serve.raw import PLAIN, Address, Closed, Raw, kind, response
 from tests.serve.running import PASSWORD, USER, Running, from_position, serving
 from tests.serve.unusual import FORMS, changed_user, commands, login, text, written
@@ -40,13 +41,8 @@ class Both:
 
 @pytest.fixture
 def both(mysql_server: MySqlServer) -> Iterator[Both]:
-    mysql_server.execute(
-        f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED WITH caching_sha2_password BY '{PASSWORD}';"
-        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT, SELECT ON *.* TO {USER}@'%'"
-    )
-    with serving(merged("two-nodes")) as running:
+    with known_to(mysql_server), serving(merged("two-nodes")) as running:
         yield Both(mysql_server.socket, ("127.0.0.1", running.port), running)
-    mysql_server.execute(f"DROP USER {USER}@'%'")
 
 
 HANDSHAKES: Mapping[str, Mapping[str, Any]] = {

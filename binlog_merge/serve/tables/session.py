@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.protocol.fields import Field
-from binlog_merge.protocol.packets import ErrorCode, Value
+from binlog_merge.protocol.packets import ErrorCode, Texts, Value
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.tables.encoded import encoded
 from snapshot_store.mysql.sql.session import DdlSession, sql_mode_of
 from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
+from snapshot_store.mysql.text.codecs import is_utf8
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
@@ -156,6 +159,15 @@ class Reads:
         if number is None:
             raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(name)[:64]}'")
         return Results(charset_of(number), int(self._values.get("collation_results") or number))
+
+    def texts(self) -> Texts:
+        """Return how names, and texts that are of no table, are written. Raises Refused as `results` does."""
+        results = self.results()
+        if results.charset is None:  # as they are: names are in UTF-8, and a client's literals in its own
+            return Texts(collation=self.collation if is_utf8(charset_of(self.collation) or "") else UTF8MB4)
+        if results.charset == "binary" or is_utf8(results.charset):
+            return Texts(collation=results.collation)
+        return Texts(partial(encoded, results.charset), results.collation)
 
     def decoded(self, sql: bytes) -> str:
         """Return the text of a statement, in the character set of the client. Raises Refused."""
