@@ -65,7 +65,7 @@ class GtidSet:
         items: list[tuple[bytes, str, int, int]] = []
         for _ in range(min(count, r.end)):
             sid = bytes(r.take(16, "sid"))
-            tag = bytes(r.take(read_varlen(r, "tag length"), "tag")).decode("latin-1") if tagged else ""
+            tag = bytes(r.take(read_varlen(r, "tag length"), "tag")).decode("latin-1").lower() if tagged else ""
             if tag and not TAG_PATTERN.fullmatch(tag):
                 raise r.fail(f"tag {tag!r} cannot be")
             number = r.u64("number of intervals")

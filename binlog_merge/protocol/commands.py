@@ -10,7 +10,8 @@ from enum import IntEnum, IntFlag
 from typing import Final, Self
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+from binlog_merge.binlog.wire import Buffer, pack_uint
+from binlog_merge.protocol.sent import Sent
 
 
 class Com(IntEnum):
@@ -21,6 +22,7 @@ class Com(IntEnum):
     COM_QUERY = 0x03
     COM_STATISTICS = 0x09
     COM_PING = 0x0E
+    COM_CHANGE_USER = 0x11
     COM_BINLOG_DUMP = 0x12
     COM_REGISTER_SLAVE = 0x15
     COM_STMT_PREPARE = 0x16
@@ -28,6 +30,7 @@ class Com(IntEnum):
     COM_STMT_SEND_LONG_DATA = 0x18
     COM_STMT_CLOSE = 0x19
     COM_STMT_RESET = 0x1A
+    COM_SET_OPTION = 0x1B
     COM_STMT_FETCH = 0x1C
     COM_BINLOG_DUMP_GTID = 0x1E
     COM_RESET_CONNECTION = 0x1F
@@ -82,12 +85,10 @@ class RegisterReplica:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        r = Reader(body, "replica registration")
+        r = Sent(body, "replica registration")
         server_id = r.u32("server id")
         host, user, password = (bytes(r.take(r.u8(f"length of {name}"), name)) for name in ("host", "user", "password"))
-        replica = cls(server_id, host, user, password, r.u16("port"), r.u32("rank"), r.u32("source id"))
-        r.done()
-        return replica
+        return cls(server_id, host, user, password, r.u16("port"), r.u32("rank"), r.u32("source id"))
 
     def pack(self) -> bytes:
         texts = b"".join(pack_uint(len(text), 1) + text for text in (self.host, self.user, self.password))
@@ -106,8 +107,8 @@ class BinlogDump:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        r = Reader(body, "dump request")
-        return cls(r.u32("position"), r.u16("flags"), r.u32("server id"), r.rest())
+        r = Sent(body, "dump request")
+        return cls(r.u32("position"), r.u16("flags"), r.u32("server id"), _until_zero(r.rest()))
 
     def pack(self) -> bytes:
         numbers = pack_uint(self.position, 4) + pack_uint(self.flags, 2) + pack_uint(self.server_id, 4)
@@ -126,12 +127,11 @@ class BinlogDumpGtid:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        r = Reader(body, "dump request")
+        r = Sent(body, "dump request")
         flags, server_id = r.u16("flags"), r.u32("server id")
-        file = bytes(r.take(r.u32("length of the file name"), "file name"))
+        file = _until_zero(bytes(r.take(r.u32("length of the file name"), "file name")))
         position = r.u64("position")
         data = r.take(r.u32("length of the GTID set"), "GTID set") if r.left() else b""
-        r.done()
         return cls(flags, server_id, GtidSet.parse(data) if data else GtidSet(), file, position)
 
     def pack(self) -> bytes:
@@ -156,6 +156,11 @@ class Plain:
 
     def pack(self) -> bytes:
         return (b"" if self.code is None else bytes([self.code])) + self.body
+
+
+def _until_zero(name: bytes) -> bytes:
+    """Return the name of a file, which ends at a zero byte wherever the packet does."""
+    return name.partition(b"\0")[0]
 
 
 Dump = BinlogDump | BinlogDumpGtid

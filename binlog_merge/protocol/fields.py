@@ -7,14 +7,14 @@ Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_que
 page_protocol_binary_resultset.html; flags from mysql-server `include/mysql_com.h`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.wire import pack_packed, pack_packed_bytes, pack_uint
-from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, Eof
+from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, Eof, utf8
 
 SERVER_STATUS_CURSOR_EXISTS: Final = 0x40
 SERVER_STATUS_LAST_ROW_SENT: Final = 0x80
@@ -58,14 +58,12 @@ class Field:
     original_table: str = ""
     original_name: str = ""
 
-    def pack(self) -> bytes:
-        """Return its ColumnDefinition41."""
+    def pack(self, encode: Callable[[str], bytes] = utf8) -> bytes:
+        """Return its ColumnDefinition41, its names as `encode` writes them."""
         texts = ("def", self.schema, self.table, self.original_table, self.name, self.original_name)
         fixed = pack_uint(self.charset, 2) + pack_uint(min(self.length, 0xFFFFFFFF), 4) + bytes([self.kind])
         fixed += pack_uint(int(self.flags), 2) + bytes([self.decimals]) + b"\0\0"
-        return b"".join(pack_packed_bytes(text.encode("utf-8", "surrogateescape")) for text in texts) + (
-            pack_packed(len(fixed)) + fixed
-        )
+        return b"".join(pack_packed_bytes(encode(text)) for text in texts) + (pack_packed(len(fixed)) + fixed)
 
 
 def binary_rows(columns: Sequence[Sequence[bytes | None]]) -> Iterator[bytes]:
@@ -79,9 +77,11 @@ def binary_rows(columns: Sequence[Sequence[bytes | None]]) -> Iterator[bytes]:
         yield b"\0" + nulls.to_bytes(size, "little") + b"".join(value for value in row if value is not None)
 
 
-def described(fields: Sequence[Field], status: int = SERVER_STATUS_AUTOCOMMIT) -> Iterator[bytes]:
+def described(
+    fields: Sequence[Field], status: int = SERVER_STATUS_AUTOCOMMIT, encode: Callable[[str], bytes] = utf8
+) -> Iterator[bytes]:
     """Yield the payloads that begin a result: the number of columns, the columns, EOF."""
     yield pack_packed(len(fields))
     for field in fields:
-        yield field.pack()
+        yield field.pack(encode)
     yield Eof(0, status).pack()

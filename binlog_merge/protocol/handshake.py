@@ -14,17 +14,21 @@ https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase
 import hashlib
 import secrets
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed_bytes, pack_uint
 from binlog_merge.protocol.compression import USUAL_ZSTD_LEVEL, Algorithm
 from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Capability
+from binlog_merge.protocol.sent import Sent, attributes_of
+from snapshot_store.mysql.text.charsets import charset_of
+from snapshot_store.mysql.text.codecs import is_utf8, text_or_bytes
 
 PROTOCOL_VERSION: Final = 10
+_CAPABILITIES_LEN: Final = 4
+_FIXED_LEN: Final = 32
 NONCE_LEN: Final = 20
-SSL_REQUEST_LEN: Final = 32
 CACHING_SHA2: Final = "caching_sha2_password"
 NATIVE: Final = "mysql_native_password"
 FAST_AUTH_SUCCESS: Final = b"\x01\x03"
@@ -100,7 +104,10 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class SslRequest:
-    """SSLRequest: the first fields of a handshake response, sent before TLS begins."""
+    """SSLRequest: the first fields of a handshake response, sent before TLS begins, and they count then.
+
+    A client may send all of its response, or nothing but the capabilities.
+    """
 
     capabilities: Capability
     max_packet: int = 1 << 24
@@ -108,11 +115,23 @@ class SslRequest:
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
-        r = Reader(payload, "SSL request")
+        r = Sent(payload, "SSL request")
+        if len(r.data) == _CAPABILITIES_LEN:
+            return cls(Capability(r.u32("capabilities")))
+        return cls._read(r)
+
+    @classmethod
+    def _read(cls, r: Sent) -> Self:
         request = cls(Capability(r.u32("capabilities")), r.u32("greatest packet"), r.u8("character set"))
         r.take(23, "reserved")
-        r.done()
         return request
+
+    @classmethod
+    def is_one(cls, payload: Buffer) -> bool:
+        """Return whether a client's first packet asks for TLS: its length does not tell."""
+        view = memoryview(payload)
+        flags = int.from_bytes(view[:_CAPABILITIES_LEN], "little")
+        return (len(view) == _CAPABILITIES_LEN or len(view) >= _FIXED_LEN) and bool(flags & Capability.CLIENT_SSL)
 
     def pack(self) -> bytes:
         return pack_uint(int(self.capabilities), 4) + pack_uint(self.max_packet, 4) + bytes([self.charset]) + bytes(23)
@@ -145,29 +164,55 @@ class HandshakeResponse:
         return Algorithm.ZSTD if self.capabilities & Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM else None
 
     @classmethod
-    def parse(cls, payload: Buffer) -> Self:
-        """Parse the packet; anything behind its fields is ignored."""
-        r = Reader(payload, "handshake response")
-        flags = Capability(r.u32("capabilities"))
+    def parse(cls, payload: Buffer, asked: SslRequest | None = None) -> Self:
+        """Parse the packet; anything behind its fields is ignored. `asked` is the request for TLS before it."""
+        r = Sent(payload, "handshake response")
+        own = SslRequest._read(r)
+        head = asked or own
+        flags = head.capabilities
         if not flags & Capability.CLIENT_PROTOCOL_41:
             raise r.fail("the client speaks the protocol from before MySQL 4.1")
-        max_packet, charset = r.u32("greatest packet"), r.u8("character set")
-        r.take(23, "reserved")
-        user = _read_text(r, "user")
+        user = r.text("user")
         if flags & Capability.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA:
             proof = r.packed_bytes("proof")
-        elif flags & Capability.CLIENT_SECURE_CONNECTION:
-            proof = bytes(r.take(r.u8("length of the proof"), "proof"))
         else:
-            raise r.fail("the client proves passwords as before MySQL 4.1")
-        database = _read_text(r, "database") if flags & Capability.CLIENT_CONNECT_WITH_DB else ""
-        plugin = _read_text(r, "plugin", end=True) if flags & Capability.CLIENT_PLUGIN_AUTH else NATIVE
+            proof = bytes(r.take(r.u8("length of the proof"), "proof"))
+        database = r.text("database") if flags & Capability.CLIENT_CONNECT_WITH_DB else b""
+        named = r.ended() or b""  # it is there whether or not the flag is set; without its end it counts as none
+        plugin = _str(named) if flags & Capability.CLIENT_PLUGIN_AUTH else NATIVE
         attributes: dict[str, str] = {}
         if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
-            attributes = _read_attributes(r.packed_bytes("attributes"))
+            attributes = attributes_of(r.packed_bytes("attributes"))
         zstd = flags & Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM and r.left()
         level = r.u8("level of zstd") if zstd else USUAL_ZSTD_LEVEL
-        return cls(flags, user, proof, database, plugin, attributes, max_packet, charset, level)
+        user = user[1:-1] if len(user) > 1 and user[:1] == user[-1:] == b"'" else user
+        read, charset = _reader(head.charset), head.charset
+        return cls(flags, read(user), proof, read(database), plugin, attributes, head.max_packet, charset, level)
+
+    @classmethod
+    def parse_change(cls, body: Buffer, before: Self) -> Self:
+        """Parse COM_CHANGE_USER of a client that has logged in with the response `before`."""
+        flags = before.capabilities
+        r = Sent(body, "change of user")
+        user = r.text("user")
+        proof = bytes(r.take(r.u8("length of the proof"), "proof"))
+        ended = r.ended()
+        database = r.rest() if ended is None else ended
+        charset = r.u16("character set") if r.left() > 1 else before.charset
+        plugin = _str(r.ended() or b"") if flags & Capability.CLIENT_PLUGIN_AUTH else NATIVE
+        attributes: dict[str, str] = {}
+        if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
+            attributes = attributes_of(r.packed_bytes("attributes"))
+        read = _reader(charset)
+        return replace(
+            before,
+            user=read(user),
+            proof=proof,
+            database=read(database),
+            plugin=plugin,
+            attributes={**before.attributes, **attributes},
+            charset=charset,
+        )
 
     def pack(self) -> bytes:
         flags = self.capabilities
@@ -231,23 +276,27 @@ def _text(text: str) -> bytes:
     return _raw(text) + b"\0"
 
 
-def _read_text(r: Reader, field: str, end: bool = False) -> str:
-    """Read a zero-terminated text; with `end`, the end of the packet terminates it, too."""
+def _read_text(r: Reader, field: str) -> str:
+    """Read a zero-terminated text of a server."""
     rest = bytes(r.data[r.pos :])
     length = rest.find(b"\0")
     if length < 0:
-        if not end:
-            raise r.fail(f"the {field} does not end")
-        return r.rest().decode("utf-8", "surrogateescape")
+        raise r.fail(f"the {field} does not end")
     text = bytes(r.take(length, field))
     r.take(1, field)
-    return text.decode("utf-8", "surrogateescape")
+    return _str(text)
 
 
-def _read_attributes(data: bytes) -> dict[str, str]:
-    r = Reader(data, "connection attributes")
-    attributes: dict[str, str] = {}
-    while r.left():
-        name = r.packed_bytes("name").decode("utf-8", "surrogateescape")
-        attributes[name] = r.packed_bytes("value").decode("utf-8", "surrogateescape")
-    return attributes
+def _str(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _reader(collation: int) -> Callable[[bytes], str]:
+    """Return what makes texts of names in a client's character set; one that is not known is the server's."""
+    charset = charset_of(collation) or "utf8mb4"
+
+    def read(name: bytes) -> str:
+        text = name if is_utf8(charset) or name.isascii() else text_or_bytes(charset, name)
+        return text if isinstance(text, str) else _str(text)
+
+    return read

@@ -7,7 +7,7 @@ page_protocol_com_query_response.html; error numbers from the manual's server er
 text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so that all clients get the same answer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final, Self
@@ -72,6 +72,7 @@ class ErrorCode(IntEnum):
     ER_NET_UNCOMPRESS_ERROR = 1157
     ER_UNKNOWN_SYSTEM_VARIABLE = 1193
     ER_WRONG_ARGUMENTS = 1210
+    ER_WRONG_VALUE_FOR_VAR = 1231
     ER_UNKNOWN_STMT_HANDLER = 1243
     ER_UNKNOWN_TIME_ZONE = 1298
     ER_NOT_SUPPORTED_YET = 1235
@@ -103,6 +104,7 @@ _SQLSTATES: Final = {
     ErrorCode.ER_UNKNOWN_TABLE: b"42S02",
     ErrorCode.ER_NO_SUCH_TABLE: b"42S02",
     ErrorCode.ER_EMPTY_QUERY: b"42000",
+    ErrorCode.ER_WRONG_VALUE_FOR_VAR: b"42000",
     ErrorCode.ER_NET_PACKET_TOO_LARGE: b"08S01",
     ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER: b"08S01",
     ErrorCode.ER_NET_UNCOMPRESS_ERROR: b"08S01",
@@ -243,6 +245,22 @@ class Err:
 Value = str | int | None
 
 
+def utf8(text: str) -> bytes:
+    """Return a text in UTF-8; stray bytes stay as they are."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """How texts and names of a result are written, and the number of the collation that the texts are said to have."""
+
+    encode: Callable[[str], bytes] = utf8
+    collation: int = UTF8MB4
+
+
+IN_UTF8: Final = Texts()
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a result: its name, and whether its values are numbers.
@@ -274,26 +292,26 @@ class Column:
         except ValueError:
             raise r.fail(f"{kind} is no type of a column") from None
 
-    def pack(self) -> bytes:
-        usual, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, UTF8MB4)
+    def pack(self, texts: Texts = IN_UTF8) -> bytes:
+        usual, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, texts.collation)
         kind = usual if self.kind is None else self.kind
-        name = self.name.encode("utf-8", "surrogateescape")
         fixed = pack_uint(charset, 2) + pack_uint(1 << 16, 4) + bytes([kind]) + pack_uint(0, 2) + b"\x1f\0\0"
-        return b"\x03def\0\0\0" + pack_packed_bytes(name) + b"\0" + pack_packed(len(fixed)) + fixed
+        name = pack_packed_bytes(texts.encode(self.name))
+        return b"\x03def\0\0\0" + name + b"\0" + pack_packed(len(fixed)) + fixed
 
 
-def pack_row(values: Sequence[Value]) -> bytes:
+def pack_row(values: Sequence[Value], encode: Callable[[str], bytes] = utf8) -> bytes:
     """Return a row of the text protocol; None is NULL."""
-    texts = (None if value is None else str(value).encode("utf-8", "surrogateescape") for value in values)
+    texts = (None if value is None else encode(str(value)) for value in values)
     return b"".join(b"\xfb" if text is None else pack_packed_bytes(text) for text in texts)
 
 
-def result_set(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> Iterator[bytes]:
+def result_set(columns: Sequence[Column], rows: Iterable[Sequence[Value]], texts: Texts = IN_UTF8) -> Iterator[bytes]:
     """Yield the payloads of a result: columns, EOF, rows, EOF."""
     yield pack_packed(len(columns))
     for column in columns:
-        yield column.pack()
+        yield column.pack(texts)
     yield Eof().pack()
     for row in rows:
-        yield pack_row(row)
+        yield pack_row(row, texts.encode)
     yield Eof().pack()

@@ -4,21 +4,27 @@ Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_command_
 page_protocol_binary_resultset.html.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from struct import Struct
 from typing import Final, Self
 
 from binlog_merge.binlog.constants import ColumnType as T
-from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+from binlog_merge.binlog.wire import Buffer, pack_uint
+from binlog_merge.protocol.sent import Sent
 
 CURSOR_READ_ONLY: Final = 1
 _UNSIGNED: Final = 0x80
 _INTEGERS: Final = {T.TINY: 1, T.SHORT: 2, T.YEAR: 2, T.INT24: 4, T.LONG: 4, T.LONGLONG: 8}
+_LONG: Final = range(T.TINY_BLOB, T.STRING + 1)
+"""Types of parameters that may come before the execution."""
 _REALS: Final = {T.FLOAT: Struct("<f"), T.DOUBLE: Struct("<d")}
 
-Parameter = int | float | str | bytes | None
+Parameter = int | float | Decimal | str | bytes | None
 """The value of a parameter: dates and times are text, strings are bytes."""
+_PLAIN: Final = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)")
 Types = Sequence[tuple[int, bool]]
 """The types of parameters, each with whether it is unsigned."""
 
@@ -45,7 +51,7 @@ class Execute:
     types: Types
 
     @classmethod
-    def parse(cls, r: Reader, count: int, types: Types, long: Mapping[int, bytes]) -> Self:
+    def parse(cls, r: Sent, count: int, types: Types, long: Mapping[int, bytes]) -> Self:
         """Parse what follows the statement's number. `types` are the last ones, `long` values that came before."""
         flags = r.u8("flags")
         r.take(4, "iterations")
@@ -59,10 +65,11 @@ class Execute:
         values: list[Parameter] = []
         for place, (kind, unsigned) in enumerate(types):
             if place in long:
+                if kind not in _LONG:
+                    raise r.fail(f"type {kind} of a parameter that came before")
                 values.append(long[place])
             else:
                 values.append(None if nulls >> place & 1 else _value(r, kind, unsigned))
-        r.done()
         return cls(flags, tuple(values), types)
 
 
@@ -75,13 +82,11 @@ class Fetch:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        r = Reader(body, "fetch")
-        fetch = cls(r.u32("statement"), r.u32("rows"))
-        r.done()
-        return fetch
+        r = Sent(body, "fetch")
+        return cls(r.u32("statement"), r.u32("rows"))
 
 
-def _value(r: Reader, kind: int, unsigned: bool) -> Parameter:
+def _value(r: Sent, kind: int, unsigned: bool) -> Parameter:
     if kind in _INTEGERS:
         size = _INTEGERS[T(kind)]
         return int.from_bytes(r.take(size, "number"), "little", signed=not unsigned)
@@ -90,11 +95,11 @@ def _value(r: Reader, kind: int, unsigned: bool) -> Parameter:
         (real,) = form.unpack(r.take(form.size, "number"))
         return float(real)
     read = _OTHERS.get(kind)
-    return bytes(r.packed_bytes("string")) if read is None else read(r)
+    return r.packed_bytes("string") if read is None else read(r)
 
 
-def _moment(r: Reader) -> str:
-    size = r.u8("length of a date")
+def _moment(r: Sent) -> str:
+    size = r.packed("length of a date")
     if size not in (0, 4, 7, 11):
         raise r.fail("a date of that length")
     year, month, day = (r.u16("year"), r.u8("month"), r.u8("day")) if size else (0, 0, 0)
@@ -104,8 +109,8 @@ def _moment(r: Reader) -> str:
     return text + (f".{r.u32('microseconds'):06d}" if size > 7 else "")
 
 
-def _clock(r: Reader) -> str:
-    size = r.u8("length of a time")
+def _clock(r: Sent) -> str:
+    size = r.packed("length of a time")
     if size not in (0, 8, 12):
         raise r.fail("a time of that length")
     if not size:
@@ -116,10 +121,18 @@ def _clock(r: Reader) -> str:
     return text + (f".{r.u32('microseconds'):06d}" if size > 8 else "")
 
 
-_OTHERS: Final[dict[int, Callable[[Reader], Parameter]]] = {
+def _decimal(r: Sent) -> Parameter:
+    """Return a DECIMAL: a number, of however many digits; what is not plainly one stays text."""
+    text = r.packed_bytes("decimal")
+    return Decimal(text.decode()) if _PLAIN.fullmatch(text) else text
+
+
+_OTHERS: Final[dict[int, Callable[[Sent], Parameter]]] = {
     T.NULL: lambda r: None,
     T.DATE: _moment,
     T.DATETIME: _moment,
     T.TIMESTAMP: _moment,
     T.TIME: _clock,
+    T.DECIMAL: _decimal,
+    T.NEWDECIMAL: _decimal,
 }

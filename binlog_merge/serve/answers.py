@@ -35,15 +35,17 @@ from binlog_merge.serve.statements import (
     Unlock,
     Use,
 )
-from binlog_merge.serve.tables.session import Selected, Wanted
+from binlog_merge.serve.stray_bytes import check_stray_bytes, hidden, restored
+from binlog_merge.serve.tables.session import Selected, Wanted, check_spoken
 from binlog_merge.serve.variables import Facts, variables
-from snapshot_store.mysql.text.charsets import collation_id
+from snapshot_store.mysql.text.charsets import charset_of, collation_id
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
 SYSTEM_NAMES: Final = frozenset(name for name, _, _ in SYSTEM_SCHEMAS)
 _LONGEST_MESSAGE: Final = 500
+_CHARSETS: Final = ("character_set_client", "character_set_results", "character_set_connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
     """
     try:
         text = sql if isinstance(sql, str) else settings.reads.decoded(sql)
+        check_stray_bytes(text)
         world.refresh()
         return _answer(text, settings, world, wanted)
     except Refused as refused:
@@ -134,7 +137,8 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case SetVariables(items):
             return _set(items, settings, _facts(settings, world))
         case ShowDefinitions() as show:
-            return Rows(*shown(show, _definitions(settings, world), settings.schema))
+            found = replace(show, where=hidden(show.where))
+            return Rows(*shown(found, _definitions(settings, world), settings.schema))
         case Question(sql):
             return _asked(sql, settings, world, wanted)
         case StartTransaction(snapshot):
@@ -205,12 +209,14 @@ def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows |
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
-    return Rows(*select(sql, _definitions(settings, world), settings.schema))
+    columns, rows = select(hidden(sql), _definitions(settings, world), settings.schema)
+    return Rows(*restored(sql, columns, rows))
 
 
 def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
     if charset and collation_id(charset, collation or None) is None:
         raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{charset[:64]}'")
+    check_spoken(charset)
     for name in ("character_set_client", "character_set_results"):
         settings.values.pop(name, None)
         if charset:
@@ -229,10 +235,24 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
             if name.startswith("@"):
                 raise
             value = None  # what a session variable of a connector is computed from is no concern of ours
+        if name in _CHARSETS and str(value).lower() == "default":
+            settings.values.pop(name)
+            continue
+        if name in _CHARSETS:
+            value = charset_of(value) if isinstance(value, int) else value
+            _check_charset(name, value)
         _keep(name, value, settings)
         if name == "autocommit" and value in (1, "1", "on", "ON"):
             settings.end()  # this commits
     return Ok()
+
+
+def _check_charset(name: str, value: Value) -> None:
+    """Raise Refused for a character set that is not known, or that no client can write."""
+    if value is not None and collation_id(str(value), None) is None:
+        raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(value)[:64]}'")
+    if name == "character_set_client":
+        check_spoken(str(value))
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:

@@ -113,6 +113,8 @@ class Connection:
         self._send_all(step.payloads)
         if step.then is Then.START_TLS:
             self._start_tls()
+        elif step.then is Then.LOG_IN:
+            self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
         elif step.then is Then.COMPRESS and self.session.compression is not None:
             self._wire.compress(*self.session.compression)
         elif step.then is Then.DUMP and step.dump is not None:

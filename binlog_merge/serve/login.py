@@ -18,6 +18,7 @@ from binlog_merge.protocol.handshake import (
     NATIVE,
     AuthSwitch,
     HandshakeResponse,
+    SslRequest,
 )
 from binlog_merge.protocol.packets import Capability, Err, ErrorCode
 from binlog_merge.serve.accounts import Account, Accounts
@@ -62,10 +63,11 @@ class _Phase(Enum):
 
 
 class Login:
-    """A client's login from an address. `encrypted` is to be set when TLS has begun."""
+    """A client's login from an address. `encrypted` is to be set when TLS has begun, `asked` the request for it."""
 
     def __init__(self, gate: Gate, nonce: bytes, address: str) -> None:
         self.encrypted = False
+        self.asked: SslRequest | None = None
         self.response: HandshakeResponse | None = None
         self._gate = gate
         self._nonce = nonce
@@ -76,7 +78,19 @@ class Login:
 
     def receive(self, payload: bytes) -> Answered:
         """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
-        answered = self._next(payload)
+        return self._admitted(self._next(payload))
+
+    def change(self, body: bytes, nonce: bytes) -> Answered:
+        """Begin anew with the body of COM_CHANGE_USER: all but clients that know no plugins prove `nonce` then."""
+        assert self.response is not None
+        response = HandshakeResponse.parse_change(body, self.response)
+        if Capability.CLIENT_PLUGIN_AUTH not in response.capabilities:
+            return self._admitted(self._responded(response))
+        self.response, self._nonce = response, nonce
+        self._account = self._gate.accounts.find(response.user, self._address)
+        return self._switched(self._plugin_for(response))
+
+    def _admitted(self, answered: Answered) -> Answered:
         if answered.proved and self._gate.inside() >= self._gate.limits.connections:
             return Answered(
                 [Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()],
@@ -87,7 +101,7 @@ class Login:
     def _next(self, payload: bytes) -> Answered:
         match self._phase:
             case _Phase.RESPONSE:
-                return self._responded(HandshakeResponse.parse(payload))
+                return self._responded(HandshakeResponse.parse(payload, self.asked))
             case _Phase.PROOF:
                 return self._proof(payload)
             case _Phase.PASSWORD:
@@ -98,17 +112,27 @@ class Login:
         if self._gate.tls_required and not self.encrypted:
             return Answered([Err.of(ErrorCode.ER_SECURE_TRANSPORT_REQUIRED, INSECURE).pack()], denied="it has no TLS")
         self._account = account = self._gate.accounts.find(response.user, self._address)
-        plugin = response.plugin if response.plugin in _KNOWN else CACHING_SHA2
-        if not response.proof and is_mariadb(response):
-            plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
-        self._plugin = plugin if plugin in account.plugins else account.plugins[0]
+        self._plugin = self._plugin_for(response)
         # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch, also
         # without a password; so does one that names none, whose proof may be of any plugin.
-        other = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and response.plugin != CACHING_SHA2
-        if response.plugin != self._plugin or (not response.proof and (account.secrets or other)):
-            self._phase = _Phase.PROOF
-            return Answered([AuthSwitch(self._plugin, self._nonce).pack()])
+        named = response.plugin.lower()
+        other = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and named != CACHING_SHA2
+        if named != self._plugin or (not response.proof and (account.secrets or other)):
+            return self._switched(self._plugin)
         return self._proof(response.proof)
+
+    def _plugin_for(self, response: HandshakeResponse) -> str:
+        """Return the plugin by which a client is to prove itself: its own, if there is a hash for that."""
+        named = response.plugin.lower()
+        plugin = named if named in _KNOWN else CACHING_SHA2
+        if not response.proof and is_mariadb(response):
+            plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
+        plugins = self._account.plugins
+        return plugin if plugin in plugins else plugins[0]
+
+    def _switched(self, plugin: str) -> Answered:
+        self._plugin, self._phase = plugin, _Phase.PROOF
+        return Answered([AuthSwitch(plugin, self._nonce).pack()])
 
     def _proof(self, proof: bytes) -> Answered:
         account = self._account

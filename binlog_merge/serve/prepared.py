@@ -5,11 +5,11 @@ A cursor's rows are read as they are fetched; those of tables are of the view in
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import chain, islice
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog.wire import Reader
 from binlog_merge.protocol.binary import binary_of
 from binlog_merge.protocol.commands import Com
 from binlog_merge.protocol.fields import (
@@ -20,8 +20,9 @@ from binlog_merge.protocol.fields import (
     binary_rows,
     described,
 )
-from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Column, Eof, Err, ErrorCode, Ok
+from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, Column, Eof, Err, ErrorCode, Ok, Texts, utf8
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
+from binlog_merge.protocol.sent import Sent
 from binlog_merge.serve.answers import Answer, Rows
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.tables.session import Reads, Selected, Wanted
@@ -91,7 +92,7 @@ class Statements:
         """Return the payloads that answer a command. Raises BinlogFormatError if its fields do not fit."""
         if code == Com.COM_STMT_PREPARE:
             return self._prepare(body)
-        r = Reader(body, "statement")
+        r = Sent(body, "statement")
         number = r.u32("statement")
         statement = self._known.get(number)
         if code == Com.COM_STMT_CLOSE:
@@ -141,14 +142,14 @@ class Statements:
             answered = self._ask(statement.text(_stand_ins(parts)), Wanted.COLUMNS)
             if isinstance(answered, Err):
                 return [answered.pack()]
-            fields, _ = _result(answered)
+            fields, _ = self._result(answered)
         self._last += 1
         self._known[self._last] = statement
         count = len(parts) - 1
         return chain(
             [Prepared(self._last, len(fields), count).pack()],
-            _list([_MARK] * count),
-            _list(fields),
+            _list([_MARK] * count, utf8),
+            _list(fields, self._reads.texts().encode),
         )
 
     def _literal(self, value: Parameter) -> str:
@@ -157,6 +158,8 @@ class Statements:
             return "NULL"
         if isinstance(value, int | float):
             return repr(value)
+        if isinstance(value, Decimal):
+            return f"{value:f}"
         text = self._reads.decoded(value) if isinstance(value, bytes) else value
         if isinstance(value, bytes) and any("\udc80" <= char <= "\udcff" for char in text):
             return f"X'{value.hex()}'"  # no text, so bytes that are meant as such
@@ -164,12 +167,12 @@ class Statements:
             text = text.replace("\\", "\\\\")
         return "'" + text.replace("'", "''") + "'"
 
-    def _keep_long(self, statement: _Statement, r: Reader) -> None:
+    def _keep_long(self, statement: _Statement, r: Sent) -> None:
         place, data = r.u16("parameter"), r.rest()
         if sum(map(len, statement.long.values())) + len(data) <= _MOST_LONG:
             statement.long[place] = statement.long.get(place, b"") + data
 
-    def _execute(self, statement: _Statement, r: Reader) -> Iterable[bytes]:
+    def _execute(self, statement: _Statement, r: Sent) -> Iterable[bytes]:
         execute = Execute.parse(r, len(statement.parts) - 1, statement.types, statement.long)
         statement.close()
         statement.types = execute.types
@@ -182,11 +185,25 @@ class Statements:
         answered = self._ask(text, Wanted.BINARY)
         if not isinstance(answered, Rows | Selected):
             return [answered.pack()]
-        fields, rows = _result(answered)
+        fields, rows = self._result(answered)
+        encode = self._reads.texts().encode
         if execute.flags & CURSOR_READ_ONLY:
             statement.rows = rows
-            return described(tuple(map(_without_keys, fields)), SERVER_STATUS_AUTOCOMMIT | SERVER_STATUS_CURSOR_EXISTS)
-        return chain(described(fields), rows, [Eof().pack()])
+            status = SERVER_STATUS_AUTOCOMMIT | SERVER_STATUS_CURSOR_EXISTS
+            return described(tuple(map(_without_keys, fields)), status, encode)
+        return chain(described(fields, encode=encode), rows, [Eof().pack()])
+
+    def _result(self, answered: Answer) -> tuple[tuple[Field, ...], Iterator[bytes]]:
+        """Return a result's columns and rows in the binary protocol."""
+        if isinstance(answered, Selected):
+            return answered.fields, answered.rows
+        if not isinstance(answered, Rows):
+            return (), iter(())
+        texts = self._reads.texts()
+        fields = tuple(_field(column, texts) for column in answered.columns)
+        values = ([None if value is None else texts.encode(str(value)) for value in row] for row in answered.rows)
+        rows = (next(binary_rows([binary_of(f, [v]) for f, v in zip(fields, row, strict=True)])) for row in values)
+        return fields, rows
 
 
 def _parts(sql: str, session: DdlSession) -> tuple[str, ...]:
@@ -216,22 +233,9 @@ def _stand_ins(parts: Sequence[str]) -> list[str]:
     return found
 
 
-def _result(answered: Answer) -> tuple[tuple[Field, ...], Iterator[bytes]]:
-    """Return a result's columns and rows in the binary protocol."""
-    if isinstance(answered, Selected):
-        return answered.fields, answered.rows
-    if not isinstance(answered, Rows):
-        return (), iter(())
-    fields = tuple(map(_field, answered.columns))
-    texts = ([None if value is None else str(value).encode("utf-8", "surrogateescape") for value in row]
-             for row in answered.rows)  # fmt: skip
-    rows = (next(binary_rows([binary_of(f, [v]) for f, v in zip(fields, row, strict=True)])) for row in texts)
-    return fields, rows
-
-
-def _field(column: Column) -> Field:
+def _field(column: Column, texts: Texts) -> Field:
     kind = (ColumnType.LONGLONG if column.number else ColumnType.VAR_STRING) if column.kind is None else column.kind
-    return Field(column.name, kind, BINARY if column.number else UTF8MB4, 1 << 16, 0, 31)
+    return Field(column.name, kind, BINARY if column.number else texts.collation, 1 << 16, 0, 31)
 
 
 def _without_keys(field: Field) -> Field:
@@ -239,9 +243,9 @@ def _without_keys(field: Field) -> Field:
     return replace(field, flags=field.flags & ~_OF_TABLES, original_name=field.name)
 
 
-def _list(fields: Sequence[Field]) -> Iterator[bytes]:
+def _list(fields: Sequence[Field], encode: Callable[[str], bytes]) -> Iterator[bytes]:
     if fields:
-        yield from (field.pack() for field in fields)
+        yield from (field.pack(encode) for field in fields)
         yield Eof().pack()
 
 

@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import chain
 from typing import Final
@@ -25,14 +25,19 @@ from binlog_merge.protocol.commands import (
 )
 from binlog_merge.protocol.compression import Algorithm
 from binlog_merge.protocol.fields import described
-from binlog_merge.protocol.handshake import OFFERED, SSL_REQUEST_LEN, Greeting, SslRequest
+from binlog_merge.protocol.handshake import OFFERED, Greeting, SslRequest, new_nonce
 from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
+from binlog_merge.protocol.sent import Sent
 from binlog_merge.serve.answers import Rows, World, answer, use
-from binlog_merge.serve.login import Gate, Login, is_mariadb
+from binlog_merge.serve.login import Answered, Gate, Login, is_mariadb
 from binlog_merge.serve.prepared import COMMANDS, Statements
+from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.tables.session import Selected
 
+_ENDS: Final = b" \t\n\v\f\r;\0"
+"""What MySQL takes away from the end of a statement."""
+_MULTI_STATEMENTS_OFF: Final = 1
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
     "This merged binlog has order keys behind XID (output.cts: end or both), for readers of PolarDB-X's global binlog. "
@@ -45,6 +50,7 @@ class Then(Enum):
 
     GO_ON = auto()
     START_TLS = auto()
+    LOG_IN = auto()
     COMPRESS = auto()
     DUMP = auto()
     CLOSE = auto()
@@ -112,16 +118,35 @@ class Session:
             return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, f"Bad handshake: {error.reason}")
 
     def _handshake(self, payload: bytes) -> Step:
-        if len(payload) == SSL_REQUEST_LEN and self._login.response is None:
-            if self._tls and not self.settings.tls and SslRequest.parse(payload).capabilities & Capability.CLIENT_SSL:
-                return Step(then=Then.START_TLS)
-            return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, "Bad handshake: TLS was not offered")
-        answered = self._login.receive(payload)
+        if self._login.response is None and self._login.asked is None and SslRequest.is_one(payload):
+            if not self._tls:
+                return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, "Bad handshake: TLS was not offered")
+            self._login.asked = SslRequest.parse(payload)
+            return Step(then=Then.START_TLS)
+        return self._entered(self._login.receive(payload))
+
+    def _change_user(self, body: bytes) -> Step:
+        """Begin anew as another user: nothing is kept of what the session was."""
+        self._reset()
+        self.replica = None
+        self.trusted = False
+        entered = self._entered(self._login.change(body, new_nonce()))
+        return entered if self.trusted or entered.then is Then.CLOSE else replace(entered, then=Then.LOG_IN)
+
+    def _reset(self) -> None:
+        self.close()
+        self.settings.values.clear()
+
+    def _entered(self, answered: Answered) -> Step:
+        """Return what follows an answer to a login: the session, if the client has proved itself."""
         response = self._login.response
         if response is not None:
             self.settings.user, self.attributes = response.user, dict(response.attributes)
             self.settings.schema = response.database or None
-            self.settings.reads.collation = response.charset
+            try:
+                self.settings.reads.speak(response.charset)
+            except Refused as refused:
+                return Step([refused.answer.pack()], Then.CLOSE, why=refused.answer.message)
             if is_mariadb(response) and response.attributes.get("program_name") == "mysqlbinlog":
                 # mariadb-binlog reads no source whose version begins otherwise than one of MySQL 5 or MariaDB. MariaDB
                 # itself has long put this before its own for the likes of it.
@@ -148,7 +173,7 @@ class Session:
             case Query(sql):
                 return self._answered(sql)
             case InitDb(schema):
-                return Step([use(schema.decode("utf-8", "replace"), self.settings, self._world).pack()])
+                return self._use(schema.partition(b"\0")[0])
             case RegisterReplica() as replica:
                 self.replica = replica
                 return Step([Ok().pack()])
@@ -159,9 +184,12 @@ class Session:
             case Plain(Com.COM_PING):
                 return Step([Ok().pack()])
             case Plain(Com.COM_RESET_CONNECTION):
-                self.close()
-                self.settings.values.clear()
+                self._reset()
                 return Step([Ok().pack()])
+            case Plain(Com.COM_CHANGE_USER, body):
+                return self._change_user(body)
+            case Plain(Com.COM_SET_OPTION, body):
+                return _set_option(body)
             case Plain(Com.COM_STATISTICS):
                 files = self._world.facts().view.there
                 return Step([f"Files: {len(files)}  Bytes: {sum(file.size for file in files)}".encode()])
@@ -170,12 +198,21 @@ class Session:
             case Plain(code):
                 return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, f"Unknown command {code}: this is binlog-merge serve")
 
+    def _use(self, schema: bytes) -> Step:
+        if not schema:
+            return _refusal(ErrorCode.ER_NO_DB_ERROR, "No database selected")
+        try:
+            return Step([use(self.settings.reads.decoded(schema), self.settings, self._world).pack()])
+        except Refused as refused:
+            return Step([refused.answer.pack()])
+
     def _answered(self, sql: bytes) -> Step:
-        answered = answer(sql, self.settings, self._world)
+        answered = answer(sql.rstrip(_ENDS), self.settings, self._world)
         if isinstance(answered, Rows):
-            return Step(result_set(answered.columns, answered.rows))
+            return Step(result_set(answered.columns, answered.rows, self.settings.reads.texts()))
         if isinstance(answered, Selected):
-            return Step(chain(described(answered.fields), answered.rows, [Eof().pack()]))
+            head = described(answered.fields, encode=self.settings.reads.texts().encode)
+            return Step(chain(head, answered.rows, [Eof().pack()]))
         return Step([answered.pack()])
 
     def _dump(self, dump: Dump) -> Step:
@@ -189,6 +226,13 @@ class Session:
                 "SET @source_binlog_checksum = @@global.binlog_checksum first",
             )
         return Step(then=Then.DUMP, dump=dump)
+
+
+def _set_option(body: bytes) -> Step:
+    """Answer whether several statements may stand in one packet: here they may not, and clients ask all the same."""
+    if Sent(body, "option").u16("option") > _MULTI_STATEMENTS_OFF:
+        return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, "Unknown command")
+    return Step([Eof().pack()])
 
 
 def _refusal(code: ErrorCode, message: str) -> Step:

@@ -35,6 +35,7 @@ from binlog_merge.serve.words import cursor_of, name, rest
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.values.literals import literal_bytes
 
 _SHOWS: Final = {
     "master status": "binary log status",
@@ -121,6 +122,8 @@ def _expression(cursor: Cursor) -> Expression:
     token = cursor.peek()
     if token.kind == "string":
         return Literal(cursor.next().text)
+    if token.kind == "bits":
+        return Literal(literal_bytes(cursor.next().text).decode("utf-8", "surrogateescape"))
     if token.kind == "number" or (cursor.at_symbol("-") and cursor.peek(1).kind == "number"):
         sign = "-" if cursor.accept_symbol("-") else ""
         text = sign + cursor.next().text
@@ -131,6 +134,8 @@ def _expression(cursor: Cursor) -> Expression:
     if not word:
         raise cursor.error("not understood")
     cursor.next()
+    if word == "_binary" and cursor.peek().kind == "string":
+        return Literal(cursor.next().text)
     if cursor.accept_symbol("("):
         return Call(word, _arguments(cursor))
     if word in ("null", "true", "false"):

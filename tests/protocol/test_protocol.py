@@ -62,21 +62,21 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(InitDb, short),
     st.builds(Query, short),
     st.builds(RegisterReplica, u32, short, short, short, u16, u32, u32),
-    st.builds(BinlogDump, u32, u16, u32, short),
-    st.builds(BinlogDumpGtid, u16, u32, gtid_sets, short, u64),
+    st.builds(BinlogDump, u32, u16, u32, words.map(str.encode)),
+    st.builds(BinlogDumpGtid, u16, u32, gtid_sets, words.map(str.encode), u64),
     st.builds(Plain, st.sampled_from([None, 0x01, 0x0E, 0x1F, 0x16, 0x19, 0xFF]), st.just(b"")),
 )
 greetings = st.builds(Greeting, words, u32, nonces, st.sampled_from([OFFERED, OFFERED | Capability.CLIENT_SSL]), words)
 responses = st.builds(
     HandshakeResponse,
     st.just(OFFERED),
-    words,
+    words.filter(lambda user: "'" not in user),
     st.binary(max_size=300),
     words,
     words,
     st.dictionaries(words, words, max_size=5),
     u32,
-    u8,
+    st.sampled_from([33, 45, 255]),
     u8,
 )
 values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [

@@ -4,13 +4,13 @@ Source: `Field` and its subclasses in mysql-server `sql/field.h`, the flags of k
 with a real server's packets in tests.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.protocol.fields import Field, FieldFlag
 from binlog_merge.serve.tables.columns import display_width
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, LENGTH_BYTES
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES, INTEGERS, LENGTH_BYTES
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.text.charsets import collation_id, max_bytes
@@ -81,9 +81,10 @@ def field_of(table: Table, column: Column, label: str, alias: str, results: Resu
 
 
 def extreme_of(column: Column, label: str, results: Results) -> Field:
-    """Return the description of MIN or MAX of a column."""
+    """Return the description of MIN or MAX of a column: an integer's has the length of its type, whatever was given."""
     kind = column.type.name
-    charset, length, decimals = _shape(column, results)
+    bare = replace(column, type=replace(column.type, length=None)) if kind in INTEGERS else column
+    charset, length, decimals = _shape(bare, results)
     flags = FieldFlag.UNSIGNED if column.type.unsigned or kind in ("year", "bit") else FieldFlag(0)
     texts = kind in ("char", "varchar", "binary", "varbinary")
     if kind != "bit" and (kind not in TEXT_TYPES or (column.type.collation or "").endswith("_bin")):

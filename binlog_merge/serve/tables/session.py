@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.protocol.fields import Field
-from binlog_merge.protocol.packets import ErrorCode, Value
+from binlog_merge.protocol.packets import ErrorCode, Texts, Value
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.tables.encoded import encoded
 from snapshot_store.mysql.sql.session import DdlSession, sql_mode_of
 from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
+from snapshot_store.mysql.text.codecs import is_utf8
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
@@ -23,6 +26,18 @@ UTF8MB4: Final = 255
 _OFFSET: Final = re.compile(r"([+-])(\d{1,2}):([0-5]\d)")
 _LONGEST_WAIT: Final = 3600.0
 _OFF: Final = (0, "0", "off", "OFF", "false")
+
+
+_NO_CLIENTS: Final = ("ucs2", "utf16", "utf16le", "utf32")
+
+
+def check_spoken(charset: str) -> None:
+    """Raise Refused for a character set in which no client can write statements: its ASCII is none."""
+    if canonical_charset(charset) in _NO_CLIENTS:
+        raise Refused(
+            ErrorCode.ER_WRONG_VALUE_FOR_VAR,
+            f"Variable 'character_set_client' can't be set to the value of '{charset.lower()}'",
+        )
 
 
 class Wanted(Enum):
@@ -55,6 +70,11 @@ class Reads:
         self._view: View | None = None
         self._release: Callable[[], None] | None = None
         self._rows: Rows | None = None
+
+    def speak(self, collation: int) -> None:
+        """Take the collation that a client gives when it logs in; an unknown one is the server's. Raises Refused."""
+        check_spoken(charset_of(collation) or "")
+        self.collation = UTF8MB4 if charset_of(collation) is None else collation
 
     @property
     def locked(self) -> bool:
@@ -139,6 +159,15 @@ class Reads:
         if number is None:
             raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(name)[:64]}'")
         return Results(charset_of(number), int(self._values.get("collation_results") or number))
+
+    def texts(self) -> Texts:
+        """Return how names, and texts that are of no table, are written. Raises Refused as `results` does."""
+        results = self.results()
+        if results.charset is None:  # as they are: names are in UTF-8, and a client's literals in its own
+            return Texts(collation=self.collation if is_utf8(charset_of(self.collation) or "") else UTF8MB4)
+        if results.charset == "binary" or is_utf8(results.charset):
+            return Texts(collation=results.collation)
+        return Texts(partial(encoded, results.charset), results.collation)
 
     def decoded(self, sql: bytes) -> str:
         """Return the text of a statement, in the character set of the client. Raises Refused."""

@@ -7,7 +7,6 @@ in the text protocol. Texts are in the character set that the session wants, wit
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,9 +18,9 @@ from binlog_merge.binlog.wire import pack_packed
 from binlog_merge.protocol.binary import Bytes, binary_of
 from binlog_merge.protocol.fields import NULL, SHORTEST, Field, binary_rows
 from binlog_merge.serve.tables.columns import Form, display_width
+from binlog_merge.serve.tables.encoded import encoded
 from binlog_merge.serve.tables.fields import Results
 from snapshot_store.model import Column
-from snapshot_store.mysql.text.codecs import encode_text
 
 _UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 _REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
@@ -85,7 +84,7 @@ def texts_of(output: Output, values: Any, results: Results) -> Bytes:
         charset = _charset(output, results)
         if charset == "utf8mb4":
             return _bytes(values)
-        return [None if text is None else _encoded(charset, text) for text in values.to_pylist()]
+        return [None if text is None else encoded(charset, text) for text in values.to_pylist()]
     return [None if value is None else _printed(column, form, value) for value in values.to_pylist()]
 
 
@@ -102,21 +101,6 @@ def _bytes(values: Any) -> Bytes:
         values = pc.cast(values, pa.large_binary() if pa.types.is_large_string(values.type) else pa.binary())
     found: Bytes = values.to_pylist()
     return found
-
-
-@lru_cache(4096)
-def _encoded(charset: str, text: str) -> bytes:
-    try:
-        return encode_text(charset, text)
-    except UnicodeError:
-        return b"".join(_character(charset, char) for char in text)
-
-
-def _character(charset: str, char: str) -> bytes:
-    try:
-        return encode_text(charset, char)
-    except UnicodeError:
-        return encode_text(charset, "?")
 
 
 def _printed(column: Column, form: Form, value: Any) -> bytes:

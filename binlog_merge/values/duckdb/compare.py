@@ -20,9 +20,11 @@ from binlog_merge.values.duckdb.piece import (
     clock,
     double,
     moment,
+    not_valid,
     number,
     numeric_literal,
     quoted,
+    unhex,
 )
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.text.codecs import encode_text
@@ -52,6 +54,8 @@ def check_converted(piece: Sql, charset: str) -> None:
         return
     if own == "ascii" and charset != "binary":
         return
+    if piece.raw is not None:
+        raise ExpressionError(not_valid(own))
     if piece.constant is None:
         raise ExpressionError(f"a text that is made of others, in {own}, as one in {charset}")
     try:
@@ -157,7 +161,7 @@ def _in_two(piece: Sql, scale: int) -> str:
 
 def _adapted(piece: Sql, other: Sql) -> Sql:
     """Return a constant as the other side wants it: a bit literal as text for text, 21 as 2021 for a YEAR."""
-    if piece.raw is not None and other.kind == "string" and other.strength < LITERAL:
+    if piece.kind == "binary" and piece.raw is not None and other.kind == "string" and other.strength < LITERAL:
         try:
             return Sql(quoted(piece.raw.decode()), "string", constant=piece.raw.decode())
         except UnicodeDecodeError:
@@ -194,7 +198,7 @@ def _bytes_sides(left: Sql, right: Sql) -> tuple[str, str]:
         sides = number(other).text, bits.numbers
     elif other.kind == "string":
         check_converted(other, "binary")
-        sides = f"encode({other.text})", bits.text
+        sides = f"encode({other.text})" if other.raw is None else unhex(other.raw), bits.text
     else:
         raise ExpressionError(f"a binary string compared with a {other.kind}")
     return sides if other is left else (sides[1], sides[0])

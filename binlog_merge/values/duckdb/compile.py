@@ -26,10 +26,12 @@ from binlog_merge.values.duckdb.piece import (
     condition,
     constant_moment,
     moment,
+    no_text,
     number,
     numeric_literal,
     quoted,
     string,
+    unhex,
 )
 from binlog_merge.values.duckdb.unify import as_model, unified
 from snapshot_store.errors import DdlNotUnderstood
@@ -42,6 +44,7 @@ from snapshot_store.mysql.text.charsets import (
     charset_named_by,
     default_collation,
 )
+from snapshot_store.surrogates import is_text
 
 Columns = Mapping[str, Sql]
 """The columns of a table by lower-case name."""
@@ -112,11 +115,13 @@ class _Compiler:
     def _string(self, node: Node) -> Sql:
         charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
         if charset == "binary":
-            raw = node.text.encode()
-            return Sql(f"unhex('{raw.hex()}')", "binary", raw=raw)
+            raw = node.text.encode("utf-8", "surrogateescape")
+            return Sql(unhex(raw), "binary", raw=raw)
         if charset is None or (charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
             raise ExpressionError(f"a text of the character set {node.args[0].text}")
         collation = "utf8mb4_0900_ai_ci" if charset == "utf8mb4" else default_collation(charset)
+        if not is_text(node.text):
+            return no_text(node.text.encode("utf-8", "surrogateescape"), collation)
         return Sql(quoted(node.text), "string", collation, constant=node.text)
 
     def _column(self, node: Node) -> Sql:

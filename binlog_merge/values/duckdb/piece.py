@@ -40,7 +40,8 @@ class Sql:
     """A piece: its SQL, its kind; for strings the collation and how strong it is; a constant's own value.
 
     `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals), "" where it is not known;
-    `raw` are a bit literal's own bytes, `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
+    `raw` are the own bytes of a bit literal, and of a string literal that is no text; `year` marks a YEAR column, `bit`
+    a BIT one: bytes where text is asked for.
     `unsigned` is whether an integer is UNSIGNED, None where that is not known. `untold` says why the text of a value is
     not known though the value is.
     """
@@ -72,6 +73,22 @@ def quoted(text: str) -> str:
     if "\0" in text:
         return "concat(" + ", chr(0), ".join(quoted(part) for part in text.split("\0")) + ")"
     return "'" + text.replace("'", "''") + "'"
+
+
+def unhex(raw: bytes) -> str:
+    """Return a literal of bytes."""
+    return f"unhex('{raw.hex()}')"
+
+
+def no_text(raw: bytes, collation: str) -> Sql:
+    """Return a string literal whose bytes are no text of its character set: only bytes can be compared with it."""
+    why = not_valid(collation.partition("_")[0])
+    return Sql(f"error({quoted(why)})::VARCHAR", "string", collation, raw=raw)
+
+
+def not_valid(charset: str) -> str:
+    """Return why such a literal is refused."""
+    return f"a text that is not valid in {charset}"
 
 
 def boolean(text: str) -> Sql:

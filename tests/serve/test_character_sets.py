@@ -1,0 +1,95 @@
+"""Names and texts of results come in the character set that a session asks for, as from MySQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.binlog.wire import Reader
+from tests.mysql_server import MySqlServer
+from tests.serve.one_node import known_to, merged_from
+from tests.serve.raw import Address, Raw, kind, response
+from tests.serve.running import Running, serving
+
+ASKED = (
+    "SELECT 'é' AS `é`, '日' AS `日`",
+    "SELECT `idé`, c AS `日本`, `日` FROM shop.`tä`",
+    "SELECT COUNT(*) AS `é` FROM shop.`tä`",
+    "SHOW TABLES FROM shop",
+    "SHOW FULL COLUMNS FROM shop.`tä`",
+    "SHOW CREATE TABLE shop.`tä`",
+    "SELECT table_name, column_name AS `é` FROM information_schema.columns WHERE table_schema = 'shop' ORDER BY 2",
+    "SELECT column_comment FROM information_schema.columns WHERE table_schema = 'shop' AND column_name = 'idé'",
+)
+EXTREMES = "SELECT MIN(z), MAX(y), MIN(sm), MAX(bi), MIN(mi), MIN(c) FROM shop.`tä`"
+
+
+@pytest.fixture
+def served(mysql_server: MySqlServer, tmp_path: Path) -> Iterator[tuple[MySqlServer, Running]]:
+    mysql_server.execute(
+        "CREATE DATABASE shop; CREATE TABLE shop.`tä` (`idé` INT PRIMARY KEY COMMENT 'Größe', z INT(7) ZEROFILL, "
+        "y TINYINT(1), sm SMALLINT(3), bi BIGINT(5) UNSIGNED, mi MEDIUMINT(2), c VARCHAR(20), `日` INT); "
+        "INSERT INTO shop.`tä` VALUES (1, 2, 3, 4, 5, 6, 'é', 7)"
+    )
+    out = merged_from(mysql_server, tmp_path)
+    with known_to(mysql_server), serving(out, tables=tmp_path / "tables.duckdb") as running:
+        yield mysql_server, running
+
+
+@pytest.mark.parametrize(("charset", "codec"), [("utf8mb4", "utf-8"), ("latin1", "cp1252"), ("gbk", "gbk")])
+def test_names_and_texts_come_in_the_sessions_character_set(
+    charset: str, codec: str, served: tuple[MySqlServer, Running]
+) -> None:
+    server, running = served
+
+    def all_of(address: Address) -> list[tuple[list[bytes], list[bytes]]]:
+        with Raw(address) as raw:
+            assert raw.login(response(raw.nonce).pack()) == "ok"
+            assert raw.ask(f"\x03SET NAMES {charset}".encode()) == "ok"
+            texts = [sql for sql in ASKED if charset != "latin1" or "日" not in sql]
+            return [_named(raw, sql.encode(codec, "replace")) for sql in texts if "ä" not in sql or charset != "gbk"]
+
+    theirs, ours = all_of(server.socket), all_of(("127.0.0.1", running.port))
+    assert theirs == ours
+
+
+def test_the_least_and_greatest_of_integers_have_the_length_of_their_type(
+    served: tuple[MySqlServer, Running],
+) -> None:
+    server, running = served
+
+    def described(address: Address) -> list[bytes]:
+        with Raw(address) as raw:
+            assert raw.login(response(raw.nonce).pack()) == "ok"
+            raw.send(b"\x03" + EXTREMES.encode(), begin=True)
+            return [raw.receive() for _ in range(7)]
+
+    assert described(server.socket) == described(("127.0.0.1", running.port))
+
+
+def test_a_character_set_that_is_not_known_is_refused(served: tuple[MySqlServer, Running]) -> None:
+    server, running = served
+    asked = (b"NAMES nope", b"character_set_results = nope", b"character_set_client = nope", b"NAMES ucs2",
+             b"character_set_client = utf16", b"character_set_results = utf16", b"character_set_results = NULL",
+             b"character_set_results = DEFAULT", b"character_set_client = 8", b"NAMES DEFAULT")  # fmt: skip
+
+    def all_of(address: Address) -> list[str]:
+        with Raw(address) as raw:
+            assert raw.login(response(raw.nonce).pack()) == "ok"
+            return [raw.ask(b"\x03SET " + what) for what in asked]
+
+    assert all_of(server.socket) == all_of(("127.0.0.1", running.port))
+
+
+def _named(raw: Raw, sql: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return the names of a result's columns, and its rows."""
+    raw.send(b"\x03" + sql, begin=True)
+    first = raw.receive()
+    assert kind(first) == "rows", (sql, first)
+    names, rows = [], []
+    while (found := raw.receive())[:1] != b"\xfe":
+        r = Reader(found, "column")
+        names.append([r.packed_bytes("text") for _ in range(6)][4])
+    while (found := raw.receive())[:1] != b"\xfe":
+        rows.append(found)
+    return names, rows
