@@ -60,6 +60,7 @@ OF_THE_MACHINE: Final[dict[str, Any]] = {
     "relay_log": "localhost-relay-bin",
     "relay_log_basename": "/var/lib/mysql/localhost-relay-bin",
     "relay_log_index": "/var/lib/mysql/localhost-relay-bin.index",
+    "report_port": 3306,
     "secure_file_priv": None,
     "server_uuid": "",
     "slow_query_log_file": "/var/lib/mysql/localhost-slow.log",
@@ -68,7 +69,7 @@ OF_THE_MACHINE: Final[dict[str, Any]] = {
     "timestamp": 0,
 }
 """What a server takes from its machine or the moment, and what is written instead, as SELECT shows it."""
-_OF_KEYS: Final = ("rsa_public_key",)
+_OF_THE_MOMENT: Final = ("rsa_public_key", "_load_status", "_time", "_not_after", "_not_before")
 
 
 def written(rows: Iterable[Any]) -> str:
@@ -128,7 +129,7 @@ class Asked:
             number = value.replace(".", "", 1).replace("-", "", 1).isdigit()
             zero = "0.000000" if "." in value else "0"
             kept = value if name == "Innodb_page_size" else zero
-            text = "" if name.lower().endswith(_OF_KEYS) else value
+            text = "" if name.lower().endswith(_OF_THE_MOMENT) else value
             yield [name, name in everywhere, kept if number else text]
 
     def relations(self) -> Iterator[Sequence[Any]]:
@@ -143,8 +144,8 @@ class Asked:
             f"CREATE_OPTIONS, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA IN {SYSTEM} ORDER BY 1, 2"
         ):
             yield row
-            # As it is where rows are sorted, what most clients ask for: a few types differ from those without.
-            kinds = dict(self.head(f"SELECT * FROM `{row[0]}`.`{row[1]}` ORDER BY 1 LIMIT 1"))
+            # A few types are others where the plan has no temporary table, as with most ORDER BY.
+            kinds = dict(self.head(f"SELECT SQL_BUFFER_RESULT * FROM `{row[0]}`.`{row[1]}` LIMIT 1"))
             yield from ([kinds[column[0]], *column] for column in columns[row[0], row[1]])
 
     def constant(self) -> Iterator[list[Any]]:
