@@ -134,7 +134,7 @@ class MySqlServer:
             self._socket_directory = Path(tempfile.mkdtemp(prefix="bm-"))
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
         command = [
-            *_mysqld(self.data),
+            *mysqld_command(self.data),
             f"--socket={self.socket}",
             f"--pid-file={self.path / 'pid'}",
             f"--log-error={self.path / 'error.log'}",
@@ -272,7 +272,8 @@ def _charsets() -> str:
     return f"--character-sets-dir={PREFIX / 'root/usr/share/mysql/charsets'}"
 
 
-def _mysqld(data: Path) -> list[str]:
+def mysqld_command(data: Path) -> list[str]:
+    """Return the beginning of mysqld's command line, with MySQL's own defaults."""
     base = PREFIX / "root" / "usr"
     return [
         _program("mysqld"),
@@ -297,7 +298,7 @@ def _copy_template(data: Path, options: Sequence[str] = ()) -> None:
             shutil.rmtree(unfinished, ignore_errors=True)
             log = TEMPLATE / "initialize.log"
             command = [
-                *_mysqld(unfinished),
+                *mysqld_command(unfinished),
                 *_LAYOUT,
                 *options,
                 "--skip-log-bin",

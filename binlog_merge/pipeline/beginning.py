@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from binlog_merge.binlog.version import version_number
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
 from binlog_merge.files.continuation import check_continuation
@@ -19,7 +20,6 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.skipped import Skipped, read_skipped
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.idle import Notes, read_notes, with_notes

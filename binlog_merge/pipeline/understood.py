@@ -8,6 +8,7 @@ An error lowers the run's bound, and what lies below it is right: see `pipeline.
 import logging
 from collections.abc import Sequence
 
+from binlog_merge.binlog.version import version_number
 from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import LateTransaction
 from binlog_merge.pipeline.assemble.driver import scan_nodes
@@ -15,7 +16,6 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late
 from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, still_without
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.marker.announced import announced_of

@@ -1,27 +1,30 @@
 """Answers statements with rows, OK or an error, from facts about the server and the session's settings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
+from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.errors import MergeError
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.serve.expressions import WHAT, value_of
 from binlog_merge.serve.log import LogView
+from binlog_merge.serve.recorded import known_shows
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
-from binlog_merge.serve.replica_status import COLUMNS as REPLICA_STATUS
+from binlog_merge.serve.relation import Moment, Row
+from binlog_merge.serve.session_variables import checked, is_double, shown_variables
 from binlog_merge.serve.settings import Settings, Snapshot
 from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
+    Default,
     Empty,
     EndTransaction,
     Expression,
     Kill,
     Lock,
-    Names,
     Nothing,
     Question,
     Select,
@@ -32,20 +35,21 @@ from binlog_merge.serve.statements import (
     ShowDefinitions,
     ShowEvents,
     StartTransaction,
+    SystemVariable,
     Unlock,
     Use,
 )
+from binlog_merge.serve.status import shown_status
 from binlog_merge.serve.stray_bytes import check_stray_bytes, hidden, restored
 from binlog_merge.serve.tables.session import Selected, Wanted, check_spoken
-from binlog_merge.serve.variables import Facts, variables
-from snapshot_store.mysql.text.charsets import charset_of, collation_id
+from binlog_merge.serve.variables import Facts
+from snapshot_store.mysql.text.charsets import collation_id
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
-SYSTEM_NAMES: Final = frozenset(name for name, _, _ in SYSTEM_SCHEMAS)
+_SYSTEM: Final = {name: (charset, collation) for name, charset, collation in SYSTEM_SCHEMAS}
 _LONGEST_MESSAGE: Final = 500
-_CHARSETS: Final = ("character_set_client", "character_set_results", "character_set_connection")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,9 @@ class World(Protocol):
     def processes(self) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW PROCESSLIST."""
 
+    def counts(self) -> Mapping[str, int | str]:
+        """Return what SHOW GLOBAL STATUS knows of the server."""
+
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
 
@@ -103,6 +110,12 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
         return _failed(error)
     except RecursionError:  # a SELECT over information_schema is followed as deep as it is nested
         return Err.of(ErrorCode.ER_STACK_OVERRUN_NEED_MORE, "The statement is nested too deeply for binlog-merge serve")
+
+
+def _head(name: str, expression: Expression, value: Value, facts: Facts) -> Column:
+    if isinstance(expression, SystemVariable) and is_double(expression.name, facts):
+        return Column(name, True, ColumnType.DOUBLE)
+    return Column(name, isinstance(value, int))
 
 
 def _facts(settings: Settings, world: World) -> Facts:
@@ -132,8 +145,8 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case Select(items):
             facts = _facts(settings, world)
             values = [value_of(expression, settings, facts) for _, expression in items]
-            names = [Column(name, isinstance(value, int)) for (name, _), value in zip(items, values, strict=True)]
-            return Rows(names, [values])
+            heads = [_head(*item, value, facts) for item, value in zip(items, values, strict=True)]
+            return Rows(heads, [values])
         case SetVariables(items):
             return _set(items, settings, _facts(settings, world))
         case ShowDefinitions() as show:
@@ -162,7 +175,7 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
             return _set_names(charset, collation, settings)
         case SetIsolation(level):
             if level:
-                settings.values["transaction_isolation"] = level
+                settings.values["transaction_isolation"] = level.upper()
             return Ok()
         case Show() as show:
             return _show(show, settings, world)
@@ -183,13 +196,16 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
 
 def use(schema: str, settings: Settings, world: World) -> Ok | Err:
     """Make a schema the session's default if there is one of this name."""
-    if schema and schema.lower() not in SYSTEM_NAMES:
+    if schema and schema.lower() not in _SYSTEM:
         try:
-            known = schema in _definitions(settings, world).schemas
+            found = _definitions(settings, world).schemas.get(schema)
         except MergeError as error:
             return _failed(error)
-        if not known:
+        if found is None:
             return unknown_database(schema).answer
+        settings.database = found.charset, found.collation
+    else:
+        settings.database = _SYSTEM.get(schema.lower())
     settings.schema = schema or None
     return Ok()
 
@@ -209,18 +225,48 @@ def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows |
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
-    columns, rows = select(hidden(sql), _definitions(settings, world), settings.schema)
+    columns, rows = select(hidden(sql), _definitions(settings, world), settings.schema, _moment(settings, world))
     return Rows(*restored(sql, columns, rows))
+
+
+def _moment(settings: Settings, world: World) -> Moment:
+    """Return the rows of the system tables that are a session's own, or of the moment."""
+    grantee = f"'{settings.user}'@'%'"
+
+    def variables(everywhere: bool) -> Iterable[Row]:
+        return shown_variables("global" if everywhere else "session", settings, _facts(settings, world))
+
+    return {
+        "PROCESSLIST": world.processes,
+        "USER_PRIVILEGES": lambda: [(grantee, "def", name, "NO") for name in _privileges(world)],
+        "USER_ATTRIBUTES": lambda: [(settings.user, "%", None)],
+        "performance_schema.global_variables": lambda: variables(True),
+        "performance_schema.session_variables": lambda: variables(False),
+        "performance_schema.variables_info": lambda: (
+            (name, "COMPILED", None, "0", "0", None, None, None) for name, _ in variables(False)
+        ),
+        "performance_schema.global_status": lambda: _status(True, settings, world),
+        "performance_schema.session_status": lambda: _status(False, settings, world),
+    }
+
+
+def _status(everywhere: bool, settings: Settings, world: World) -> Iterator[tuple[str, str]]:
+    return shown_status(everywhere, {**world.counts(), "Ssl_version": settings.tls})
+
+
+def _privileges(world: World) -> Sequence[str]:
+    """Return what clients may do: they lock nobody out, and end only what they have begun."""
+    return ("SELECT",) * (world.tables() is not None) + _GRANTED
 
 
 def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
     if charset and collation_id(charset, collation or None) is None:
         raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{charset[:64]}'")
     check_spoken(charset)
-    for name in ("character_set_client", "character_set_results"):
+    for name in ("character_set_client", "character_set_results", "character_set_connection", "collation_connection"):
         settings.values.pop(name, None)
-        if charset:
-            settings.values[name] = charset
+    for name in ("character_set_client", "character_set_results") if charset else ():
+        settings.values[name] = charset
     settings.values.pop("collation_results", None)
     if collation:
         settings.values["collation_results"] = collation_id(charset, collation)
@@ -229,30 +275,21 @@ def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
 
 def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
     for name, expression in items:
+        own = name.startswith("@")
+        if not own and isinstance(expression, Default):
+            checked(name, None, facts)
+            settings.values.pop(name, None)
+            continue
         try:
             value = value_of(expression, settings, facts)
-        except Refused:
-            if name.startswith("@"):
+        except Refused as refused:
+            if own or refused.answer.code == ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE:
                 raise
             value = None  # what a session variable of a connector is computed from is no concern of ours
-        if name in _CHARSETS and str(value).lower() == "default":
-            settings.values.pop(name)
-            continue
-        if name in _CHARSETS:
-            value = charset_of(value) if isinstance(value, int) else value
-            _check_charset(name, value)
-        _keep(name, value, settings)
+        _keep(name, value if own else checked(name, value, facts), settings)
         if name == "autocommit" and value in (1, "1", "on", "ON"):
             settings.end()  # this commits
     return Ok()
-
-
-def _check_charset(name: str, value: Value) -> None:
-    """Raise Refused for a character set that is not known, or that no client can write."""
-    if value is not None and collation_id(str(value), None) is None:
-        raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(value)[:64]}'")
-    if name == "character_set_client":
-        check_spoken(str(value))
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:
@@ -269,9 +306,13 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
     facts = _facts(settings, world)
     match show.what:
         case "variables":
-            return _named(dict(sorted(variables(facts).items())), show.names)
+            return _named(shown_variables("global" if show.everywhere else "session", settings, facts), show)
         case "status":
-            return _named({"Ssl_version": settings.tls}, show.names)
+            return _named(_status(show.everywhere, settings, world), show)
+        case "warnings count":
+            return Rows([Column("@@session.warning_count", True)], [(0,)])
+        case "errors count":
+            return Rows([Column("@@session.error_count", True)], [(0,)])
         case "binary log status":
             file, position = facts.view.end
             return Rows(_STATUS_COLUMNS, [(file, position, "", "", str(facts.view.executed))])
@@ -283,22 +324,27 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
         case "full replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
         case "replica status":
-            return Rows(REPLICA_STATUS, [])
+            return Rows(known_shows()["replica status"].columns, [])
         case "processlist":
             return Rows(_PROCESS_COLUMNS, world.processes())
         case "grants":
-            granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
+            granted = f"GRANT {', '.join(_privileges(world))} ON *.* TO `{settings.user}`@`%`"
             return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])
         case _:
             return Rows([Column("Level"), Column("Code", True), Column("Message")], [])
 
 
-def _named(values: dict[str, Value], names: Names | None) -> Rows:
-    match = None if names is None else names.matcher()
-    chosen = [(name, value) for name, value in values.items() if match is None or match(name)]
-    return Rows([Column("Variable_name"), Column("Value")], chosen)
+def _named(values: Iterable[tuple[str, str]], show: Show) -> Rows:
+    if show.where:
+        from binlog_merge.serve.questions import where
+
+        return Rows(_NAMED_COLUMNS, where(show.where, _NAMED_COLUMNS, values))
+    match = None if show.names is None else show.names.matcher()
+    return Rows(_NAMED_COLUMNS, [(name, value) for name, value in values if match is None or match(name)])
 
 
+_GRANTED: Final = ("RELOAD", "PROCESS", "SHOW DATABASES", "LOCK TABLES", "REPLICATION SLAVE", "REPLICATION CLIENT")
+_NAMED_COLUMNS: Final = (Column("Variable_name"), Column("Value"))
 _LOG_COLUMNS: Final = (Column("Log_name"), Column("File_size", True), Column("Encrypted"))
 _STATUS_COLUMNS: Final = (
     Column("File"),

@@ -4,12 +4,22 @@ What a log's definitions do not say is NULL: sizes, numbers of rows, times.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from binlog_merge.serve.constraints import (
+    check_constraints,
+    key_column_usage,
+    referential_constraints,
+    table_constraints,
+)
 from binlog_merge.serve.definitions import Definitions
-from binlog_merge.serve.empty import EMPTY
-from binlog_merge.serve.relation import Relation, Row, columns
+from binlog_merge.serve.partition_rows import partitions
+from binlog_merge.serve.recorded import constant_rows, escaped, system_tables
+from binlog_merge.serve.relation import Relation, Row
+from binlog_merge.serve.table_options import status_of, text_of
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 
 if TYPE_CHECKING:
     from snapshot_store import model
@@ -32,30 +42,46 @@ def _schemata(definitions: Definitions) -> Iterator[Row]:
         yield "def", schema.name, schema.charset, schema.collation, None, "NO"
 
 
+def _schemata_extensions(definitions: Definitions) -> Iterator[Row]:
+    for name in (*(system[0] for system in SYSTEM_SCHEMAS), *sorted(definitions.schemas)):
+        yield "def", name, ""
+
+
 def _tables(definitions: Definitions) -> Iterator[Row]:
-    for name in sorted(RELATIONS):
-        unknown: Row = (None,) * 11
-        yield "def", "information_schema", name, "SYSTEM VIEW", None, 10, *unknown, None, None, "", ""
-    for (schema, name), version in sorted(definitions.tables.items()):
-        yield "def", schema, name, "BASE TABLE", *status_of(None if version.opaque else version.table)
+    for system in system_tables().values():
+        kind, engine, version, row_format, collation, options, comment = system.head
+        sizes: Row = (0, 0, 0, 0, 0, 0) if engine is None else (None,) * 6
+        head = ("def", system.schema, system.name, kind, engine, version, row_format)
+        yield *head, *sizes, *(None,) * 4, collation, None, options, comment
+    for (schema, name), table in sorted(definitions.tables.items()):
+        yield "def", schema, name, "BASE TABLE", *status_of(None if table.opaque else table.table)
 
 
-def status_of(table: "model.Table | None") -> Row:
-    """Return what both TABLES and SHOW TABLE STATUS have behind a table's name: the engine to the comment."""
-    if table is None:
-        return None, 10, *(None,) * 11, None, None, "", "its definition is not known"
-    partitioned = "partitioned" if table.partitioning else ""
-    return table.engine, 10, "Dynamic", *(None,) * 10, table.collation, None, partitioned, table.comment
+def _tables_extensions(definitions: Definitions) -> Iterator[Row]:
+    for schema, name in system_tables():
+        yield "def", schema, name, None, None
+    for (of, table), version in sorted(definitions.tables.items()):
+        yield "def", of, table, *engine_attributes(() if version.table is None else version.table.attributes)
+
+
+def engine_attributes(attributes: "model.Attributes") -> Row:
+    """Return ENGINE_ATTRIBUTE and SECONDARY_ENGINE_ATTRIBUTE as JSON, None where they are not written."""
+    found = dict(attributes)
+    written = (found.get(name) for name in ("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"))
+    return tuple(None if text is None else text_of(text) for text in written)
 
 
 def _columns(definitions: Definitions) -> Iterator[Row]:
     from snapshot_store.render_sql import type_sql
 
+    for (schema, name), system in system_tables().items():
+        for row in system.described:
+            yield "def", schema, name, *row[:15], PRIVILEGES, *row[16:]
     for table in definitions.known():
         keys = keys_of(table)
         for ordinal, column in enumerate(table.columns, 1):
             type = column.type
-            generation = "" if column.generated is None else column.generated.expression
+            generation = "" if column.generated is None else escaped(column.generated.expression)
             yield (
                 *("def", table.schema, table.name, column.name, ordinal, default_of(column)),
                 *("YES" if column.nullable else "NO", type.name, *_sizes(type), type.charset, type.collation),
@@ -64,62 +90,44 @@ def _columns(definitions: Definitions) -> Iterator[Row]:
             )
 
 
+def _columns_extensions(definitions: Definitions) -> Iterator[Row]:
+    for (schema, name), system in system_tables().items():
+        for row in system.described:
+            yield "def", schema, name, row[0], None, None
+    for table in definitions.known():
+        for column in table.columns:
+            yield "def", table.schema, table.name, column.name, *engine_attributes(column.attributes)
+
+
+def _constraints_extensions(definitions: Definitions) -> Iterator[Row]:
+    for table in definitions.known():
+        for index in table.indexes:
+            yield "def", table.schema, index.name, table.name, *engine_attributes(index.attributes)
+        for name in _hidden_indexes(table):
+            yield "def", table.schema, name, table.name, None, None
+
+
+def _hidden_indexes(table: "model.Table") -> Iterator[str]:
+    """Yield the indexes that InnoDB adds by itself, which no other table shows."""
+    if table.engine == "InnoDB":
+        if "PRI" not in keys_of(table).values():
+            yield "PRIMARY"
+        if any(index.kind == "fulltext" for index in table.indexes) and table.index_of("FTS_DOC_ID") is None:
+            yield "FTS_DOC_ID_INDEX"
+
+
+def _geometry_columns(definitions: Definitions) -> Iterator[Row]:
+    for table in definitions.known():
+        for column in table.columns:
+            if column.type.name in GEOMETRY_TYPES:
+                yield "def", table.schema, table.name, column.name, None, column.type.srid, column.type.name
+
+
 def _statistics(definitions: Definitions) -> Iterator[Row]:
     for table in definitions.known():
         for row in index_rows(table):
             name, unique, index, *rest = row
             yield "def", table.schema, name, unique, table.schema, index, *rest
-
-
-def _key_column_usage(definitions: Definitions) -> Iterator[Row]:
-    for table in definitions.known():
-        for index in table.indexes:
-            if not index.unique and index.name != "PRIMARY":
-                continue
-            for number, part in enumerate(index.parts, 1):
-                head = ("def", table.schema, index.name, "def", table.schema, table.name)
-                yield *head, part.column, number, None, None, None, None
-        for key in table.foreign_keys:
-            name, own, (schema, other), theirs = _foreign_key(key)
-            for number, (column, referenced) in enumerate(zip(own, theirs, strict=False), 1):
-                head = ("def", table.schema, name, "def", table.schema, table.name)
-                yield *head, column, number, number, schema or table.schema, other, referenced
-
-
-def _table_constraints(definitions: Definitions) -> Iterator[Row]:
-    for table in definitions.known():
-        for index in table.indexes:
-            if index.unique or index.name == "PRIMARY":
-                kind = "PRIMARY KEY" if index.name == "PRIMARY" else "UNIQUE"
-                yield "def", table.schema, index.name, table.schema, table.name, kind, "YES"
-        for key in table.foreign_keys:
-            yield "def", table.schema, _foreign_key(key)[0], table.schema, table.name, "FOREIGN KEY", "YES"
-        for name, _ in table.checks:
-            enforced = "NO" if name in table.unenforced else "YES"
-            yield "def", table.schema, name, table.schema, table.name, "CHECK", enforced
-
-
-_NAME: Final = r"`((?:[^`]|``)*)`"
-_FOREIGN: Final = re.compile(
-    rf"CONSTRAINT {_NAME} FOREIGN KEY \(([^)]*)\) REFERENCES (?:{_NAME}\.)?{_NAME} \(([^)]*)\)", re.DOTALL
-)
-
-
-def _foreign_key(text: str) -> tuple[str, list[str], tuple[str, str], list[str]]:
-    """Return name, columns, referenced table and its columns of a foreign key as SHOW CREATE TABLE writes it."""
-    match = _FOREIGN.match(text)
-    if match is None:
-        return "", [], ("", ""), []
-    name, own, schema, table, theirs = (part or "" for part in match.groups())
-    return _plain(name), _names(own), (_plain(schema), _plain(table)), _names(theirs)
-
-
-def _names(text: str) -> list[str]:
-    return [_plain(name) for name in re.findall(_NAME, text)]
-
-
-def _plain(name: str) -> str:
-    return name.replace("``", "`")
 
 
 def keys_of(table: "model.Table") -> dict[str, str]:
@@ -151,14 +159,15 @@ def index_rows(table: "model.Table") -> Iterator[Row]:
     """Yield the rows of SHOW INDEX."""
     nullable = {column.name.lower(): column.nullable for column in table.columns}
     for index in table.indexes:
-        ordered = index.kind in ("btree", "hash")
+        ordered = index.kind == "btree"
+        comment = text_of(dict(index.attributes).get("COMMENT", ""))
         for number, part in enumerate(index.parts, 1):
             null = part.column is None or nullable.get(part.column.lower(), True)
             order = ("D" if part.descending else "A") if ordered else None
             yield (
                 *(table.name, int(not (index.unique or index.name == "PRIMARY")), index.name, number, part.column),
-                *(order, None, part.length, None, "YES" if null else "", index.kind.upper(), "", ""),
-                *("YES" if index.visible else "NO", part.expression),
+                *(order, None, part.length, None, "YES" if null else "", index.kind.upper(), "", comment),
+                *("YES" if index.visible else "NO", None if part.expression is None else escaped(part.expression)),
             )
 
 
@@ -169,7 +178,9 @@ def default_of(column: "model.Column") -> str | None:
         return None
     if default.kind == "now":
         return _now(column)
-    if default.kind == "expression" or column.type.name not in ("binary", "varbinary"):
+    if default.kind == "expression":
+        return escaped(default.text)
+    if column.type.name not in ("binary", "varbinary"):
         return default.text
     if re.fullmatch("0x(?:[0-9a-f]{2})*", default.text):
         data = bytes.fromhex(default.text[2:])
@@ -238,57 +249,37 @@ def _sizes(type: "ColumnSpec") -> Row:
     return None, None, _DIGITS[name] + int(name == "bigint" and type.unsigned), 0, None
 
 
-def _nothing(definitions: Definitions) -> Iterator[Row]:
-    return iter(())
+def _constant(table: str) -> Callable[[Definitions], Iterable[Row]]:
+    return lambda definitions: constant_rows(table)
 
 
-RELATIONS: Final[dict[str, Relation]] = {
-    "SCHEMATA": Relation(
-        columns(
-            "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH:null "
-            "DEFAULT_ENCRYPTION:char"
-        ),
-        _schemata,
-    ),
-    "TABLES": Relation(
-        columns(
-            "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE:char ENGINE VERSION:big ROW_FORMAT:char TABLE_ROWS:big "
-            "AVG_ROW_LENGTH:big DATA_LENGTH:big MAX_DATA_LENGTH:big INDEX_LENGTH:big DATA_FREE:big AUTO_INCREMENT:big "
-            "CREATE_TIME:stamp UPDATE_TIME:time CHECK_TIME:time TABLE_COLLATION CHECKSUM:big CREATE_OPTIONS "
-            "TABLE_COMMENT:text"
-        ),
-        _tables,
-    ),
-    "COLUMNS": Relation(
-        columns(
-            "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION:int COLUMN_DEFAULT:text IS_NULLABLE "
-            "DATA_TYPE:text CHARACTER_MAXIMUM_LENGTH:big CHARACTER_OCTET_LENGTH:big NUMERIC_PRECISION:big "
-            "NUMERIC_SCALE:big DATETIME_PRECISION:int CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE:text "
-            "COLUMN_KEY:char EXTRA PRIVILEGES COLUMN_COMMENT:text GENERATION_EXPRESSION:text SRS_ID:int"
-        ),
-        _columns,
-    ),
-    "STATISTICS": Relation(
-        columns(
-            "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE:int INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX:int COLUMN_NAME "
-            "COLLATION CARDINALITY:big SUB_PART:big PACKED:null NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT IS_VISIBLE "
-            "EXPRESSION:text"
-        ),
-        _statistics,
-    ),
-    "KEY_COLUMN_USAGE": Relation(
-        columns(
-            "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME "
-            "ORDINAL_POSITION:int POSITION_IN_UNIQUE_CONSTRAINT:int REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME "
-            "REFERENCED_COLUMN_NAME"
-        ),
-        _key_column_usage,
-    ),
-    "TABLE_CONSTRAINTS": Relation(
-        columns(
-            "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE ENFORCED"
-        ),
-        _table_constraints,
-    ),
-    **EMPTY,
+_OF_DEFINITIONS: Final[dict[str, Callable[[Definitions], Iterable[Row]]]] = {
+    "SCHEMATA": _schemata,
+    "SCHEMATA_EXTENSIONS": _schemata_extensions,
+    "TABLES": _tables,
+    "TABLES_EXTENSIONS": _tables_extensions,
+    "COLUMNS": _columns,
+    "COLUMNS_EXTENSIONS": _columns_extensions,
+    "STATISTICS": _statistics,
+    "ST_GEOMETRY_COLUMNS": _geometry_columns,
+    "KEY_COLUMN_USAGE": key_column_usage,
+    "TABLE_CONSTRAINTS": table_constraints,
+    "TABLE_CONSTRAINTS_EXTENSIONS": _constraints_extensions,
+    "REFERENTIAL_CONSTRAINTS": referential_constraints,
+    "CHECK_CONSTRAINTS": check_constraints,
+    "PARTITIONS": partitions,
 }
+
+
+@cache
+def relations() -> dict[str, Relation]:
+    """Return the system tables: those of information_schema by name, the others as performance_schema.name.
+
+    They hold what definitions tell, and what is so on each server; of all else there are no rows.
+    """
+    found = {}
+    for (schema, name), table in system_tables().items():
+        inner = schema == "information_schema"
+        rows = (_OF_DEFINITIONS.get(name) or _constant(name)) if inner else _constant("")
+        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased)
+    return found

@@ -10,9 +10,10 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import ErrorCode, Value
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.session_variables import value_of_variable
 from binlog_merge.serve.settings import Settings
-from binlog_merge.serve.statements import Call, Expression, Literal, SystemVariable, UserVariable
-from binlog_merge.serve.variables import Facts, variables
+from binlog_merge.serve.statements import Call, Default, Expression, Literal, SystemVariable, UserVariable
+from binlog_merge.serve.variables import Facts
 
 WHAT: Final = (
     "this is binlog-merge serve, which hands out a merged binlog: it answers what replicas and binlog readers ask, and "
@@ -27,20 +28,12 @@ def value_of(expression: Expression, settings: Settings, facts: Facts) -> Value:
             return value
         case UserVariable(name):
             return settings.values.get("@" + name)
-        case SystemVariable(name):
-            known = variables(facts)
-            if name not in known:
-                raise Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
-            return _selected(name, known[name])
+        case SystemVariable(name, scope):
+            return value_of_variable(name, scope, settings, facts)
+        case Default():
+            return None
         case Call(name, arguments):
             return _call(name, [value_of(argument, settings, facts) for argument in arguments], settings, facts)
-
-
-def _selected(name: str, value: Value) -> Value:
-    """Return a variable as SELECT shows it: ON and OFF as 1 and 0, except for variables with more values than these."""
-    if value in ("ON", "OFF") and name not in ("gtid_mode", "enforce_gtid_consistency"):
-        return int(value == "ON")
-    return value
 
 
 def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:

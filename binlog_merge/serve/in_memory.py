@@ -6,12 +6,14 @@ memory of all together is bounded: a large result keeps its place until it is se
 
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Timer
 from typing import Any, Final
 
+from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.relation import Row
@@ -23,14 +25,21 @@ _OF_A_VALUE: Final = 64
 _BATCH: Final = 10_000
 _SECONDS: Final = 10.0
 _WAIT: Final = 60.0
-CASE_MATTERS: Final = re.compile(
-    r"Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME|.*CATALOG(_NAME)?|.*TABLE|COLUMN_(COMMENT|DEFAULT|KEY|TYPE)"
-    r"|DATA_TYPE|GENERATION_EXPRESSION|DEFAULT_ENCRYPTION|EXPRESSION|INDEX_(COMMENT|TYPE)|ROW_FORMAT|TABLE_TYPE"
-    r"|CONSTRAINT_TYPE|ENFORCED|DEFINER|SQL_MODE|STATUS|TIME_ZONE|INTERVAL_FIELD|EVENT_(COMMENT|DEFINITION|MANIPULATION)"
-    r"|EXTERNAL_LANGUAGE|DTD_IDENTIFIER|ROUTINE_(COMMENT|DEFINITION|TYPE)|SECURITY_TYPE|SQL_DATA_ACCESS"
-    r"|ACTION_(STATEMENT|TIMING)|CHECK_OPTION|IS_UPDATABLE|VIEW_DEFINITION"
-)
-"""Columns whose texts compare with regard to case (utf8mb3_bin on a server); all others do without."""
+CASE_MATTERS: Final = re.compile(r"Tables_in_.*|Database.*|Name|Table|Db|Definer")
+"""Columns of a SHOW whose texts compare with regard to case (utf8mb3_bin on a server); all others do without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A table for a question: its rows, and the columns whose texts compare with regard to case.
+
+    `fleeting` is one whose rows are of this question only.
+    """
+
+    columns: Sequence[Column]
+    rows: Iterable[Sequence[Value]]
+    cased: Collection[str]
+    fleeting: bool = False
 
 
 class Rows(list[Row]):
@@ -40,7 +49,7 @@ class Rows(list[Row]):
 
 
 Run = Callable[[str], tuple[list[tuple[str, bool]], Rows]]
-Tables = Mapping[str, tuple[Sequence[Column], Iterable[Row]]]
+Tables = Mapping[str, Filled]
 
 
 def stored(name: str) -> str:
@@ -79,21 +88,15 @@ class Database:
         """Yield a function that runs a query over these tables; one that is there already is not filled again."""
         with self._lock, _refused():
             self._sound()
-            for name, (columns, rows) in tables.items():
-                if name not in self._there:
-                    _fill(self._root, stored(name), columns, rows)
+            for name, table in tables.items():
+                if name not in self._there and not table.fleeting:
+                    _fill(self._root, stored(name), table)
                     self._there.add(name)
         with self._root.cursor() as connection:
-            yield lambda sql: _run(connection, sql)
-
-    @contextmanager
-    def once(self, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> Iterator[Run]:
-        """Yield a function that runs a query over a table that is there for this question only."""
-        with self._lock:
-            self._sound()
-        with self._root.cursor() as connection:
             with _refused():
-                _fill(connection, stored(name), columns, rows, "TEMP ")
+                for name, table in tables.items():
+                    if table.fleeting:
+                        _fill(connection, stored(name), table, "TEMP ")
             yield lambda sql: _run(connection, sql)
 
 
@@ -171,7 +174,7 @@ _NUMBERS: Final = ("BIGINT", "INTEGER", "HUGEINT", "BOOLEAN", "NUMBER", "SMALLIN
 def _value(value: Any) -> Value:
     if isinstance(value, bool):
         return int(value)
-    return value if value is None or isinstance(value, int | str) else str(value)
+    return value if value is None or isinstance(value, int | str) else str(value).removesuffix(".0")
 
 
 def _failed(error: Exception) -> Refused:
@@ -184,20 +187,28 @@ def _failed(error: Exception) -> Refused:
     return Refused(code, text)
 
 
-def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row], kind: str = "") -> None:
+def _fill(connection: Any, name: str, table: Filled, kind: str = "") -> None:
     """Make a table; texts compare as in MySQL's information_schema."""
     import pyarrow as pa
 
-    lists: list[list[Value]] = [[] for _ in columns]
-    for row in rows:
+    columns = table.columns
+    lists: list[list[Value | float]] = [[] for _ in columns]
+    for row in table.rows:
         for values, value in zip(lists, row, strict=True):
-            values.append(value if value is None or isinstance(value, int) else str(value))
-    kinds = [pa.int64() if column.number else pa.string() for column in columns]
-    texts = ["VARCHAR" if CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
-    types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
+            values.append(value if value is None or isinstance(value, int | float) else str(value))
+    types = [_stored_type(column, column.name in table.cased) for column in columns]
+    kinds = [{"BIGINT": pa.int64(), "DOUBLE": pa.float64()}.get(type, pa.string()) for type in types]
     fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
     connection.execute(f'CREATE OR REPLACE {kind}TABLE "{name}" ({fields})')
     arrays = [pa.array(values, kind) for values, kind in zip(lists, kinds, strict=True)]
     connection.register("filling", pa.table(arrays, names=[column.name for column in columns]))
     connection.execute(f'INSERT INTO "{name}" SELECT * FROM filling')
     connection.unregister("filling")
+
+
+def _stored_type(column: Column, cased: bool) -> str:
+    if column.kind in (ColumnType.DOUBLE, ColumnType.FLOAT, ColumnType.NEWDECIMAL):
+        return "DOUBLE"
+    if column.number:
+        return "BIGINT"
+    return "VARCHAR" if cased else "VARCHAR COLLATE NOCASE"

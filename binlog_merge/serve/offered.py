@@ -147,6 +147,10 @@ class Chosen:
         """Return the rows of SHOW PROCESSLIST, of the server as a whole."""
         return self._whole.processes()
 
+    def counts(self) -> Mapping[str, int | str]:
+        """Return what SHOW GLOBAL STATUS knows, of the server as a whole."""
+        return self._whole.counts()
+
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
         return self._whole.kill(connection_id)

@@ -7,15 +7,17 @@ such statement comes, and the tables are made once for each version of the defin
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
-from binlog_merge.protocol.packets import Column, ErrorCode
+from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.serve.definitions import Definitions
-from binlog_merge.serve.dictionary import RELATIONS
-from binlog_merge.serve.in_memory import Database, in_turn, stored
+from binlog_merge.serve.dictionary import relations
+from binlog_merge.serve.in_memory import CASE_MATTERS, Database, Filled, in_turn, stored
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
-from binlog_merge.serve.relation import Row
+from binlog_merge.serve.relation import Moment, Row
 
+_NOTHING: Final[Moment] = MappingProxyType({})
 LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""
 _FUNCTIONS: Final = frozenset(
@@ -40,7 +42,9 @@ _FUNCTIONS: Final = frozenset(
 )
 
 
-def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list[Column], list[Row]]:
+def select(
+    sql: str, definitions: Definitions, schema: str | None, moment: Moment = _NOTHING
+) -> tuple[list[Column], list[Row]]:
     """Answer a SELECT … FROM. `schema` is the session's default. Raises Refused, for rows of users' tables, too."""
     from sqlglot import exp
 
@@ -50,33 +54,59 @@ def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list
             ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve answers single SELECTs over information_schema"
         )
     aliases = {found.alias_or_name.lower() for found in tree.find_all(exp.CTE)}
-    used: dict[str, tuple[Sequence[Column], Iterable[Row]]] = {}
+    used: dict[str, Filled] = {}
     for table in list(tree.find_all(exp.Table)):
         if table.name.lower() in aliases and not table.db:
             continue
         name = _relation(table, definitions, schema)
-        used[name] = RELATIONS[name].columns, RELATIONS[name].rows(definitions)
+        used[name] = _filled(name, definitions, moment)
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
     _check(tree)
     tree = _made_plain(tree, schema)
-    names = {column.name.lower(): column for columns, _ in used.values() for column in columns}
+    names = {c.name.lower(): (c, name.isupper()) for name, table in used.items() for c in table.columns}
     with in_turn() as keep, _database_of(definitions).of(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
         keep(rows)
     return _described(tree, described, names, _items(sql)), rows
 
 
-def where(condition: str, columns: Sequence[Column], rows: Iterable[Row]) -> list[Row]:
+def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:
+    relation = relations()[name]
+    if name in moment:
+        return Filled(relation.columns, moment[name](), relation.cased, fleeting=True)
+    return Filled(relation.columns, relation.rows(definitions), relation.cased)
+
+
+def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> list[Row]:
     """Return the rows of a SHOW for which its WHERE is true. Raises Refused."""
     from sqlglot import exp
 
-    tree = _parsed(f"SELECT * FROM shown WHERE {condition}")
+    tree = _parsed(f"SELECT * FROM shown WHERE {_quoted(condition, columns)}")
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Table))) != 1:
         raise _not_understood(condition)
     _check(tree)
     tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
-    with in_turn(), _database_of(None).once("shown", columns, rows) as run:
+    shown = Filled(columns, rows, {c.name for c in columns if CASE_MATTERS.fullmatch(c.name)}, fleeting=True)
+    with in_turn(), _database_of(None).of({"shown": shown}) as run:
         return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
+
+
+def _quoted(condition: str, columns: Sequence[Column]) -> str:
+    """Return a condition with names of columns quoted: to sqlglot, Charset and Key are words of the language."""
+    from sqlglot.dialects.mysql import MySQL
+    from sqlglot.errors import SqlglotError
+    from sqlglot.tokens import TokenType
+
+    try:
+        tokens = MySQL().tokenize(condition)
+    except SqlglotError:
+        raise _not_understood(condition) from None
+    names = {column.name.lower() for column in columns}
+    text = condition
+    for token in reversed(tokens):
+        if token.text.lower() in names and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+            text = f"{text[: token.start]}`{token.text}`{text[token.end + 1 :]}"
+    return text
 
 
 @lru_cache(maxsize=4)
@@ -105,7 +135,7 @@ def _not_understood(sql: str) -> Refused:
 
 
 def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
-    """Return the name of the table of information_schema that is meant. Raises Refused for any other."""
+    """Return the name, as in `relations`, of the system table that is meant. Raises Refused for any other."""
     from sqlglot import exp
 
     if not isinstance(table.this, exp.Identifier):
@@ -113,16 +143,18 @@ def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
     database = table.db or schema
     if not database:
         raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
+    if database.lower() == "performance_schema":
+        name = f"performance_schema.{table.name.lower()}"
+        if name not in relations():
+            raise unknown_table("performance_schema", table.name)
+        return name
     if database.lower() != "information_schema":
         if (database, table.name) in definitions.tables:
             raise no_rows_of(database, table.name)
         raise unknown_table(database, table.name)
     name = str(table.name.upper())
-    if name not in RELATIONS:
-        raise Refused(
-            ErrorCode.ER_UNKNOWN_TABLE,
-            f"Unknown table '{name[:64]}' in information_schema: binlog-merge serve has {', '.join(sorted(RELATIONS))}",
-        )
+    if name not in relations():
+        raise Refused(ErrorCode.ER_UNKNOWN_TABLE, f"Unknown table '{name[:64]}' in information_schema")
     return name
 
 
@@ -177,7 +209,7 @@ def _items(sql: str) -> list[str]:
 
 
 def _described(
-    tree: Any, described: Sequence[tuple[str, bool]], names: Mapping[str, Column], texts: Sequence[str]
+    tree: Any, described: Sequence[tuple[str, bool]], names: Mapping[str, tuple[Column, bool]], texts: Sequence[str]
 ) -> list[Column]:
     """Return a result's columns as MySQL describes them: names as in the table or the alias, types as in the table."""
     from sqlglot import exp
@@ -186,12 +218,12 @@ def _described(
     found = []
     for place, (item, (name, number)) in enumerate(zip(items, described, strict=True)):
         inner = item.this if isinstance(item, exp.Alias) else item
-        column = names.get((inner.name if isinstance(inner, exp.Column) else name).lower())
+        column, view = names.get((inner.name if isinstance(inner, exp.Column) else name).lower(), (None, True))
         if inner is not None and not isinstance(inner, exp.Column | exp.Star):
             column = None
         if isinstance(item, exp.Alias):
             name = item.alias
-        elif column is not None:
+        elif column is not None and (view or not isinstance(inner, exp.Column)):
             name = column.name
         elif item is not None:
             name = texts[place] if len(texts) == len(items) else item.sql(dialect="mysql")

@@ -1,6 +1,6 @@
-"""Tables of information_schema as values: their columns, and what gives their rows."""
+"""Tables of information_schema and performance_schema as values: their columns, and what gives their rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,9 +28,15 @@ def columns(text: str) -> tuple[Column, ...]:
     return tuple(Column(name.replace("~", " "), *_KINDS[kind]) for name, _, kind in found)
 
 
+Rows = Callable[[Definitions], Iterable[Row]]
+Moment = Mapping[str, Callable[[], Iterable[Sequence[Value]]]]
+"""The rows of tables that are a session's own, or of the moment, by the tables' names as in `RELATIONS`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table of information_schema."""
+    """A system table; texts of its columns `cased` compare with regard to case."""
 
     columns: tuple[Column, ...]
-    rows: Callable[[Definitions], Iterator[Row]]
+    rows: Rows
+    cased: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ import itertools
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -93,6 +93,7 @@ class BinlogServer:
         self._definitions = DefinitionReader(log.folder)
         self._closed = Event()
         self._ids = itertools.count(1)
+        self._since = time.monotonic()
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
         warm()
@@ -213,6 +214,19 @@ class BinlogServer:
         with self._lock:
             clients = list(self._clients)
         return [_process_row(client) for client in clients]
+
+    def counts(self) -> Mapping[str, int | str]:
+        """Return what SHOW GLOBAL STATUS knows of the server."""
+        with self._lock:
+            clients = list(self._clients)
+        up = int(time.monotonic() - self._since)
+        return {
+            "Uptime": up,
+            "Uptime_since_flush_status": up,
+            "Connections": max((c.session.settings.connection_id for c in clients), default=0) + 1,
+            "Threads_connected": sum(client.session.trusted for client in clients),
+            "Threads_running": sum(client.command != "Sleep" for client in clients),
+        }
 
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""

@@ -22,7 +22,8 @@ class Snapshot:
 class Settings:
     """A session's settings: user variables as `@name`, session variables by their names.
 
-    `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
+    `database` is the character set and the collation of the default schema, None without one. `tls` is the version of
+    TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
     `version_prefix` stands before what VERSION() tells the client; `most_kept` limits the characters of all values and
     their names.
     """
@@ -32,6 +33,7 @@ class Settings:
     tls: str = ""
     version_prefix: str = ""
     schema: str | None = None
+    database: tuple[str, str] | None = None
     snapshot: Snapshot | None = None
     values: Kept = field(default_factory=Kept)
     most_kept: int = Limits().variables

@@ -16,8 +16,14 @@ from snapshot_store.mysql.sql.cursor import Cursor
 
 _OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
 
-_OF_SCHEMA: Final = ("tables", "table status", "triggers", "events")
-_LISTED: Final = ("databases", "schemas", *_OF_SCHEMA, "procedure status", "function status")
+_OF_SCHEMA: Final = ("tables", "table status", "triggers", "events", "open tables")
+CONSTANT: Final = (
+    *("collation", "character set", "engines", "plugins", "privileges", "profiles", "library status"),
+    *("procedure status", "function status"),
+)
+"""What each server tells alike, or of which there is nothing here."""
+_LISTED: Final = ("databases", *_OF_SCHEMA, *CONSTANT)
+_OTHERWISE: Final = {"schemas": "databases", "charset": "character set", "storage engines": "engines"}
 
 
 def show_definitions(cursor: Cursor) -> ShowDefinitions | None:
@@ -30,13 +36,13 @@ def show_definitions(cursor: Cursor) -> ShowDefinitions | None:
             return _of_table(cursor, what, full)
     if cursor.accept("CREATE"):
         return _create(cursor)
-    for what in _LISTED:
+    for what in (*_LISTED, *_OTHERWISE):
         if cursor.accept(*what.upper().split()):
             schema = None
             if what in _OF_SCHEMA and (cursor.accept("FROM") or cursor.accept("IN")):
                 schema = name(cursor)
             like, where = _choice(cursor)
-            return ShowDefinitions("databases" if what == "schemas" else what, schema, "", full, like, where)
+            return ShowDefinitions(_OTHERWISE.get(what, what), schema, "", full, like, where)
     cursor.place = start
     return None
 
@@ -114,6 +120,9 @@ def _create(cursor: Cursor) -> ShowDefinitions:
     if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
         optional = cursor.accept("IF", "NOT", "EXISTS")
         return ShowDefinitions("create database", name(cursor), optional=optional)
+    for word in ("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"):
+        if cursor.accept(word):
+            return ShowDefinitions(f"create {word.lower()}", *_table(cursor))
     raise cursor.error("not understood")
 
 

@@ -7,18 +7,18 @@ from binlog_merge.protocol.packets import Column, ErrorCode
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import (
     PRIVILEGES,
-    RELATIONS,
     SYSTEM_SCHEMAS,
     default_of,
     extra_of,
     index_rows,
     keys_of,
-    status_of,
 )
-from binlog_merge.serve.empty import EVENT_COLUMNS, ROUTINE_COLUMNS
+from binlog_merge.serve.recorded import known_shows, system_table, system_tables
 from binlog_merge.serve.refused import Refused, unknown_database, unknown_table
 from binlog_merge.serve.relation import Row, columns
+from binlog_merge.serve.show_sql import CONSTANT
 from binlog_merge.serve.statements import Names, ShowDefinitions
+from binlog_merge.serve.table_options import status_of
 
 if TYPE_CHECKING:
     from snapshot_store.history import TableVersion
@@ -54,7 +54,9 @@ def _tables(asked: ShowDefinitions, definitions: Definitions, default: str | Non
     schema = _schema(asked, definitions, default)
     head = _headed(f"Tables_in_{schema}", asked)
     if schema.lower() == "information_schema":
-        rows = [(name, "SYSTEM VIEW") for name in sorted(RELATIONS)]
+        rows = [(name, "SYSTEM VIEW") for of, name in system_tables() if of == "information_schema"]
+    elif schema.lower() == "performance_schema":
+        rows = [(name, "BASE TABLE") for of, name in system_tables() if of == "performance_schema"]
     else:
         rows = [(version.name, "BASE TABLE") for version in definitions.of(schema)]
     if asked.full:
@@ -89,22 +91,31 @@ def _create_database(asked: ShowDefinitions, definitions: Definitions, default: 
 def _columns(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
     from snapshot_store.render_sql import type_sql
 
-    table = _table(asked, definitions, default)
-    keys = keys_of(table)
-    rows: list[Row] = []
-    for column in table.columns:
-        null = "YES" if column.nullable else "NO"
-        kind, key, value = type_sql(column.type), keys.get(column.name, ""), default_of(column)
-        extra = extra_of(column)
-        if asked.full:
-            tail = (PRIVILEGES, column.comment)
-            rows.append((column.name, kind, column.type.collation, null, key, value, extra, *tail))
-        else:
-            rows.append((column.name, kind, null, key, value, extra))
+    rows = _system_columns(asked, default)
+    if rows is None:
+        table = _table(asked, definitions, default)
+        keys = keys_of(table)
+        rows = [
+            (
+                *(c.name, type_sql(c.type), c.type.collation, "YES" if c.nullable else "NO", keys.get(c.name, "")),
+                *(default_of(c), extra_of(c), PRIVILEGES, c.comment),
+            )
+            for c in table.columns
+        ]
     if asked.full:
         head = "Field Type:text Collation Null Key:char Default:text Extra Privileges Comment:text"
         return columns(head), rows
-    return columns("Field Type:text Null Key:char Default:text Extra"), rows
+    return columns("Field Type:text Null Key:char Default:text Extra"), [(*row[:2], *row[3:7]) for row in rows]
+
+
+def _system_columns(asked: ShowDefinitions, default: str | None) -> list[Row] | None:
+    """Return the rows of SHOW FULL COLUMNS of a system table, None for any other table."""
+    found = system_table(asked.schema or default or "", asked.table)
+    if found is None:
+        return None
+    return [
+        (row[0], row[12], row[11], row[3], row[13], row[2], row[14], PRIVILEGES, row[16]) for row in found.described
+    ]
 
 
 def _index(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
@@ -113,21 +124,44 @@ def _index(asked: ShowDefinitions, definitions: Definitions, default: str | None
 
 def _table_status(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
     tables = definitions.of(_schema(asked, definitions, default))
-    return _STATUS_COLUMNS, [(v.name, *status_of(None if v.opaque else v.table)) for v in tables]
+    return known_shows()["table status"].columns, [(v.name, *status_of(None if v.opaque else v.table)) for v in tables]
 
 
-def _triggers(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+def _of_schema(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
     _schema(asked, definitions, default)
-    return _TRIGGER_COLUMNS, []
+    return _constant(asked, definitions, default)
 
 
-def _events(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+def _open_tables(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+    if asked.schema is not None:
+        _schema(asked, definitions, default)
+    return _constant(asked, definitions, default)
+
+
+def _constant(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+    shown = known_shows()[asked.what]
+    return shown.columns, shown.rows
+
+
+def _create_view(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
+    schema = _schema(asked, definitions, default)
+    if (schema, asked.table) in definitions.tables:
+        raise Refused(ErrorCode.ER_WRONG_OBJECT, f"'{schema}.{asked.table}' is not VIEW")
+    raise unknown_table(schema, asked.table)
+
+
+def _create_routine(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
     _schema(asked, definitions, default)
-    return EVENT_COLUMNS, []
+    code, text = _NO_ROUTINES[asked.what]
+    raise Refused(code, text.format(asked.table[:64]))
 
 
-def _routines(asked: ShowDefinitions, definitions: Definitions, default: str | None) -> Answered:
-    return ROUTINE_COLUMNS, []
+_NO_ROUTINES: Final = {
+    "create trigger": (ErrorCode.ER_TRG_DOES_NOT_EXIST, "Trigger does not exist"),
+    "create procedure": (ErrorCode.ER_SP_DOES_NOT_EXIST, "PROCEDURE {} does not exist"),
+    "create function": (ErrorCode.ER_SP_DOES_NOT_EXIST, "FUNCTION {} does not exist"),
+    "create event": (ErrorCode.ER_EVENT_DOES_NOT_EXIST, "Unknown event '{}'"),
+}
 
 
 def _headed(name: str, asked: ShowDefinitions) -> Column:
@@ -165,15 +199,6 @@ _INDEX_COLUMNS: Final = columns(
     "Table Non_unique:int Key_name Seq_in_index:int Column_name Collation Cardinality:big Sub_part:big Packed:null "
     "Null Index_type Comment Index_comment Visible Expression:text"
 )
-_STATUS_COLUMNS: Final = columns(
-    "Name Engine Version:int Row_format:char Rows:big Avg_row_length:big Data_length:big Max_data_length:big "
-    "Index_length:big Data_free:big Auto_increment:big Create_time:stamp Update_time:time Check_time:time Collation "
-    "Checksum:big Create_options Comment:text"
-)
-_TRIGGER_COLUMNS: Final = columns(
-    "Trigger Event:char Table Statement:text Timing:char Created:stamp sql_mode:char Definer character_set_client "
-    "collation_connection Database~Collation"
-)
 _ANSWERS: Final[dict[str, Callable[[ShowDefinitions, Definitions, str | None], Answered]]] = {
     "databases": _databases,
     "tables": _tables,
@@ -182,8 +207,10 @@ _ANSWERS: Final[dict[str, Callable[[ShowDefinitions, Definitions, str | None], A
     "columns": _columns,
     "index": _index,
     "table status": _table_status,
-    "triggers": _triggers,
-    "events": _events,
-    "procedure status": _routines,
-    "function status": _routines,
+    "triggers": _of_schema,
+    "events": _of_schema,
+    "create view": _create_view,
+    **dict.fromkeys(_NO_ROUTINES, _create_routine),
+    "open tables": _open_tables,
+    **dict.fromkeys(CONSTANT, _constant),
 }

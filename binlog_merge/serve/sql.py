@@ -12,6 +12,7 @@ from typing import Final
 from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
     Call,
+    Default,
     Empty,
     Expression,
     Kill,
@@ -47,6 +48,8 @@ _SHOWS: Final = {
     "status": "status",
     "warnings": "warnings",
     "errors": "warnings",
+    "count warnings": "warnings count",
+    "count errors": "errors count",
     "replicas": "replicas",
     "slave hosts": "replicas",
     "full replicas": "full replicas",
@@ -56,7 +59,7 @@ _SHOWS: Final = {
     "full processlist": "processlist",
 }
 _MOST_PARTS: Final = 2000
-_SCOPES: Final = ("GLOBAL", "SESSION", "LOCAL")
+_SCOPES: Final = {"GLOBAL": "global", "SESSION": "session", "LOCAL": "session"}
 
 
 def parse_statement(sql: str) -> Statement:
@@ -146,13 +149,16 @@ def _expression(cursor: Cursor) -> Expression:
 
 
 def _variable(cursor: Cursor) -> SystemVariable | UserVariable:
-    """Parse @name or @@scope.name; the scope is left out."""
+    """Parse @name, or @@name with or without a scope."""
     cursor.expect_symbol("@")
     system = cursor.accept_symbol("@")
     parts = [name(cursor)]
     while cursor.accept_symbol("."):
         parts.append(name(cursor))
-    return SystemVariable(parts[-1].lower()) if system else UserVariable(".".join(parts).lower())
+    if not system:
+        return UserVariable(".".join(parts).lower())
+    scope = _SCOPES.get(parts[0].upper(), "") if len(parts) > 1 else ""
+    return SystemVariable(".".join(parts[bool(scope) :]).lower(), scope)
 
 
 def _arguments(cursor: Cursor) -> tuple[Expression, ...]:
@@ -221,7 +227,8 @@ def _value(cursor: Cursor) -> Expression:
         cursor.place = place
         if cursor.peek().kind not in ("word", "name"):
             raise
-        return Literal(name(cursor))
+        word = name(cursor)
+        return Default() if word.upper() == "DEFAULT" else Literal(word)
 
 
 def _show(cursor: Cursor) -> Statement:
@@ -230,18 +237,21 @@ def _show(cursor: Cursor) -> Statement:
     definitions = show_definitions(cursor)
     if definitions is not None:
         return definitions
-    cursor.accept_one(*_SCOPES)
+    everywhere = (cursor.accept_one(*_SCOPES) or "").upper() == "GLOBAL"
     words: list[str] = []
     while cursor.word() and len(words) < 3:
         words.append(cursor.next().text.lower())
+        if words == ["count"] and cursor.accept_symbol("("):
+            cursor.expect_symbol("*")
+            cursor.expect_symbol(")")
         what = _SHOWS.get(" ".join(words))
         if what is None:
             continue
         if what == "grants":
             _for_user(cursor)
-        names = _names(cursor)
+        names, where = _names(cursor)
         _limit(cursor)
-        return Show(what, names)
+        return Show(what, names, where, everywhere)
     raise cursor.error("not understood")
 
 
@@ -253,16 +263,23 @@ def _for_user(cursor: Cursor) -> None:
             raise cursor.error("not understood")
 
 
-def _names(cursor: Cursor) -> Names | None:
+def _names(cursor: Cursor) -> tuple[Names | None, str]:
+    """Parse LIKE, or a WHERE that says names alone; any other is returned as text."""
     if cursor.accept("LIKE"):
-        return Names((cursor.literal_string(),))
+        return Names((cursor.literal_string(),)), ""
     if not cursor.accept("WHERE"):
-        return None
-    patterns: list[str] = []
-    while True:
-        patterns += _condition(cursor)
-        if not cursor.accept("OR"):
-            return Names(tuple(patterns))
+        return None, ""
+    place = cursor.place
+    try:
+        patterns = _condition(cursor)
+        while cursor.accept("OR"):
+            patterns += _condition(cursor)
+        if cursor.done or cursor.word() == "LIMIT":
+            return Names(tuple(patterns)), ""
+    except DdlNotUnderstood:
+        pass
+    cursor.place = place
+    return None, rest(cursor)
 
 
 def _condition(cursor: Cursor) -> list[str]:

@@ -14,9 +14,15 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class SystemVariable:
-    """`@@name`, in lower case, whatever its scope."""
+    """`@@name`, in lower case; `scope` is "global", "session" or "" where none is written."""
 
     name: str
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """DEFAULT, to which a variable is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Call:
     arguments: "tuple[Expression, ...]" = ()
 
 
-Expression = Literal | SystemVariable | UserVariable | Call
+Expression = Literal | SystemVariable | UserVariable | Call | Default
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +59,15 @@ class SetVariables:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A SHOW: `what` in lower case ("binary logs"), and the names that match its LIKE or WHERE."""
+    """A SHOW: `what` in lower case ("binary logs"), and the names that match its LIKE or WHERE.
+
+    `where` is the text of a WHERE that says more than names; `everywhere`: SHOW GLOBAL.
+    """
 
     what: str
     names: "Names | None" = None
+    where: str = ""
+    everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def crossed(items: str, times: int) -> str:
             crossed(f"DISTINCT CONCAT({', '.join(f't{number}.column_name' for number in range(9))})", 9),
             ErrorCode.ER_UNKNOWN_ERROR,
         ),
-        (crossed("*", 4), ErrorCode.ER_OUT_OF_RESOURCES),
+        (crossed("*", 2), ErrorCode.ER_OUT_OF_RESOURCES),
     ],
     ids=["signs", "parentheses", "memory", "rows"],
 )

@@ -37,7 +37,7 @@ from binlog_merge.serve.statements import (
 # Who sends it: 9.7's and MariaDB's replicas, mysqlbinlog, the mysql client, Connector/J, Debezium, canal, go-mysql.
 CASES: list[tuple[str, Statement]] = [
     ("SELECT UNIX_TIMESTAMP()", Select((("UNIX_TIMESTAMP()", Call("unix_timestamp")),))),
-    ("SELECT @@GLOBAL.SERVER_ID", Select((("@@GLOBAL.SERVER_ID", SystemVariable("server_id")),))),
+    ("SELECT @@GLOBAL.SERVER_ID", Select((("@@GLOBAL.SERVER_ID", SystemVariable("server_id", "global")),))),
     ("select @source_binlog_checksum", Select((("@source_binlog_checksum", UserVariable("source_binlog_checksum")),))),
     (
         "SET @master_heartbeat_period = 30000001024, @source_heartbeat_period = 30000001024",
@@ -47,7 +47,7 @@ CASES: list[tuple[str, Statement]] = [
     ),
     (
         "SET @master_binlog_checksum= @@global.binlog_checksum",
-        SetVariables((("@master_binlog_checksum", SystemVariable("binlog_checksum")),)),
+        SetVariables((("@master_binlog_checksum", SystemVariable("binlog_checksum", "global")),)),
     ),
     (
         "SET @slave_uuid = 'a-b', @replica_uuid=uuid()",
@@ -62,7 +62,7 @@ CASES: list[tuple[str, Statement]] = [
     ("select USER(), DATABASE ( );", Select((("USER()", Call("user")), ("DATABASE ( )", Call("database"))))),
     (
         "/* mysql-connector-j */SELECT  @@session.auto_increment_increment AS a, @@`sql_mode` `b c`",
-        Select((("a", SystemVariable("auto_increment_increment")), ("b c", SystemVariable("sql_mode")))),
+        Select((("a", SystemVariable("auto_increment_increment", "session")), ("b c", SystemVariable("sql_mode")))),
     ),
     ("SET character_set_results = NULL", SetVariables((("character_set_results", Literal(None)),))),
     ("SET SESSION net_write_timeout=7200", SetVariables((("net_write_timeout", Literal(7200)),))),
@@ -101,7 +101,7 @@ CASES: list[tuple[str, Statement]] = [
         "SHOW SESSION VARIABLES WHERE Variable_name IN ('a_b','c') OR Variable_name = 'd' or variable_name LIKE 'x%'",
         Show("variables", Names((r"a\_b", "c", "d", "x%"))),
     ),
-    ("SHOW GLOBAL VARIABLES LIKE 'binlog\\_%'", Show("variables", Names((r"binlog\_%",)))),
+    ("SHOW GLOBAL VARIABLES LIKE 'binlog\\_%'", Show("variables", Names((r"binlog\_%",)), everywhere=True)),
     ("SHOW SESSION STATUS LIKE 'Ssl_version'", Show("status", Names(("Ssl_version",)))),
     ("SHOW MASTER STATUS", Show("binary log status")),
     ("SHOW BINARY LOG STATUS", Show("binary log status")),
@@ -126,7 +126,7 @@ CASES: list[tuple[str, Statement]] = [
             "INSERT INTO t VALUES (1)",
             "PURGE BINARY LOGS TO 'binlog.000002'",
             "RESET BINARY LOGS AND GTIDS",
-            "SHOW CREATE VIEW v",
+            "SHOW CREATE USER u",
             "LOCK INSTANCE",
             "SELECT 'open",
             "SELECT f(g(1))",

@@ -14,11 +14,11 @@ from binlog_merge.binlog.header import RawEvent, walk
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.version import version_number
 from binlog_merge.errors import MergeError
 from binlog_merge.files.known import open_known
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.coordinate.row_counts import changed_rows
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.effects import Verb, effects_of
