@@ -33,7 +33,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb lint docs check check-clients check-report bench soak dist clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb prometheus lint docs check check-clients check-report bench soak dist clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -75,7 +75,7 @@ demo-live: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@$(RUN) DEMO_SECONDS=$(DEMO_SECONDS) DEMO_RATE=$(DEMO_RATE) $(VENV)/python -m tools.demo_live
 
-test: $(SETUP) mysql mariadb
+test: $(SETUP) mysql mariadb prometheus
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
 
 # pyspark alone is replaced: it stands before the environment's on the path.
@@ -111,6 +111,10 @@ mariadb:
 	@tools/get-mariadb.sh build/mariadb || { \
 	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MariaDB, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
 	  echo "no MariaDB could be fetched: the tests that need one will be skipped" >&2; }
+
+prometheus:
+	@tools/get-prometheus.sh build/prometheus || \
+	  echo "no promtool could be fetched: the tests of alarms will be skipped" >&2
 
 lint: $(SETUP)
 	@$(VENV)/ruff check .

@@ -109,6 +109,8 @@ strings in JSON, times are RFC 3339 in UTC; `binlog-merge debug json-schema VERB
 EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {row.exit_code:>3}  {row.code:<24}{row.meaning}" for row in EXIT_CODES)
 
 _NAME = "binlog-merge"
+_OTHERS = 0o027
+"""What other accounts of the machine may not do with files that a command makes: they hold rows."""
 _COMPLETE = "_BINLOG_MERGE_COMPLETE"
 _VALUE_ERROR = re.compile(r"(^|: )Value error, ")
 """What pydantic, which typer parses with, writes before a reason."""
@@ -198,6 +200,7 @@ def _tells_something(record: logging.LogRecord) -> bool:
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Errors are printed here and nowhere else."""
     _prepare_output()
+    os.umask(os.umask(_OTHERS) | _OTHERS)
     code = _run(arguments)
     try:
         sys.stdout.flush()

@@ -1,11 +1,16 @@
 """The options that `replay` and `verify` share: filters, ranges of transactions, servers."""
 
+import logging
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.output import printable
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, reason
 
 if TYPE_CHECKING:
@@ -101,8 +106,12 @@ def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddr
 
 
 def password_of(file: Path) -> str:
-    """Read a password from a file. Raises IoError."""
+    """Read a password from a file; say so if every account of the machine may. Raises IoError."""
     try:
-        return file.read_text("utf-8").rstrip("\n")
+        with file.open(encoding="utf-8") as opened:
+            if os.fstat(opened.fileno()).st_mode & stat.S_IROTH:
+                text = f"every account of this machine may read {file}: chmod o-r {file}"
+                say(f"binlog-merge: {printable(text)}", text, logging.WARNING, file=str(file))
+            return opened.read().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise IoError(f"cannot be read: {reason(error)}", file=str(file), remedy=CHECK_PATH) from None

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -252,7 +253,7 @@ def run(
             if not captured and not no_capture:
                 lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
             supervisor = Supervisor(components(options), lines.line, tell, grace, Policy(silence=hangs_after or None))
-            with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines):
+            with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines, supervisor):
                 code = supervisor.run()
         if output is not OutputFormat.text:
             starts = {name: {"starts": count} for name, count in supervisor.starts().items()}
@@ -283,7 +284,12 @@ def _check(options: "RunOptions") -> None:
 
 @contextmanager
 def _status_shown(
-    cluster: "MergeConfig", directory: Path, listen: str | None, max_lag: float, lines: ComponentLines
+    cluster: "MergeConfig",
+    directory: Path,
+    listen: str | None,
+    max_lag: float,
+    lines: ComponentLines,
+    supervisor: "Supervisor",
 ) -> Iterator[None]:
     """Show the cluster's status over HTTP, if that is wanted."""
     if listen is None:
@@ -291,8 +297,12 @@ def _status_shown(
         return
     from binlog_merge.status.health import Limits
     from binlog_merge.status.server import StatusServer
+    from binlog_merge.status.values import ComponentStatus
 
-    with StatusServer(cluster, directory, listen, Limits(max_lag)) as server:
+    def components() -> tuple[ComponentStatus, ...]:
+        return tuple(ComponentStatus(**asdict(one)) for one in supervisor.standing())
+
+    with StatusServer(cluster, directory, listen, Limits(max_lag), components) as server:
         lines.own(f"the status is shown at {server.url}", "status is shown", {"url": server.url})
         yield
 

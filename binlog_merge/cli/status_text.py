@@ -56,6 +56,8 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
     yield from _rows("watermark", ["end of input" if merged.end_of_input else _watermark(merged.watermark)])
     if merged.held:
         yield from _rows("held", [f"{_count(merged.held, 'branch', 'branches')}, {decimal_size(merged.held_bytes)}"])
+    if merged.locks:
+        yield from _rows("DDL", [f"{merged.locks:,} of shards wait for other shards: see `binlog-merge ddl locks`"])
     if merged.waiting:
         yield from _rows("waiting", [f"{_count(merged.waiting, 'branch', 'branches')} of shards wait for a DDL"])
     if (rates := status.rates) is not None:
@@ -88,7 +90,7 @@ def _servers(name: str, node: NodeStatus) -> Iterator[list[str]]:
 def _reader(reader: ReaderStatus) -> list[str]:
     who = f"{reader.peer}, server id {reader.server_id}"
     if not reader.behind_bytes:
-        return [who, f"at {reader.sent}", "has everything"]
+        return [who, f"at {reader.sent}", "was sent everything"]
     late = "" if reader.lag_seconds is None else f", {reader.lag_seconds:.1f} s"
     return [who, f"at {reader.sent}", f"{decimal_size(reader.behind_bytes)}{late} behind"]
 

@@ -1,11 +1,20 @@
 """What is wrong with a cluster: problems, each with a code that metrics and alarms name."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from binlog_merge.status.holding import below_all
-from binlog_merge.status.values import ArchiveStatus, MergedStatus, NodeStatus, Problem, ServeStatus, Severity
+from binlog_merge.status.values import (
+    ArchiveStatus,
+    ComponentStatus,
+    DiskStatus,
+    MergedStatus,
+    NodeStatus,
+    Problem,
+    ServeStatus,
+    Severity,
+)
 
 CODES: Final[Mapping[str, Severity]] = {
     "manifest-unreadable": Severity.error,
@@ -18,11 +27,14 @@ CODES: Final[Mapping[str, Severity]] = {
     "capture-failed": Severity.error,
     "capture-silent": Severity.error,
     "capture-stopped": Severity.error,
+    "serve-silent": Severity.error,
+    "component-away": Severity.error,
+    "disk-full": Severity.error,
     "status-failed": Severity.error,
     "keys-collide": Severity.warning,
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
-    "serve-silent": Severity.warning,
+    "ddl-waits": Severity.warning,
     "reader-late": Severity.warning,
     "stream-unmatched": Severity.warning,
     "archive-failed": Severity.warning,
@@ -30,6 +42,10 @@ CODES: Final[Mapping[str, Severity]] = {
     "note-damaged": Severity.warning,
 }
 """All codes of problems; an error makes the cluster unhealthy."""
+
+FULL_BELOW: Final = 16 << 20
+"""Bytes: with less a round, or a capture, soon cannot go on."""
+_OFTEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,10 @@ def merge_problems(
         yield problem("merge-stopped", f"the last merge stopped: {error}")
     if merged is None:
         return
+    if merged.locks:
+        waiting = f", and {merged.waiting:,} branches for it" if merged.waiting else ""
+        text = f"{merged.locks} DDL of shards waits for other shards{waiting}: `binlog-merge ddl locks` says for whom"
+        yield problem("ddl-waits", text)
     unread = sum(node.news(merged.began_at) for node in nodes.values() if not node.gone)
     idle = now - merged.ran_at
     if unread and idle > limits.lag_seconds:
@@ -76,8 +96,32 @@ def collision_problems(collisions: Mapping[str, str]) -> Iterator[Problem]:
         yield problem("keys-collide", text)
 
 
-def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:
-    """Yield what is wrong with the nodes and their captures."""
+def component_problems(components: Iterable[ComponentStatus]) -> Iterator[Problem]:
+    """Yield which processes of `run` do not do what they are for, though they have, or cannot."""
+    for one in components:
+        if one.accidents and (not one.works or one.accidents >= _OFTEN):
+            now = "works now" if one.works else "starts" if one.up else "is down until it is started again"
+            again = "" if one.accidents == 1 else f", {one.accidents} times in a row"
+            yield problem("component-away", f"{one.name} ended with {one.last}{again}; it {now}")
+
+
+def disk_problems(disks: Iterable[DiskStatus]) -> Iterator[Problem]:
+    """Yield which disks are full."""
+    for disk in disks:
+        if is_full(disk):
+            room = f"{disk.free_bytes:,} bytes are free" if disk.files_free else "no more files can be made"
+            text = f"the disk with the {disk.of} is full: {room}; the log goes on when there is room"
+            yield problem("disk-full", text)
+
+
+def is_full(disk: DiskStatus) -> bool:
+    """Return whether a disk has no room for what a round or a capture writes."""
+    return disk.free_bytes < FULL_BELOW or not disk.files_free
+
+
+def node_problems(nodes: Mapping[str, NodeStatus], disks: Iterable[DiskStatus] = ()) -> Iterator[Problem]:
+    """Yield what is wrong with the nodes and their captures. Those who cannot write their notes are not silent."""
+    full = any(is_full(disk) for disk in disks)
     for name, node in nodes.items():
         if not node.files:
             yield problem("node-without-files", f"{name} has no binlog files", name)
@@ -85,7 +129,8 @@ def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:
             continue
         if capture.silent:
             text = f"the capture of {name} has said nothing for some time: it was killed, or hangs"
-            yield problem("capture-silent", text, name)
+            if not full:
+                yield problem("capture-silent", text, name)
         elif capture.state == "failed":
             yield problem("capture-failed", f"the capture of {name} failed: {capture.text}", name)
         elif capture.state == "lost":
@@ -101,10 +146,13 @@ def archive_problems(archive: ArchiveStatus | None) -> Iterator[Problem]:
         yield problem("archive-failed", f"{waiting} wait for the archive ({archive.to}): {archive.error}")
 
 
-def serve_problems(serves: tuple[ServeStatus, ...], limits: Limits) -> Iterator[Problem]:
-    """Yield what is wrong with serves and their readers."""
+def serve_problems(
+    serves: tuple[ServeStatus, ...], limits: Limits, disks: Iterable[DiskStatus] = ()
+) -> Iterator[Problem]:
+    """Yield what is wrong with serves and their readers. Those who cannot write their notes are not silent."""
+    full = any(is_full(disk) for disk in disks)
     for serve in serves:
-        if serve.silent:
+        if serve.silent and not full:
             text = f"serve at {serve.address} has said nothing for some time: it was killed, or hangs"
             yield problem("serve-silent", text)
         for stream, rules in serve.unmatched.items():

@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector
 from binlog_merge.status.health import CODES
 from binlog_merge.status.values import (
     ArchiveStatus,
+    ComponentStatus,
+    DiskStatus,
     FilePosition,
     MergedStatus,
     NodeStatus,
@@ -85,6 +87,17 @@ def _archive(name: str, text: str, value: Callable[[ArchiveStatus], float]) -> M
         (),
         lambda status: () if status.archive is None else _one(float(value(status.archive))),
     )
+
+
+def _component(name: str, text: str, value: Callable[[ComponentStatus], float]) -> Metric:
+    def values(status: Status) -> Values:
+        return [((one.name,), value(one)) for one in status.components]
+
+    return Metric(f"{PREFIX}_component_{name}", text, ("component",), values)
+
+
+def _disk(name: str, text: str, value: Callable[[DiskStatus], float]) -> Metric:
+    return Metric(f"{PREFIX}_disk_{name}", text, ("of",), lambda s: [((disk.of,), value(disk)) for disk in s.disks])
 
 
 def _total(name: str, text: str, key: str) -> Metric:
@@ -191,6 +204,12 @@ METRICS: Final = (
     _merged("held_bytes", "The size of the branches that wait for the watermark.", lambda m: m.held_bytes),
     _merged("waiting_branches", "Branches of shards that wait for a DDL of other shards.", lambda m: m.waiting),
     _merged("ddl_locks", "DDL of shards without markers that wait for other shards.", lambda m: m.locks),
+    _component("up", "1 while a process of `run` runs.", lambda c: float(c.up)),
+    _component("works", "1 while it does what it is for: 0 also while it starts.", lambda c: float(c.works)),
+    _component("starts_total", "How often it was started since `run` began.", lambda c: c.starts),
+    _component("accidents", "How often it has ended in a row, and not lived for a minute.", lambda c: c.accidents),
+    _disk("free_bytes", "What may still be written to the disk.", lambda d: d.free_bytes),
+    _disk("total_bytes", "The size of the disk of the merged log, of captured files.", lambda d: d.total_bytes),
     Metric(f"{PREFIX}_warnings", "Warnings of the last run.", (), lambda s: _one(s.warnings_count)),
     _node("files", "Binlog files of the node.", lambda n: n.files),
     _node("captured_timestamp_seconds", "When the node's last file grew.", lambda n: n.captured_at),

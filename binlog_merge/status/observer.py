@@ -3,8 +3,10 @@
 Nothing is written, and nothing raises: what cannot be read is a problem in the status.
 """
 
+import os
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from binlog_merge.status.health import (
     Limits,
     archive_problems,
     collision_problems,
+    component_problems,
+    disk_problems,
     merge_problems,
     node_problems,
     problem,
@@ -30,6 +34,8 @@ from binlog_merge.status.node_servers import servers_of_node
 from binlog_merge.status.notes import MergeNote, NodeNote, archive_status, capture_note, merge_note, serve_notes
 from binlog_merge.status.rates import Growth, Sample, rates_of
 from binlog_merge.status.values import (
+    ComponentStatus,
+    DiskStatus,
     FilePosition,
     LastDdl,
     MergedStatus,
@@ -48,11 +54,18 @@ _SAMPLE_SECONDS, _KEPT_SAMPLES = 0.5, 200
 class Observer:
     """Looks at a cluster again and again; rates and the readers' lag need more than one look. For one thread."""
 
-    def __init__(self, config: MergeConfig, place: Path | LogFolder, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        config: MergeConfig,
+        place: Path | LogFolder,
+        limits: Limits | None = None,
+        components: Callable[[], tuple[ComponentStatus, ...]] = tuple,
+    ) -> None:
         self.config = config
         self._folder = folder_of(place)
         self.out = self._folder.directory
         self._limits = limits or Limits()
+        self._components = components
         self._manifest: Manifest | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._growth = Growth()
@@ -75,10 +88,13 @@ class Observer:
         serves = serve_notes(self.out, now, lambda sent: self._growth.behind(sent, now), problems)
         problems += merge_problems(merged, nodes, note.error, now, self._limits)
         problems += collision_problems(note.collisions)
-        problems += node_problems(nodes)
+        components, disks = self._components(), self._disks()
+        problems += component_problems(components)
+        problems += disk_problems(disks)
+        problems += node_problems(nodes, disks)
         archive = archive_status(self.out, state, problems)
         problems += archive_problems(archive)
-        problems += serve_problems(serves, self._limits)
+        problems += serve_problems(serves, self._limits, disks)
         return Status(
             name=self.config.name,
             out=self._folder.place(),
@@ -94,7 +110,15 @@ class Observer:
             warnings_count=note.warnings_count,
             problems=tuple(problems),
             archive=archive,
+            components=components,
+            disks=disks,
         )
+
+    def _disks(self) -> tuple[DiskStatus, ...]:
+        """Return the disks that are there: of what is not made yet, that on which it would be."""
+        captured = any(node.server is not None for node in self.config.nodes)
+        places = {"merged log": self.out, **({"captured files": Path(self.config.capture.dir)} if captured else {})}
+        return tuple(disk for of, path in places.items() if (disk := _disk(of, path)) is not None)
 
     def _read_manifest(self, problems: list[Problem]) -> tuple[ManifestState, float]:
         """Return what is published, and since when; if that cannot be read now, what was published when it could."""
@@ -178,6 +202,16 @@ class Observer:
         if not self._samples or now - self._samples[-1].at >= _SAMPLE_SECONDS:
             self._samples.append(sample)
         return rates
+
+
+def _disk(of: str, path: Path) -> DiskStatus | None:
+    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
+    try:
+        found = os.statvfs(there)
+    except OSError:
+        return None
+    room = found.f_bavail * found.f_frsize
+    return DiskStatus(of, room, found.f_blocks * found.f_frsize, found.f_favail > 0 or not found.f_files)
 
 
 def _merged(state: ManifestState, note: MergeNote, published_at: float, now: float) -> MergedStatus | None:

@@ -4,18 +4,21 @@ A thread looks at the cluster once a second, and less often where a look takes l
 Nothing can be changed over HTTP.
 """
 
+import ipaddress
 import json
 import logging
+import os
 import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,7 +28,7 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.status.health import Limits, problem
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.observer import Observer
-from binlog_merge.status.values import Status
+from binlog_merge.status.values import ComponentStatus, Status
 
 _LOG = logging.getLogger(__name__)
 _EVERY: Final = 1.0
@@ -33,6 +36,8 @@ _MOST_LOOKING: Final = 0.1
 _HISTORY: Final = 900
 _REQUEST_TIMEOUT: Final = 10.0
 _JOIN_SECONDS: Final = 5.0
+_SPARE: Final = 16
+_MOST_CLIENTS: Final = 64
 _HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -51,9 +56,16 @@ class StatusServer:
     what is no address or is taken, ServerRefused for one that cannot be bound; `address` is then the one in use.
     """
 
-    def __init__(self, config: MergeConfig, out: Path | LogFolder, listen: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        config: MergeConfig,
+        out: Path | LogFolder,
+        listen: str,
+        limits: Limits | None = None,
+        components: Callable[[], tuple[ComponentStatus, ...]] = tuple,
+    ) -> None:
         self._host, self._port = parse_listen(listen)
-        self._observer = Observer(config, out, limits)
+        self._observer = Observer(config, out, limits, components)
         self._history: deque[dict[str, Any]] = deque(maxlen=_HISTORY)
         self._ended = Event()
         self._threads: list[Thread] = []
@@ -117,6 +129,7 @@ class StatusServer:
         while not self._ended.wait(max(_EVERY, took / _MOST_LOOKING)):
             begun = time.monotonic()
             try:
+                check_descriptors()
                 self.look()
             except Exception as error:  # a fault of ours: whoever watches must learn of it, and go on watching
                 _LOG.exception("the status cannot be taken")
@@ -125,9 +138,17 @@ class StatusServer:
 
     def _fail(self, error: Exception) -> None:
         if (last := self._status) is not None:
-            fault = problem("status-failed", f"the status cannot be taken: {type(error).__name__}: {error}")
+            said = error.strerror if isinstance(error, OSError) and error.strerror else error
+            fault = problem("status-failed", f"the status cannot be taken: {type(error).__name__}: {said}")
             kept = tuple(known for known in last.problems if known.code != fault.code)
             self._status = replace(last, problems=(*kept, fault))
+
+
+def check_descriptors(spare: int = _SPARE) -> None:
+    """Raise OSError if this process may open no more files: all that it would then say of a cluster were untrue."""
+    with Path(os.devnull).open("rb") as null, ExitStack() as stack:
+        for _ in range(spare):
+            stack.callback(os.close, os.dup(null.fileno()))
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -144,10 +165,13 @@ def parse_listen(text: str) -> tuple[str, int]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = _MOST_CLIENTS
 
     def __init__(self, address: tuple[str, int], family: int, source: StatusServer) -> None:
         self.address_family = family
         self.source = source
+        self._lock = Lock()
+        self._clients: dict[Any, None] = {}
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -156,6 +180,22 @@ class _Server(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own. Of many clients at once the oldest is left: it is slow, or wants nothing."""
+        with self._lock:
+            self._clients[request] = None
+            too_many = list(self._clients)[: max(0, len(self._clients) - _MOST_CLIENTS)]
+        for client in too_many:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Take leave of a client."""
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _LOG.debug("a request failed", exc_info=True)
@@ -189,7 +229,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: bool) -> None:
         parts = urlsplit(self.path)
         found = _PAGES.get(parts.path)
-        if found is None:
+        host = self.headers.get("Host")
+        if not _is_ours(host, str(self.connection.getsockname()[0])):
+            text = (
+                f"{str(host)[:200]!r} is no name of this machine's own address. Ask for 127.0.0.1 or localhost; "
+                "a proxy that hands the name on must not, or --listen another address\n"
+            )
+            code, content, data = HTTPStatus.MISDIRECTED_REQUEST, _TEXT, text.encode("utf-8", "replace")
+        elif found is None:
             text = f"there is no {parts.path[:200]!r}; there are {', '.join(_PAGES)}\n"
             code, content, data = HTTPStatus.NOT_FOUND, _TEXT, text.encode("utf-8", "replace")
         else:
@@ -200,6 +247,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if body:
             self.wfile.write(data)
+
+
+def _is_ours(host: str | None, address: str) -> bool:
+    """Return whether a request at an address may have this Host.
+
+    A web page may have a name of its own lead to 127.0.0.1, and would then read what only this machine is to see: there
+    the name must be an address, or this machine's.
+    """
+    if host is None or not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+        return True
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+    if name.lower().rstrip(".") in ("localhost", socket.gethostname().lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 Answer = tuple[HTTPStatus, str, bytes]

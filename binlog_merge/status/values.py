@@ -241,6 +241,34 @@ class ArchiveStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """A process that `run` keeps running. `up`: it runs; `works`: it does what it is for, and is not starting.
+
+    `starts` are its starts since `run` began, `accidents` its ends in a row, without having settled; `last` says how
+    it ended last, "" if it has not.
+    """
+
+    name: str
+    up: bool
+    works: bool
+    starts: int
+    accidents: int
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStatus:
+    """The file system on which the merged log or captured files are: what programs that are not root's may still
+    write there. `files_free`: whether there is room for more files.
+    """
+
+    of: str
+    free_bytes: int
+    total_bytes: int
+    files_free: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What is going on in a cluster at one moment. `warnings` are those of the last run."""
 
@@ -258,6 +286,8 @@ class Status:
     warnings_count: int
     problems: tuple[Problem, ...] = field(default=())
     archive: ArchiveStatus | None = None
+    components: tuple[ComponentStatus, ...] = ()
+    disks: tuple[DiskStatus, ...] = ()
 
     @property
     def healthy(self) -> bool:

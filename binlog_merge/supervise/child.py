@@ -60,7 +60,8 @@ class Child:
         self._on_failure = on_failure
         self._started = self._heard = time.monotonic()
         self._beats, beats = os.pipe()
-        self.worked = False
+        self.worked = self._closed = False
+        self._listening = threading.Lock()
         try:
             os.set_blocking(self._beats, False)
             self._process = subprocess.Popen(
@@ -97,8 +98,8 @@ class Child:
         0 for a process that has never said that it works: it is still starting, for which kernels may be compiled, or
         gives no signs. `worked` says whether it has.
         """
-        with suppress(OSError):  # nothing more has come, or the pipe is closed
-            while signs := os.read(self._beats, _MANY_SIGNS):
+        with self._listening, suppress(OSError):  # nothing more has come, or the pipe is closed
+            while not self._closed and (signs := os.read(self._beats, _MANY_SIGNS)):
                 self.worked = self.worked or heartbeat.WORKS in signs
                 self._heard = time.monotonic()
         return time.monotonic() - self._heard if self.worked else 0.0
@@ -119,7 +120,9 @@ class Child:
         self._process.wait()
         for reader in self._readers:  # a process outside the group may have the pipe for ever
             reader.join(_LAST_LINES_SECONDS)
-        os.close(self._beats)
+        with self._listening:
+            self._closed = True
+            os.close(self._beats)
 
     def _thread(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=arguments, name=self.component.name, daemon=True)

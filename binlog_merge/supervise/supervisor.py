@@ -61,7 +61,32 @@ class _State:
     ended: Child | None = None
     due: float | None = None
     worked: bool = False
+    last: str = ""
     accidents: Accidents = field(default_factory=Accidents)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a component is: whether it runs, and works; its starts; its ends in a row without having settled, and how it
+    ended last.
+    """
+
+    name: str
+    up: bool
+    works: bool
+    starts: int
+    accidents: int
+    last: str
+
+
+def _standing(state: _State, policy: Policy) -> Standing:
+    child = state.child
+    if child is not None:
+        child.listen()
+    settled = child is not None and child.worked and child.lived >= policy.settled
+    accidents = 0 if settled else state.accidents.all
+    works = child is not None and child.worked
+    return Standing(state.component.name, child is not None, works, state.starts, accidents, state.last)
 
 
 class Supervisor:
@@ -120,6 +145,10 @@ class Supervisor:
         """Return how often each component was started, by name."""
         return {name: state.starts for name, state in self._states.items()}
 
+    def standing(self) -> tuple["Standing", ...]:
+        """Return how the components are now. Any thread may ask."""
+        return tuple(_standing(state, self._policy) for state in list(self._states.values()))
+
     def _watch(self) -> tuple[int | None, int]:
         """Return the code of `stop`, None if nobody asked; and the exit code of the component that cannot go on."""
         while True:
@@ -143,7 +172,8 @@ class Supervisor:
         """Plan a component's next start. Returns whether there is none."""
         name = state.component.name
         values = {"of": name, "code": code, "lived": round(lived, 3)}
-        ended = f"{name} ended after {lived:.1f} s with {end_text(code)}"
+        state.last = end_text(code)
+        ended = f"{name} ended after {lived:.1f} s with {state.last}"
         match decide(code, lived, state.accidents, self._policy, state.worked):
             case GiveUp():
                 self._say(f"{ended}, and no restart can help: stopping", "gave up", wrong=True, **values)

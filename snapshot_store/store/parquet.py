@@ -22,7 +22,7 @@ def export_parquet(connection: Any, folder: Path) -> None:
             order = "ORDER BY node, order_key" if table.endswith("_versions") else ""
             path = _quoted(work / f"{table}.parquet")
             connection.execute(f"COPY (FROM {table} {order}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
-        work.chmod(0o755)
+        work.chmod(0o750)
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)

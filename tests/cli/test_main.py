@@ -12,6 +12,7 @@ import pytest
 
 from binlog_merge.cli import main, start
 from binlog_merge.cli.merge import check_java
+from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import (
     ERROR_CLASSES,
     EXIT_CODES,
@@ -391,3 +392,36 @@ def test_a_sigterm_while_a_process_is_started_is_not_lost() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (143, "")
+
+
+def test_what_a_command_writes_is_for_its_account_and_group_alone(tmp_path: Path) -> None:
+    program = "import os, sys; os.umask(0o022); from binlog_merge.cli.main import run; sys.exit(run({arguments}))"
+    dump = tmp_path / "dump.sql"
+    dump.write_text("CREATE DATABASE d; CREATE TABLE d.t (a INT)")
+    store = tmp_path / "schema.duckdb"
+    arguments = ["schema", "import", "--sql", str(dump), "--store", str(store)]
+    subprocess.run([sys.executable, "-c", program.format(arguments=arguments)], check=True, capture_output=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            program.format(arguments=["schema", "export", "--store", str(store), str(tmp_path / "out")]),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    modes = {
+        path.name: oct(path.stat().st_mode & 0o777) for path in (store, *tmp_path.glob("out"), *tmp_path.glob("out/*"))
+    }
+    assert modes.pop("out") == "0o750" and set(modes.values()) == {"0o640"}, modes
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o644, True), (0o640, False), (0o600, False), (0o604, True)])
+def test_a_password_file_that_everybody_may_read_is_named(
+    mode: int, warns: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pw"
+    file.write_text("secret\n")
+    file.chmod(mode)
+    assert password_of(file) == "secret"
+    assert (f"every account of this machine may read {file}" in capsys.readouterr().err) is warns

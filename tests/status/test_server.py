@@ -7,9 +7,10 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.error import HTTPError
@@ -367,3 +368,24 @@ def _rendered(url: str, folder: Path) -> str:
     command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
     command += ["--virtual-time-budget=8000", "--dump-dom", url]
     return subprocess.run(command, capture_output=True, check=True, timeout=300).stdout.decode()
+
+
+def test_a_page_of_elsewhere_cannot_read_what_only_this_machine_sees(server: StatusServer) -> None:
+    """Its name may lead to 127.0.0.1, but it is the name that the browser sends."""
+    for host in ("127.0.0.1:9464", "localhost", "LOCALHOST:1", "[::1]:9464", "[::1]", "10.0.0.7", socket.gethostname()):
+        assert _get(server, "health", Host=host)[0] == 200, host
+    for host in ("evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example:80", ""):
+        code, _, said = _get(server, "status.json", Host=host)
+        assert code == 421 and b"three-nodes" not in said, host
+
+
+def test_many_slow_clients_keep_nobody_out(server: StatusServer) -> None:
+    """Nor do they take the descriptors that the rest of the process needs: the oldest are left."""
+    with ExitStack() as stack:
+        slow = [stack.enter_context(socket.create_connection(server.address)) for _ in range(200)]
+        for client in slow:
+            client.sendall(b"GET /health HTTP/1.1\r\n")
+        assert _get(server, "health")[0] == 200
+        slow[0].settimeout(30)
+        assert slow[0].recv(1) == b""
+        assert threading.active_count() < 150
