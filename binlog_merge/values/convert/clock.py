@@ -97,9 +97,9 @@ def without_displacement(text: str, fsp: int | None, sql_mode: int, local: Calla
         return text
     day_mode = sql_mode | ALLOW_INVALID_DATES if fsp is None else sql_mode
     found = _read_moment(text, day_mode, any_day=fsp is None)
-    if found is None or found.displacement is None:
+    if found is None or (minutes := found.displacement) is None:
         return text
-    moment, fraction, _, minutes = found
+    moment, fraction = found.moment, found.fraction
     unit = 1 if fsp is None else 10 ** (6 - fsp)
     half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else unit // 2
     if fsp is not None and _micros(fraction, sql_mode) + half >= 1_000_000:
