@@ -5,21 +5,28 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from snapshot_store.surrogates import shown
+
 MAX_EXACT: Final = 2**53
 """Up to this every JSON reader keeps integers as they are: many make doubles of them."""
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON on one line. Integers beyond 2^53 become texts, times RFC 3339, bytes hex."""
+    """Return a value as JSON on one line. Integers beyond 2^53 become texts, times RFC 3339, bytes hex.
+
+    Bytes within a text that are none of its characters are written as `\\xNN`.
+    """
     return json.dumps(exact(value), default=plain)
 
 
 def exact(value: Any) -> Any:
-    """Return a value with texts in place of integers beyond 2^53."""
+    """Return a value with texts in place of integers beyond 2^53, and only texts that JSON can hold."""
     if isinstance(value, Mapping):
         return {key: exact(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [exact(item) for item in value]
+    if isinstance(value, str) and not value.isascii():
+        return shown(value)
     if isinstance(value, int) and not -MAX_EXACT <= value <= MAX_EXACT:
         return str(value)
     return value

@@ -13,6 +13,7 @@ from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.surrogates import is_text
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
@@ -24,11 +25,7 @@ def in_session(sql: str, session: DdlSession) -> str:
     """
     if session.backslash_escapes or "\\" not in sql:
         return sql
-    cursor, strings = Cursor.of(sql, DdlSession()), list[Token]()
-    while cursor.peek().kind != "end":
-        token = cursor.next()
-        strings += [token] if token.kind == "string" else []
-    for token in reversed(strings):
+    for token in reversed(_strings(sql)):
         quoted = "'" + token.text.replace("'", "''") + "'"
         sql = sql[: token.start] + quoted + sql[token.end :]
     return sql
@@ -47,7 +44,29 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
     options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
     options = " ".join([options, *attributes_sql(table.attributes)])
-    return f"CREATE TABLE {name} (\n{body}\n) {options}{_partitions_sql(table)}"
+    return _in_hexadecimal(f"CREATE TABLE {name} (\n{body}\n) {options}{_partitions_sql(table)}")
+
+
+def _in_hexadecimal(sql: str) -> str:
+    """Return a statement whose strings are all text: those of expressions that are none are in hexadecimal.
+
+    A server shows their bytes as they are, which no other character set than the introducer's has.
+    """
+    if is_text(sql):
+        return sql
+    for token in reversed(_strings(sql)):
+        if not is_text(token.text):
+            data = token.text.encode("utf-8", "surrogateescape").hex()
+            sql = f"{sql[: token.start]} x'{data}'{sql[token.end :]}"
+    return sql
+
+
+def _strings(sql: str) -> list[Token]:
+    cursor, strings = Cursor.of(sql, DdlSession()), list[Token]()
+    while cursor.peek().kind != "end":
+        token = cursor.next()
+        strings += [token] if token.kind == "string" else []
+    return strings
 
 
 def without_defaults_sql(table: Table) -> tuple[str, ...]:

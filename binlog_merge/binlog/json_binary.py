@@ -318,14 +318,17 @@ def json_text(value: JsonValue) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return a double as MySQL prints it: the shortest digits, with an exponent only outside 1e-15..1e15."""
+    """Return a double as MySQL prints it: the shortest digits, with an exponent only outside 1e-15..1e15.
+
+    Beyond 1e15, too, there is none if digits stand after the point.
+    """
     if not math.isfinite(value):
         return _string(str(value))  # no server stores one
     number = Decimal(repr(value))
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
     # `strings/dtoa.cc` (my_gcvt): the point's position, counted from the first digit; MAX_DECPT_FOR_F_FORMAT is 15.
     point = number.adjusted() + 1 if number else 1
-    if -15 < point <= 15:
+    if -15 < point <= 15 or 15 < point < len(digits):
         whole, _, fraction = format(number, "f").partition(".")
         return f"{whole}.{fraction.rstrip('0') or '0'}"
     sign = "-" if number.is_signed() else ""

@@ -1,10 +1,12 @@
 """Cells as literals of MySQL's SQL, column by column, and conditions that a column has exactly a value.
 
 Texts are quoted for a session with `SET NAMES utf8mb4` and backslash escapes; what is no UTF-8 in its column is written
-in hexadecimal with its character set. FLOAT and DOUBLE have all digits of the stored value, TIMESTAMP is in UTC.
+in hexadecimal with its character set. FLOAT and DOUBLE have all digits of the stored value, TIMESTAMP is in UTC. An
+ENUM or SET is a number where its text does not tell the value, which an empty member brings about.
 """
 
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import ColumnFacts, CutRows, decode_column
+from binlog_merge.binlog.columns import member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT
@@ -58,14 +61,16 @@ def _literals(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list
         return _moments(facts, cut, starts, sizes)
     if kind in _DURATIONS:
         return _quoted(_decoded(_as_text(facts), cut, starts, sizes))
+    if kind in (T.ENUM, T.SET):
+        return _members(facts, _decoded(replace(facts, members=None, type=pa.uint64()), cut, starts, sizes))
     array = _decoded(facts, cut, starts, sizes)
     if kind in (T.FLOAT, T.DOUBLE):
         return ["NULL" if value is None else _float(value) for value in array.to_pylist()]
     if kind == T.NEWDECIMAL:
         return _decimals(array)
-    if kind in _NUMBERS or not pa.types.is_string(array.type):  # ENUM and SET whose members are not known
+    if kind in _NUMBERS:
         return _plain(array.cast(pa.string()))
-    return _quoted(array)  # ENUM, SET, JSON
+    return _quoted(array)  # JSON
 
 
 def _decoded(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> Any:
@@ -85,6 +90,39 @@ def _as_text(facts: ColumnFacts) -> ColumnFacts:
 def _plain(array: Any) -> list[str]:
     found: list[str] = pc.fill_null(array, "NULL").to_pylist()
     return found
+
+
+def _members(facts: ColumnFacts, numbers: Any) -> list[str]:
+    """Return the literals of the indexes of an ENUM or the bits of a SET."""
+    members = facts.members
+    if members is None:
+        return _plain(numbers.cast(pa.string()))
+    encoded = numbers.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    texts = _quoted(pa.array([member_text(facts.kind, value, members) for value in values], pa.string()))
+    found = [_untold(facts.kind, members, value) or text for value, text in zip(values, texts, strict=True)]
+    return _plain(pa.array(found, pa.string()).take(encoded.indices))
+
+
+def _untold(kind: int, members: Sequence[str], value: int) -> str | None:
+    """Return the literal of an ENUM's index or a SET's bits that the text does not tell; None if it does."""
+    if kind == T.ENUM and not value:
+        return _no_member(members)
+    if "" not in members:
+        return None
+    empty = members.index("")
+    untold = not value or (value == empty + 1 if kind == T.ENUM else value >> empty & 1)
+    return str(value) if untold else None
+
+
+def _no_member(members: Sequence[str]) -> str:
+    """Return the literal of an ENUM's invalid value.
+
+    It is a text that is no member but a number, of up to five digits (`Field_enum::store`): neither '' nor the number 0
+    passes in strict mode.
+    """
+    named = {unicodedata.normalize("NFKC", member) for member in members}
+    return next((f"'{zeros}'" for n in range(1, 6) if (zeros := "0" * n) not in named), "0")
 
 
 def _float(value: float) -> str:
@@ -145,7 +183,14 @@ class Exact:
         quoted = quote_name(name)
         if literal == "NULL":
             return f"{quoted} IS NULL"
+        literal = self.compared(literal)
         return _CONDITION.get(self._form(), _equal)(quoted, literal, self.facts.charset)
+
+    def compared(self, literal: str) -> str:
+        """Return the literal that is equal to the column where `literal` gives it its value."""
+        members = self.facts.members
+        invalid = self.facts.kind == T.ENUM and members is not None and literal == _no_member(members)
+        return "0" if invalid else literal
 
     def _form(self) -> str:
         if self.facts.kind in _TEXTS and self.facts.charset != "binary":
@@ -154,6 +199,8 @@ class Exact:
             return "json"
         if self.facts.kind in (T.FLOAT, T.DOUBLE):
             return "float"
+        if self.facts.kind in (T.ENUM, T.SET):
+            return "member"
         return "hex" if self.facts.kind in (T.GEOMETRY, T.VECTOR) else "value"
 
 
@@ -167,6 +214,11 @@ def _same_float(name: str, literal: str, charset: str) -> str:
     # 0.0 and -0.0 are equal, and two values all the same. Behind `column = literal` a server would take the literal for
     # the column everywhere.
     return f"ABS({name}) = 0 AND LEFT({name}, 1) {'=' if literal.startswith('-') else '<>'} '-'"
+
+
+def _same_member(name: str, literal: str, charset: str) -> str:
+    # Compared with a number, bits would be a DOUBLE.
+    return f"CAST({name} AS UNSIGNED) = {literal}" if literal.isdigit() else f"{name} = {literal}"
 
 
 def _same_text(name: str, literal: str, charset: str) -> str:
@@ -189,4 +241,5 @@ _CONDITION: Final[dict[str, Callable[[str, str, str], str]]] = {
     "json": _same_json,
     "hex": _same_bytes,
     "float": _same_float,
+    "member": _same_member,
 }

@@ -267,8 +267,11 @@ class _Rows:
                 what = "the key" if key is not None else "all columns, which alone identify a row without a key"
                 self._refuse(row, [self.table.columns[number].name], what)
         if key is not None:
-            names = [f"{quote_name(self.table.columns[i].name)} = " for i in key]
-            parts = [[name + (text or "") for text in texts] for name, texts in zip(names, columns, strict=True)]
+            named = [(f"{quote_name(self.table.columns[i].name)} = ", Exact(self.facts[i]).compared) for i in key]
+            parts = [
+                [name + compared(text or "") for text in texts]
+                for (name, compared), texts in zip(named, columns, strict=True)
+            ]
             return parts[0] if len(parts) == 1 else list(map(" AND ".join, zip(*parts, strict=True)))
         exact = [(self.table.columns[i].name, Exact(self.facts[i])) for i in numbers]
         return [

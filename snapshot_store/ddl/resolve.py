@@ -199,6 +199,11 @@ def resolve_default(context: Context, default: Default | Value | None, type: Col
         return Default("literal", default.text)
 
 
+def _sent(text: str, connection: str) -> bytes:
+    """Return the bytes of a string as the connection sent it, also those that are none of its characters."""
+    return text.encode(python_codec(connection) or "utf-8", "surrogateescape")
+
+
 def _characters(value: Value, type: ColumnType, connection: str) -> Value:
     """Return a literal for a text column, decoded. Raises ValueError for characters its character set lacks."""
     if type.charset is None or value.kind == "number":
@@ -207,7 +212,7 @@ def _characters(value: Value, type: ColumnType, connection: str) -> Value:
         value = Value("string", decoded(literal_bytes(value.text), value.charset or type.charset))
     elif value.charset not in (None, "binary", connection) and not value.text.isascii():
         # The connection sent these bytes, and the introducer says that they are in another character set.
-        value = Value("string", decoded(value.text.encode(python_codec(connection) or "utf-8"), value.charset))
+        value = Value("string", decoded(_sent(value.text, connection), value.charset))
     if not fits(value.text, type.charset):
         raise ValueError(f"character set {type.charset} lacks a character of {value.text[:40]!r}")
     return value

@@ -18,6 +18,7 @@ from snapshot_store.store.db import Store
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.ask.test_questions import HISTORY, TOPOLOGY
+from tests.time_travel.one_server import merged_of
 
 Captured = pytest.CaptureFixture[str]
 FORMATS = ("text", "json", "sql")
@@ -359,3 +360,32 @@ def test_check_of_some_tables(store: Path, capsys: Captured) -> None:
     other = answer(capsys, "check", "gone", "--store", store)
     assert (other["findings"], other["logical_tables"]) == ([], 1)
     assert "has no table nothing" in run(capsys, "check", "nothing", "--store", store, code=33)
+
+
+RAW = b"""USE one; SET NAMES utf8mb4;
+CREATE TABLE raw (id INT, v VARCHAR(9) CHARACTER SET latin1 DEFAULT _latin1'\xe4',
+  y VARCHAR(9) DEFAULT (_latin1'\xe4 it\\'s'), z VARCHAR(9) AS (CONCAT(v, _latin1'\xe4')), w BINARY(3) DEFAULT '\xff',
+  CHECK (y <> _gbk'\xb6\xa9')) COMMENT='caf\xc3\xa9'"""
+
+
+@pytest.mark.mysql
+def test_bytes_that_are_no_utf8_are_shown_as_sql_that_makes_the_same_table(
+    mysql_server: MySqlServer, tmp_path: Path, capsys: Captured
+) -> None:
+    mysql_server.execute("CREATE DATABASE one")
+    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    mysql_server.apply(RAW)
+    merged = merged_of(mysql_server, tmp_path).directory
+    shown = answer(capsys, "show", "one.raw", "--merged", merged)
+    (table,) = shown["tables"]
+    json.dumps(shown, ensure_ascii=False).encode()  # there is nothing in it that is no text
+    assert "_latin1 x'e42069742773'" in table["create"] and "_gbk x'b6a9'" in table["create"]
+    assert table["definition"]["columns"][1]["default"]["text"] == "ä"
+    sql = run(capsys, "show", "one.raw", "--merged", merged, "-o", "sql")
+    mysql_server.execute("CREATE DATABASE two")
+    mysql_server.apply(sql.replace("`one`.", "`two`.").encode())
+    rows = []
+    for name in ("one", "two"):
+        mysql_server.execute(f"INSERT INTO {name}.raw (id) VALUES (1)")
+        rows += mysql_server.query(f"SELECT HEX(v), HEX(y), HEX(z), HEX(w) FROM {name}.raw")
+    assert rows == [("E4", "C3A42069742773", "C3A4C3A4", "FF0000")] * 2

@@ -109,6 +109,40 @@ def test_a_row_without_a_key_is_not_that_of_the_other_zero(
     assert mysql_server.query("SELECT CONCAT(a), CONCAT(f) FROM shop.orders ORDER BY f") == [("0", "0"), ("0", "1")]
 
 
+MEMBERS = (
+    "s SET('','b','c') NOT NULL, t SET('b',''), e ENUM('a','','0') NOT NULL, f ENUM('a','b'), "
+    f"g SET({', '.join(repr(f'm{i}') for i in range(63))},'')"
+)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (s, e)", ", UNIQUE KEY (e, s)"])
+def test_members_that_are_empty_texts_are_told_apart(
+    mysql_server: MySqlServer, tmp_path: Path, capsys: Captured, key: str
+) -> None:
+    told = [(s, s % 4, e, (s + e) % 3, 1 << 63 | s if s % 2 else s) for s in range(8) for e in range(3)]
+    rows = list(map(str, told))
+    log = written(
+        mysql_server,
+        tmp_path / "log",
+        f"SET sql_mode = ''; DELETE FROM orders WHERE s < 4; UPDATE orders SET t = t ^ 2, f = (f + 1) % 3, g = g ^ 1;"
+        f"INSERT INTO orders VALUES {', '.join(rows[2:10])}; UPDATE orders SET e = 3 WHERE e = 2;",
+        f"CREATE TABLE orders ({MEMBERS}{key}); SET sql_mode = ''; INSERT INTO orders VALUES {', '.join(rows)};",
+    )
+
+    def there() -> list[tuple[Any, ...]]:
+        numbers = ", ".join(f"CAST({name} AS UNSIGNED)" for name in "stefg")
+        return sorted(mysql_server.query(f"SELECT {numbers} FROM shop.orders"))
+
+    after = there()
+    assert flashback(log, 1, 4) == 0
+    mysql_server.apply(capsys.readouterr().out.encode())
+    assert there() == sorted(told)
+    assert flashback(log, 1, 4, "--forward") == 0
+    mysql_server.apply(capsys.readouterr().out.encode())
+    assert there() == after
+
+
 @pytest.mark.mysql
 def test_a_ddl_stops_it_and_is_passed_over_where_that_is_exact(
     mysql_server: MySqlServer, tmp_path: Path, capsys: Captured

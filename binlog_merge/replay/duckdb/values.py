@@ -28,7 +28,7 @@ from binlog_merge.replay.duckdb.types import BY_HAND, duckdb_type, for_duckdb
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
 from binlog_merge.values.binlog_types import LENGTH_BYTES, NUMERIC, binlog_column, byte_length
 from binlog_merge.values.column_facts import column_facts_of
-from binlog_merge.values.convert.cells import ReshapeOptions, make_converter
+from binlog_merge.values.convert.cells import Policy, ReshapeOptions, make_converter
 from binlog_merge.values.convert.time import moment_of
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, Json, Value, decode_cell
@@ -170,7 +170,8 @@ def _check_told(old: Column, new: Column, values: Any) -> None:
 def _converted(
     old: Column, new: Column, cells: list[bytes | None], session: StatementSession, alone: bool = False
 ) -> list[bytes | None]:
-    options = ReshapeOptions("error" if session.ddl.strict else "clamp", sql_mode=session.ddl.sql_mode)
+    policy: Policy = "error" if session.ddl.strict else "clamp"
+    options = ReshapeOptions(policy, sql_mode=session.ddl.sql_mode, local=session.local)
     converter = make_converter(old, new, binlog_column(old), options)
     return cells if converter is None else [converter(cell) for cell in cells]
 

@@ -12,6 +12,7 @@ Pairs of types that cannot be converted are refused when the plan is made: GEOME
 date, binary strings to JSON.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -29,6 +30,7 @@ from binlog_merge.values.binlog_types import (
     byte_length,
     member_bytes,
 )
+from binlog_merge.values.convert.clock import without_displacement
 from binlog_merge.values.convert.json import number_of_document, read_json
 from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year, whole_of_decimal
 from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
@@ -61,9 +63,13 @@ __all__ = [
 ]
 
 Policy = Literal["error", "clamp", "default"]
+Local = Callable[[Civil], Civil]
+"""Moves a moment from UTC to a session's time zone."""
 
 _SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
 _LONGEST_MOMENT: Final = 14
+_LONGEST_WIDE_MOMENT: Final = 31
+_LONGEST_WIDE_TIME: Final = 25
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
@@ -72,11 +78,17 @@ class ReshapeOptions:
     """The options of reshaping: the policy, and the session time zone and sql_mode of the DDL.
 
     `offset` is that time zone's offset from UTC in minutes; of the mode, only what concerns dates and times counts.
+    `local` moves a moment from UTC to it where the offset is not always the same.
     """
 
     policy: Policy = "error"
     offset: int = 0
     sql_mode: int = 0
+    local: Local | None = None
+
+    def moved(self, moment: Civil) -> Civil:
+        """Move a moment from UTC to the session's time zone."""
+        return shifted(moment, self.offset) if self.local is None else self.local(moment)
 
 
 DEFAULT_OPTIONS: Final = ReshapeOptions()
@@ -137,8 +149,9 @@ class Converter:
         if self.bytes_pass:
             return cell, lost
         old, new = self.physical.type, self.logical.type
-        value = coerce(old, new, decode_cell(old, cell), lost, self.options.offset, self.options.sql_mode)
-        return encode_cell(new, value), lost
+        value, options = decode_cell(old, cell), self.options
+        found = coerce(old, new, value, lost, options.offset, options.sql_mode, options.moved)
+        return encode_cell(new, found), lost
 
     def _failed(self, reason: str) -> ConversionError:
         return ConversionError(
@@ -225,11 +238,20 @@ def _refusal(old: ColumnType, new: ColumnType) -> str | None:
     return None
 
 
-def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: int = 0, sql_mode: int = 0) -> Value:
+def coerce(
+    old: ColumnType,
+    new: ColumnType,
+    value: Value,
+    lost: Lost,
+    offset: int = 0,
+    sql_mode: int = 0,
+    local: Local | None = None,
+) -> Value:
     """Convert a value of column type `old` to the nearest value of `new`, as ALTER TABLE ... MODIFY does.
 
-    Losses are appended to `lost`; `offset` is the session time zone's, in minutes, and `sql_mode` the session's. Raises
-    ConversionError if there is no such value.
+    Losses are appended to `lost`; `offset` is the session time zone's, in minutes, and `sql_mode` the session's; for
+    texts of moments with an offset of their own, `local` moves a moment to its time zone. Raises ConversionError if
+    there is no such value.
     """
     if old.name == "timestamp" and isinstance(value, Civil):
         if new.name == "timestamp":
@@ -258,6 +280,8 @@ def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: i
         value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
         if old.zerofill and len(value) > _LONGEST_MOMENT:
             raise ConversionError(f"{value!r} has more digits than a date and time")
+        if old.name not in NUMERIC:
+            value = _read_as_moment(old, new, value, sql_mode, local or _unknown_zone)
     elif old.name == "date" and isinstance(value, Civil) and new.name not in _TEMPORAL:
         value = (value.year * 100 + value.month) * 100 + value.day
     elif isinstance(value, Decimal) and old.name == "decimal" and new.name in (*INTEGER_BYTES, "bit"):
@@ -269,6 +293,19 @@ def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: i
     if new.name == "time":
         return to_time(new, value, lost, sql_mode, any_day=old.name not in NUMERIC)
     return _COERCE[new.name](new, value, lost, sql_mode)
+
+
+def _read_as_moment(old: ColumnType, new: ColumnType, value: str | bytes, sql_mode: int, local: Local) -> str:
+    """Return the text that a server reads as a date or time, in the session's time zone."""
+    text = value if isinstance(value, str) else value.decode("latin-1")
+    if old.charset in WIDE:  # which a server makes ASCII first, as far as its buffer goes (`to_ascii`)
+        longest = _LONGEST_WIDE_TIME if new.name == "time" else _LONGEST_WIDE_MOMENT
+        text = re.split(r"[^\x00-\x7f]", text, maxsplit=1)[0][:longest]
+    return without_displacement(text, None if new.name == "time" else new.fsp, sql_mode, local)
+
+
+def _unknown_zone(moment: Civil) -> Civil:
+    raise ConversionError("a text has an offset from UTC, and the session's time zone is not known here")
 
 
 def _check_bigint(value: float) -> None:

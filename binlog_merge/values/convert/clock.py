@@ -6,8 +6,9 @@ left. Text after the part that is understood is lost; text that is no date or ti
 """
 
 import re
-from datetime import timedelta
-from typing import Final
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.convert.numbers import carried
@@ -32,6 +33,11 @@ _LIKE_TIMESTAMP: Final = re.compile(
     rf"\d{{11,}}(?:\Z|\.)|\d{{1,6}}[^\s\d!-/:-@\[-`{{-~]|(?:\d+{_PUNCTUATION}+){{2}}\d+{_PUNCTUATION}*\s", re.ASCII
 )
 """What the server takes for a date with a time of day once it is long enough, and for nothing if it then is none."""
+_DISPLACEMENT: Final = re.compile(r"([+-])(\d\d):([0-5]\d)\s*", re.ASCII)
+_GREATEST_DISPLACEMENT: Final = 14 * 60  # minutes
+_FIRST_DISPLACED: Final = datetime(1970, 1, 1, 0, 0, 1)
+_LAST_DISPLACED: Final = datetime(3001, 1, 18, 23, 59, 59)
+"""The moments that a server converts between time zones at all."""
 _MAX_NUMBER: Final = (1 << 32) - 1
 _FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a time of day
 
@@ -74,10 +80,40 @@ def read_moment(text: str, lost: Lost, sql_mode: int = 0) -> Civil:
     if found is None:
         lost.append(f"{text[:40]!r} is no date")
         return ZERO_DATE
-    moment, fraction, rest = found
+    moment, fraction, rest, _ = found
     if rest.strip(_SPACES):
         lost.append(f"{text[:40]!r} is a date followed by {rest[:20]!r}")
     return _with_fraction(moment, _micros(fraction, sql_mode), lost)
+
+
+def without_displacement(text: str, fsp: int | None, sql_mode: int, local: Callable[[Civil], Civil]) -> str:
+    """Return the text of a date and time without the offset from UTC at its end, in the session's time zone.
+
+    `local` moves a moment from UTC to it. Other texts are unchanged. A server forgets the offset where the fraction is
+    rounded up to a whole second at the `fsp` digits of the column, which is None for TIME. Raises ConversionError for a
+    moment that is not moved.
+    """
+    if fsp is None and not _like_timestamp(text.lstrip(_SPACES)):
+        return text
+    day_mode = sql_mode | ALLOW_INVALID_DATES if fsp is None else sql_mode
+    found = _read_moment(text, day_mode, any_day=fsp is None)
+    if found is None or (minutes := found.displacement) is None:
+        return text
+    moment, fraction = found.moment, found.fraction
+    unit = 1 if fsp is None else 10 ** (6 - fsp)
+    half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else unit // 2
+    if fsp is not None and _micros(fraction, sql_mode) + half >= 1_000_000:
+        return f"{moment.text(0)}.{fraction}"
+    try:
+        first = datetime(moment.year, moment.month, 1, *moment[3:6])
+        utc = first + timedelta(days=moment.day - 1, minutes=-minutes)
+    except (ValueError, OverflowError):
+        utc = datetime.min
+    if not (moment.day and _FIRST_DISPLACED <= utc <= _LAST_DISPLACED):
+        # A server without strict mode leaves the value of the row before in place.
+        raise ConversionError(f"{text[:40]!r} is not between 1970 and 3001, and has an offset from UTC")
+    there = local(Civil(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second))
+    return f"{there.text(0)}.{fraction}"
 
 
 def _with_fraction(moment: Civil, micros: int, lost: Lost) -> Civil:
@@ -88,8 +124,20 @@ def _with_fraction(moment: Civil, micros: int, lost: Lost) -> Civil:
         return ZERO_DATE
 
 
-def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> tuple[Civil, str, str] | None:
-    """Return the date and time, the digits of its fraction, and the rest of the text; None if there is no date.
+class _Read(NamedTuple):
+    """A date and time that was read: the digits of its fraction, the rest of the text, and its offset from UTC.
+
+    `displacement` is in minutes, and None where there is none.
+    """
+
+    moment: Civil
+    fraction: str
+    rest: str
+    displacement: int | None
+
+
+def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> _Read | None:
+    """Return the date and time at the beginning of a text, None if there is none.
 
     With `any_day` the zero date has a time of day, too.
     """
@@ -109,6 +157,11 @@ def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> tuple[Civil
     numbers = [int(field) for field in fields]
     if len(numbers) < 3:
         return None
+    displacement = None
+    if len(numbers) == 6 and rest[:1] in ("+", "-"):
+        displacement, rest = _displacement(rest), ""
+        if displacement is None:
+            return None
     if (first not in (4, 8) and first < 14 if bare else len(fields[0]) == 2) and (any(numbers) or fraction.strip("0")):
         numbers[0] += 2000 if numbers[0] < 70 else 1900
     moment = Civil(*numbers)
@@ -120,7 +173,18 @@ def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> tuple[Civil
         return None
     if moment == ZERO_DATE and rest.strip(_SPACES):
         return None
-    return moment, fraction, rest
+    return _Read(moment, fraction, rest, displacement)
+
+
+def _displacement(text: str) -> int | None:
+    """Return the minutes of an offset from UTC, None for what is none (`time_zone_displacement_to_seconds`)."""
+    found = _DISPLACEMENT.fullmatch(text)
+    if found is None:
+        return None
+    minutes = int(found[2]) * 60 + int(found[3])
+    if minutes > _GREATEST_DISPLACEMENT or (found[1] == "-" and not minutes):
+        return None
+    return -minutes if found[1] == "-" else minutes
 
 
 def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
@@ -229,7 +293,7 @@ def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -
     plain = plain[1:] if negative else plain
     if not plain:
         return timedelta(0)
-    if len(plain.encode()) >= _FULL_TIMESTAMP and _LIKE_TIMESTAMP.match(plain):
+    if _like_timestamp(plain):
         return _time_of_timestamp(plain, lost, sql_mode, any_day)
     parts = _time_parts(plain)
     if parts is None or _EXPONENT.match(parts[-1]):
@@ -251,13 +315,25 @@ def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -
     return _span(-micros if negative else micros)
 
 
+def _like_timestamp(text: str) -> bool:
+    """Return whether a server that reads a time takes a text for a date with a time of day."""
+    long = len(text.encode()) >= _FULL_TIMESTAMP
+    return bool(long and _LIKE_TIMESTAMP.match(text) and not _displaced_wrongly(text))
+
+
+def _displaced_wrongly(text: str) -> bool:
+    """Return whether what should be an offset from UTC follows a date and time, and is none."""
+    fields, _, rest = _divided_fields(text)
+    return len(fields) == 6 and rest[:1] in ("+", "-") and _displacement(rest) is None
+
+
 def _time_of_timestamp(text: str, lost: Lost, sql_mode: int, any_day: bool) -> timedelta:
     day_mode = sql_mode & TIME_TRUNCATE_FRACTIONAL | ALLOW_INVALID_DATES if any_day else sql_mode
     found = _read_moment(text, day_mode, any_day)
     if found is None:
         lost.append(f"{text[:40]!r} is no time")
         return timedelta(0)
-    moment, fraction, rest = found
+    moment, fraction, rest, _ = found
     if rest.strip(_SPACES):
         lost.append(f"{text[:40]!r} is a time followed by {rest[:20]!r}")
     return time_of_day(moment) + _span(_micros(fraction, sql_mode))  # up to 24:00:00, the day is not carried into
@@ -270,7 +346,7 @@ def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:
     left = text[at:]
     if value > _MAX_NUMBER:
         return None
-    if len(left) > 1 and found[1] and found[2] and left[0].isdigit():
+    if len(left) > 1 and found[2] and left[0].isdigit():  # no digits before the spaces are no days
         days, numbers = value, []
     elif len(left) > 1 and left[0] == ":" and left[1].isdigit():
         days, numbers, left = 0, [value], left[1:]

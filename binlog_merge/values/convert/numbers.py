@@ -55,13 +55,15 @@ def _limited(number: Decimal) -> Decimal:
     return number
 
 
-def in_whole_seconds(value: Value, sql_mode: int = 0) -> Value:
-    """Round a time or date and time to seconds, carried into minutes, hours and days; other values are unchanged."""
+def in_whole_seconds(value: Value) -> Value:
+    """Round a time or date and time to seconds, carried into minutes, hours and days; other values are unchanged.
+
+    That is what becomes an integer, in any sql_mode (`TIME_to_ulonglong_datetime_round`).
+    """
     if isinstance(value, timedelta):
-        half = 0 if sql_mode & TIME_TRUNCATE_FRACTIONAL else 500_000
-        seconds = (abs(value) // MICROSECOND + half) // 1_000_000
+        seconds = (abs(value) // MICROSECOND + 500_000) // 1_000_000
         return timedelta(seconds=-seconds if value < timedelta(0) else seconds)
-    return rounded_moment(value, 0, sql_mode) if isinstance(value, Civil) else value
+    return rounded_moment(value, 0) if isinstance(value, Civil) else value
 
 
 def rounded_moment(moment: Civil, fsp: int, sql_mode: int = 0) -> Civil:
@@ -100,9 +102,9 @@ def _within(number: int, low: int, high: int, kind: ColumnType, lost: Lost) -> i
     return max(low, min(high, number))
 
 
-def _whole(value: Value, lost: Lost, sql_mode: int) -> int:
+def _whole(value: Value, lost: Lost) -> int:
     try:
-        value = in_whole_seconds(value, sql_mode)
+        value = in_whole_seconds(value)
     except ConversionError as error:
         lost.append(str(error))
     number = number_of(value, lost)
@@ -115,7 +117,7 @@ def to_integer(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) ->
     low, high = (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
     if isinstance(value, float):  # val_int is signed
         low, high = max(low, _BIGINT[0]), min(high, _BIGINT[1])
-    return _within(_whole(value, lost, sql_mode), low, high, kind, lost)
+    return _within(_whole(value, lost), low, high, kind, lost)
 
 
 def whole_of_decimal(value: Decimal, unsigned: bool, lost: Lost) -> int:
@@ -170,7 +172,7 @@ def to_bit(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int
         number = int(found[1][:60]) if found else 0
         low, high = _BIGINT
     else:
-        number = _whole(value, lost, sql_mode)
+        number = _whole(value, lost)
         low, high = _BIGINT if isinstance(value, float | Decimal) else (_BIGINT[0], (1 << 64) - 1)
     number = _within(number, low, high, kind, lost) & ((1 << 64) - 1)
     return _within(number, 0, (1 << (kind.length or 1)) - 1, kind, lost)
@@ -178,7 +180,7 @@ def to_bit(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int
 
 def to_year(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int:
     """Convert a value to a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
-    year = _whole(value, lost, sql_mode)
+    year = _whole(value, lost)
     text = value.decode("latin-1") if isinstance(value, bytes) else value
     if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text.encode()) != 4 and _NUMBER.match(text)):
         year += 2000 if year < 70 else 1900
