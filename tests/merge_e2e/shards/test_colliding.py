@@ -417,3 +417,22 @@ def test_of_more_keys_than_are_told_nothing_stands(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(collisions, "_MOST_TABLES", 1)
     seen = keys.seen()
     assert seen is not None and seen.interrupted
+
+
+@pytest.mark.parametrize("image", ["FULL", "MINIMAL", "NOBLOB"])
+def test_a_doubt_behind_an_update_that_leaves_the_key_alone(image: str, stage: Stage) -> None:
+    """Or a part of the key, which is not in the image after it."""
+
+    def story(nodes: Nodes) -> None:
+        for session in nodes.values():
+            session.run(f"SET binlog_row_image = '{image}'")
+        nodes["n1"].run("INSERT INTO t1 VALUES (1, 5, 'a', 'x'), (2, 5, 'b', 'x')")
+        nodes["n1"].run("UPDATE t1 SET v = 'c'")
+        nodes["n1"].run("UPDATE t1 SET k = 6 WHERE id = 2")
+        nodes["n2"].run("INSERT INTO t1 VALUES (1, 5, 'd', 'x'), (2, 5, 'e', 'x'), (2, 6, 'e', 'x')")
+
+    told(stage, f"left {image}", "id INT, k INT, v VARCHAR(9), w TEXT, PRIMARY KEY (id, k)", story)
+    with opened_log(str(stage.folder / f"left {image}" / "out")) as folder:
+        lives = [life_of(MergedBinlog(folder), ("d", "t"), {"id": i, "k": k}) for i, k in ("15", "25", "26")]
+    for life, doubts in zip(lives, (1, 0, 1), strict=True):
+        assert [" inserts the row that stands since " in doubt for doubt in life.doubts] == doubts * [True]
