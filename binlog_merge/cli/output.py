@@ -148,6 +148,7 @@ def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[
         "read again",
         [f"{_count(again, 'published file')} with another time or place than before: sound"] if again else [],
     )
+    lines += _rows("keys", list(_keys(result.get("keys") or {})))
     lines += _rows("removed", removal_lines(result.get("removed") or {}))
     left_out = [f for f in _items(result.get("left_out")) if not f["file"].endswith(".index")]
     lines += _rows("left out", [f"{f['node']}  {f['file']}: {f['reason']}" for f in left_out])
@@ -159,6 +160,22 @@ def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[
     took = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items())
     lines += _rows("seconds", [took] if took else [])
     return lines
+
+
+def _keys(keys: Mapping[str, Any]) -> Iterator[str]:
+    """Yield how far rows were not looked through for keys that collide."""
+    looked_at, size = keys.get("looked_at", 0), keys.get("bytes", 0)
+    some, cascading = keys.get("some") or [], keys.get("cascading") or []
+    if looked_at < size:
+        yield f"those of {looked_at:,} of {size:,} bytes were looked at for rows of shards with one key; `verify`: all"
+    if some:
+        yield f"some were looked at of {_listed(some)}; `verify`: all"
+    if cascading:
+        yield f"not looked at of {_listed(cascading)}, whose rows a foreign key's CASCADE may remove unseen"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _hidden(one: Mapping[str, Any]) -> str:

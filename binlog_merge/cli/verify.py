@@ -189,6 +189,9 @@ def lines_of(found: "Verified", directory: str) -> list[str]:
     ]
     if values["collisions"]:
         lines.append("  a server that applies the log stops at the first of these, with error 1062")
+    if values["cascading"]:
+        names = ", ".join(values["cascading"])
+        lines.append(f"  keys       not looked at of {names}, whose rows a foreign key's CASCADE may remove unseen")
     return [printable(line) for line in lines]
 
 

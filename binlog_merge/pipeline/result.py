@@ -39,7 +39,8 @@ class MergeResult:
     touch no output table, `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind
     and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
     published files that had changed since the last run and were checked byte by byte. `removed` is what `retention`
-    took away: see `pipeline.retention`.
+    took away: see `pipeline.retention`. `keys` is how far the run was looked through for keys of shards that collide:
+    see `gather.collisions.looked_at`; empty if markers coordinate all tables.
     """
 
     files: tuple[Mapping[str, Any], ...]
@@ -70,6 +71,7 @@ class MergeResult:
     left_out: tuple[Mapping[str, str], ...] = ()
     read_again: tuple[str, ...] = ()
     removed: Mapping[str, Any] = field(default_factory=dict)
+    keys: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from binlog_merge.pipeline.assemble.holding import why
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
+from binlog_merge.pipeline.gather.collisions import looked_at
 from binlog_merge.pipeline.publish.driver import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
@@ -84,6 +85,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         waiting_shards=tuple(_held(held) for held in ordered.waiting),
         left_out=tuple({"node": f.node, "file": redacted(f.path), "reason": f.reason} for f in inputs.left_out),
         read_again=inputs.read_again,
+        keys=looked_at(g.keys for g in kept),
         stages=dict(job.seconds),
     )
 

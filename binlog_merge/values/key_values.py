@@ -56,6 +56,30 @@ def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
     return data
 
 
+def folds_case(table: TableMap, part: KeyPart) -> bool:
+    """Return whether ASCII letters of a key's text are equal in either case, whatever else is in the text."""
+    kind = real_type(table.types[part.column], table.metas[part.column])
+    collation = part.collation or ""
+    return kind in _TEXT | _BLOBS and collation.endswith("_ci") and _PLAIN.fullmatch(collation) is not None
+
+
+def as_compared(table: TableMap, part: KeyPart, cell: bytes) -> bytes:
+    """Return bytes that are the same only for values that a server takes for equal: the opposite of `folded`.
+
+    They are the same for texts that differ in the case of ASCII letters, or in spaces at the end, where the collation
+    says so; texts that other letters make equal have other bytes.
+    """
+    kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
+    if kind not in _TEXT | _BLOBS:
+        return cell
+    collation = part.collation or "binary"
+    text = cell[_prefix_length(kind, meta) :]
+    if folds_case(table, part):
+        text = text.upper()
+    known = _PLAIN.fullmatch(collation) or _BYTES.fullmatch(collation)
+    return text.rstrip(b" ") if known and "_0900_" not in collation else text
+
+
 def _prefix_length(kind: int, meta: int) -> int:
     if kind in _BLOBS:
         return meta

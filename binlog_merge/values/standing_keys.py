@@ -19,11 +19,15 @@ MOST_KEYS: Final = 1 << 12
 
 
 class Taken(NamedTuple):
-    """Who gave a row a key: `origin` wrote it, in the transaction at `place`; `cells` are the bytes of the key."""
+    """Who gave a row a key: `origin` wrote it, in the transaction at `place`.
+
+    `cells` are bytes of the key that are the same for equal keys, `written` those that stand in the row.
+    """
 
     origin: str
     place: str
     cells: tuple[bytes, ...]
+    written: tuple[bytes, ...]
 
 
 class Collision(NamedTuple):

@@ -1,7 +1,7 @@
 """Notices inserts of keys that stand, in a log that is looked through: a server that applies it stops at them.
 
 The keys are those of the schema history. A statement may remove rows, so that nothing stands after one, and so may a
-parent's DELETE: a table with a foreign key that cascades is not looked at.
+parent's DELETE: a table with a foreign key that cascades is not looked at, and is named.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from typing import Final, Literal
 from binlog_merge.binlog.columnar import ColumnFacts, column_facts
 from binlog_merge.binlog.rows import ABSENT, Mark, PartialJson, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.values.key_values import KeyPart, as_compared
 from binlog_merge.values.standing_keys import StandingKeys, Taken, fit, key_text
 from snapshot_store.model import Table
 
@@ -42,15 +43,16 @@ class KeyFault:
 @dataclass(frozen=True, slots=True)
 class _Key:
     index: str
-    columns: tuple[int, ...]
+    parts: tuple[KeyPart, ...]
     facts: tuple[ColumnFacts, ...]
 
 
 @dataclass
 class LogKeys:
-    """The keys that stand at a place of a log."""
+    """The keys that stand at a place of a log. Tables that are `cascading` are not looked at."""
 
     faults: dict[tuple[str, str], KeyFault] = field(default_factory=dict)
+    cascading: set[str] = field(default_factory=set)
     _standing: dict[tuple[str, str], StandingKeys] = field(default_factory=dict)
     _rows: int = 0
 
@@ -65,7 +67,8 @@ class LogKeys:
             # MINIMAL: what is not in the image after an update is as it was before.
             after = tuple(old if new is ABSENT else new for old, new in zip(before, after, strict=True))
         for key in keys:
-            old, new = _value(before, key.columns), _value(after, key.columns)
+            old, written = _value(before, key.parts), _value(after, key.parts)
+            old, new = _as_compared(table, key, old), _as_compared(table, key, written)
             if old == new:
                 continue
             name = f"{table.schema}.{table.table}", key.index
@@ -74,10 +77,10 @@ class LogKeys:
                 standing.interrupt()  # which one it was is not known
             elif old is not None:
                 standing.free(_hash(old))
-            if new is None or new is ABSENT:
+            if not isinstance(new, tuple) or not isinstance(written, tuple):
                 continue
-            if hit := standing.take(_hash(new), Taken(gtid, gtid, new)):
-                self._note(name, key_text(key.facts, new), hit.first.origin, gtid)
+            if hit := standing.take(_hash(new), Taken(gtid, gtid, new, written)):
+                self._note(name, key_text(key.facts, written), hit.first.origin, gtid)
         self._rows += 1
         if self._rows % 4096 == 0:
             fit(self._standing.values(), _MOST_KEYS)
@@ -102,15 +105,25 @@ def _keys_of(table: Table, facts: tuple[ColumnFacts, ...]) -> Iterator[_Key]:
             places = [None if p.column is None or p.length else table.index_of(p.column) for p in index.parts]
             columns = tuple(place for place in places if place is not None)
             if len(columns) == len(places):
-                yield _Key(index.name, columns, tuple(facts[column] for column in columns))
+                parts = tuple(KeyPart(column, table.columns[column].type.collation) for column in columns)
+                yield _Key(index.name, parts, tuple(facts[column] for column in columns))
 
 
-def _value(image: RowImage | None, columns: tuple[int, ...]) -> tuple[bytes, ...] | Literal[Mark.ABSENT] | None:
+_Cells = tuple[bytes, ...] | Literal[Mark.ABSENT] | None
+
+
+def _as_compared(table: TableMap, key: _Key, cells: _Cells) -> _Cells:
+    if not isinstance(cells, tuple):
+        return cells
+    return tuple(as_compared(table, part, cell) for part, cell in zip(key.parts, cells, strict=True))
+
+
+def _value(image: RowImage | None, parts: tuple[KeyPart, ...]) -> _Cells:
     """Return the cells of a key; None if one is NULL, or there is no image; ABSENT if the image does not hold them."""
     if image is None:
         return None
     cells: list[bytes] = []
-    for cell in (image[column] for column in columns):
+    for cell in (image[part.column] for part in parts):
         if cell is None:
             return None
         if cell is ABSENT or isinstance(cell, PartialJson):

@@ -61,7 +61,8 @@ class Verified:
             rows.setdefault(f"{schema}.{table}", {})[op] = number
         names = ("files", "transactions", "statements", "events", "size", "shapes")
         collisions = [fault.text() for fault in self.keys.faults.values()]
-        return {**{name: getattr(self, name) for name in names}, "rows": rows, "collisions": collisions}
+        keys = {"collisions": collisions, "cascading": sorted(self.keys.cascading)}
+        return {**{name: getattr(self, name) for name in names}, "rows": rows, **keys}
 
 
 def verify(
@@ -240,6 +241,8 @@ class _FileChecker:
         known = id(version.table), value.pack()[6:]
         if known not in self.known_keys:
             self.known_keys[known] = keys_of(version.table, value), version.table
+            if version.table.cascades:
+                self.found.keys.cascading.add(f"{value.schema}.{value.table}")
         self.keys[value.table_id] = self.known_keys[known][0]
 
     def _rows(self, event: RawEvent, value: RowsEvent) -> None:

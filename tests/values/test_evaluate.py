@@ -7,6 +7,7 @@ from binlog_merge.values.evaluate.row import NotComputableError, Row, computed, 
 from binlog_merge.values.value import ConversionError
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from tests.mysql_server import MySqlServer
 
 COLUMNS = {
     "i": Column("i", ColumnType("int")),
@@ -101,3 +102,37 @@ def test_refused(source: str, reason: str) -> None:
 def test_no_value(source: str, column: Column, reason: str) -> None:
     with pytest.raises(ConversionError, match=reason):
         value_for(computed(source, COLUMNS), column, ROW)
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("name", ["LOWER", "UPPER"])
+def test_the_case_of_letters_beyond_ascii_is_that_of_every_collation(name: str, mysql_server: MySqlServer) -> None:
+    """Those that are taken are left as they are by all of them; no text of any language that has no case is refused."""
+    expression = computed(f"{name}(t)", COLUMNS)
+
+    def taken(char: str) -> bool:
+        try:
+            return value_for(expression, TEXT, Row({"t": char}, 0, 0)) == char
+        except ConversionError:
+            return False
+
+    chars = "".join(char for char in map(chr, range(128, 0x11000)) if char.encode("utf-8", "ignore") and taken(char))
+    assert not set("日本語한국어עבריתالعربية") - set(chars)
+    assert ("é" in chars) is (name == "LOWER") and ("É" in chars) is (name == "UPPER")
+    chars += "".join(filter(taken, map(chr, range(0x1F300, 0x1F700))))
+    assert "🙂" in chars
+    mysql_server.execute("CREATE DATABASE c; CREATE TABLE c.t (t LONGTEXT CHARACTER SET utf8mb4)")
+    mysql_server.execute(f"INSERT INTO c.t VALUES (CONVERT(0x{chars.encode().hex()} USING utf8mb4))")
+    asked = (
+        "SELECT collation_name, character_set_name FROM information_schema.collations WHERE collation_name <> 'binary'"
+    )
+    unlike = [
+        collation
+        for collation, charset in mysql_server.query(asked)
+        if mysql_server.query(
+            f"SELECT HEX({name}(CONVERT(t USING {charset}) COLLATE {collation})) = HEX(CONVERT(t USING {charset})) "
+            "FROM c.t"
+        )
+        != [(1,)]
+    ]
+    assert unlike == []

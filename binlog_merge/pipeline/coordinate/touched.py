@@ -75,8 +75,7 @@ def _named(store: HistoryQueries, node: str | None, subjects: Sequence[Subject])
     for subject in subjects:
         for schema, name in subject.tables:
             yield node, schema, name
-            copied = copied_by_its_name((schema, name))
-            if copied is not None:
+            for copied in copied_by_its_name((schema, name)):
                 yield node, *copied
         for schema in subject.schemas:
             yield node, schema, ""

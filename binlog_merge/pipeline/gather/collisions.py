@@ -2,14 +2,14 @@
 
 Only rows of tables that are merged without markers are looked at, those with which a task begins (a round of a log that
 is followed has no others), and of them as many keys as `values.standing_keys` holds: shards that give keys without
-regard to each other show it soon, and `verify` looks at all of a log. Keys are equal if their bytes are: what a
-collation alone makes equal is not noticed.
+regard to each other show it soon, and `verify` looks at all of a log. Keys are equal if their bytes are, or differ only
+in the case of ASCII letters and the collation takes them for equal; what else a collation makes equal is not noticed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.key_hash import ABSENT, VALUE, hash_keys
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, KeysInDoubt
 from binlog_merge.pipeline.gather.found_rows import rows_in_window
@@ -29,6 +30,7 @@ from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Window
 from binlog_merge.pipeline.gather.verdicts import Bytes
+from binlog_merge.values.key_values import folds_case
 from binlog_merge.values.standing_keys import EVERY_HASH, MOST_KEYS, Collision, StandingKeys, Taken, fit, key_text
 
 Ints = npt.NDArray[np.int64]
@@ -73,12 +75,18 @@ class Collided:
 
 @dataclass(frozen=True, slots=True)
 class KeysSeen:
-    """What a part of the log did to keys. `interrupted`: something may have removed rows that were not looked at."""
+    """What a part of the log did to keys. `interrupted`: something may have removed rows that were not looked at.
+
+    `looked_at` bytes of its `bytes` were looked at, and nothing of the tables `cascading`.
+    """
 
     keys: Mapping[KeyName, StandingKeys]
     facts: Mapping[KeyName, tuple[ColumnFacts, ...]]
     collided: tuple[Collided, ...]
     interrupted: bool
+    looked_at: int = 0
+    bytes: int = 0
+    cascading: frozenset[str] = frozenset()
 
 
 class KeysOfTask:
@@ -92,9 +100,16 @@ class KeysOfTask:
         self._collided: dict[_Which, Collided] = {}
         self._interrupted = False
         self._left = _LOOKED_AT
+        self._looked_at = self._bytes = 0
+        self._cascading: set[str] = set()
         self._shared: dict[int, bool] = {}
 
-    def interrupt(self) -> None:
+    def pass_over(self, size: int) -> None:
+        """Take note of rows that are not looked at, of so many bytes."""
+        self._bytes += size
+        self._interrupt()
+
+    def _interrupt(self) -> None:
         """Take note of a statement, or of rows that are not looked at."""
         self._interrupted = True
         for keys in self._keys.values():
@@ -102,9 +117,14 @@ class KeysOfTask:
 
     def look(self, buffer: Bytes, read: Window, rows: Rows, start: int) -> None:
         """Look at the rows of a window; rows[start] is its first row."""
-        if self._modes is None or self._left < 0:
+        if self._modes is None:
             return
-        self._left -= int((read.segments[:, k.S_END] - read.segments[:, k.S_POS]).sum())
+        size = int((read.segments[:, k.S_END] - read.segments[:, k.S_POS]).sum())
+        self._bytes += size
+        if self._left < 0:
+            return
+        self._left -= size
+        self._looked_at += size
         statements = read.segments[:, k.S_DDL] != 0
         statements &= (rows.flags[start + np.asarray(read.row)] & ks.HEARTBEAT) == 0
         found = self._concerned(buffer, read, rows, start)
@@ -112,11 +132,11 @@ class KeysOfTask:
         behind = np.cumsum(statements)[found[:, k.F_SEGMENT]]  # how many statements each event stands behind
         for number in range(int(statements.sum()) + 1):
             if number:
-                self.interrupt()
+                self._interrupt()
             self._events(window, found[behind == number])
         fit(self._keys.values(), MOST_KEYS)
         if self._left < 0:
-            self.interrupt()
+            self._interrupt()
 
     def _concerned(self, buffer: Bytes, read: Window, rows: Rows, start: int) -> Ints:
         """Return the rows events (F_*, and their number) of a window that may collide."""
@@ -152,11 +172,10 @@ class KeysOfTask:
         if plan not in self._shared:
             assert self._modes is not None
             table = self._plans.keyed[int(self._plans.arrays.plans[plan, k.KEYED]) - 1]
-            self._shared[plan] = (
-                self._modes.of(*self._plans.shards[plan]) != "marker"
-                and not table.cascades  # rows that a parent's statement removes are in no log
-                and any(key.parts for key in table.keys)
-            )
+            shared = self._modes.of(*self._plans.shards[plan]) != "marker" and any(key.parts for key in table.keys)
+            if shared and table.cascades:  # rows that a parent's statement removes are in no log
+                self._cascading.add(".".join(table.name))
+            self._shared[plan] = shared and not table.cascades
         return self._shared[plan]
 
     def _apply(self, name: KeyName, changes: Sequence["_Change"], window: "_Looked") -> None:
@@ -169,7 +188,7 @@ class KeysOfTask:
                 keys.free(change.hashed)
             else:
                 shard = self._plans.shards[int(window.found[change.event, k.F_PLAN])]
-                taken = Taken(str(shard), window.place(change.event), change.cells)
+                taken = Taken(str(shard), window.place(change.event), change.cells, change.written)
                 if hit := keys.take(change.hashed, taken):
                     note(self._collided, name, hit, self._facts[name])
 
@@ -189,13 +208,14 @@ class KeysOfTask:
         updated = ~(deleted | inserted)
         changed = updated & key_changed(cut, key) if updated.any() else updated
         columns = np.array(key.columns, np.int64)
+        folded = _folded(cut, key, table.table_map)
         for side, sign, mask in ((BEFORE, FREES, deleted | changed), (AFTER, TAKES, inserted | changed)):
             chosen = np.flatnonzero(mask)
             hashes, states = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
-            hash_keys(cut.buffer, cut.starts, cut.sizes, columns, side, chosen, 0, hashes, states)
+            hash_keys(folded.buffer, folded.starts, folded.sizes, columns, side, chosen, 0, hashes, states)
             if sign == FREES and (states == ABSENT).any():
                 first = int(np.flatnonzero(states == ABSENT)[0])
-                yield _Change(int(of[chosen[first]]), int(chosen[first]), sign, 0, None)
+                yield _Change(int(of[chosen[first]]), int(chosen[first]), sign, 0, None, ())
             numbers = hashes.view(np.uint64)
             known = np.flatnonzero(states == VALUE)
             if len(known) > MOST_KEYS:
@@ -203,11 +223,9 @@ class KeysOfTask:
             if keys.limit < EVERY_HASH:
                 known = known[numbers[known] < np.uint64(keys.limit)]
             for row, hashed in zip(chosen[known].tolist(), numbers[known].tolist(), strict=True):
-                cells = tuple(
-                    cut.buffer[int(cut.starts[side, c, row]) :][: int(cut.sizes[side, c, row])].tobytes()
-                    for c in key.columns
-                )
-                yield _Change(int(of[row]), row, sign, hashed, cells)
+                written = _cells(cut, key, side, row)
+                cells = written if folded is cut else _cells(folded, key, side, row)
+                yield _Change(int(of[row]), row, sign, hashed, cells, written)
 
     def seen(self) -> KeysSeen | None:
         """Return what the driver puts together, None if nothing was looked at."""
@@ -219,7 +237,10 @@ class KeysOfTask:
         facts = {name: self._facts[name] for name in names}
         # What the keys beyond the most do is not told, so that nothing may be taken to stand behind this part.
         whole = len(self._keys) == len(names)
-        return KeysSeen(keys, facts, tuple(self._collided.values()), self._interrupted or not whole)
+        return KeysSeen(
+            keys, facts, tuple(self._collided.values()), self._interrupted or not whole, self._looked_at, self._bytes,
+            frozenset(self._cascading),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -249,6 +270,26 @@ class _Change(NamedTuple):
     sign: int
     hashed: int
     cells: tuple[bytes, ...] | None
+    written: tuple[bytes, ...]
+
+
+_UPPER: Final = np.frombuffer(bytes(range(256)).upper(), np.uint8)
+
+
+def _folded(cut: CutRows, key: UniqueKey, table_map: TableMap) -> CutRows:
+    """Return rows in which the letters of a key that are equal in either case are upper case."""
+    columns = [part.column for part in key.parts or () if folds_case(table_map, part)]
+    if not columns:
+        return cut
+    starts = cut.starts.copy()
+    starts[:, columns] += len(cut.buffer)
+    return replace(cut, buffer=np.concatenate([cut.buffer, _UPPER[cut.buffer]]), starts=starts)
+
+
+def _cells(cut: CutRows, key: UniqueKey, side: int, row: int) -> tuple[bytes, ...]:
+    return tuple(
+        cut.buffer[int(cut.starts[side, c, row]) :][: int(cut.sizes[side, c, row])].tobytes() for c in key.columns
+    )
 
 
 def note(into: dict[_Which, Collided], name: KeyName, hit: Collision, facts: tuple[ColumnFacts, ...]) -> None:
@@ -257,7 +298,7 @@ def note(into: dict[_Which, Collided], name: KeyName, hit: Collision, facts: tup
     if which in into:
         into[which] = replace(into[which], number=into[which].number + 1)
     elif len(into) < _MOST_COLLISIONS:
-        into[which] = Collided(name, key_text(facts, hit.second.cells), hit.first, hit.second)
+        into[which] = Collided(name, key_text(facts, hit.second.written), hit.first, hit.second)
 
 
 @dataclass
@@ -291,6 +332,22 @@ class KnownKeys:
         for one in part.collided:
             number = one.number + (collided[one.which].number if one.which in collided else 0)
             collided[one.which] = replace(one, number=number)
+
+
+def looked_at(parts: Iterable[KeysSeen | None]) -> dict[str, Any]:
+    """Return how far parts of the log were looked through for keys that collide, as plain values; {} if not at all.
+
+    `some` are tables of which not all keys were held, `cascading` those that were not looked at.
+    """
+    seen = [part for part in parts if part is not None]
+    if not seen:
+        return {}
+    return {
+        "looked_at": sum(part.looked_at for part in seen),
+        "bytes": sum(part.bytes for part in seen),
+        "some": sorted({str(name) for part in seen for name, keys in part.keys.items() if keys.limit < EVERY_HASH}),
+        "cascading": sorted({table for part in seen for table in part.cascading}),
+    }
 
 
 def collision_warnings(collided: Sequence[Collided]) -> dict[str, str]:

@@ -178,7 +178,7 @@ class Gathering:
             size = int(rows.end[start:end].sum() - rows.start[start:end].sum())
             # The bytes of a DDL's markers are not read, however many there are.
             if size > 2 * WINDOW_BYTES and not rows.flags[start] & ks.MARKER:
-                self.keys.interrupt()  # its rows are not looked at
+                self.keys.pass_over(size)
                 self._write_giant(rows, start, end)  # a single transaction
             else:
                 self._write_window(rows, start, end)

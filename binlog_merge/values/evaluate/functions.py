@@ -50,12 +50,24 @@ def _text(value: Value) -> str:
     return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
-def _ascii(change: Callable[[str], str]) -> Callable[[Value], str]:
+_UNLIKE: Final = re.compile(
+    "[\x80-\xbf\xf7\u010c\u0155\u0156\u015e-\u0161\u017b\u02d8\u03c2\u03d0-\u03f5\u0436-\u0439\u1e9b\u1fbe"
+    "\u2010-\u25ff\U00010000-\U000105ff\U00011000-\U0001d3ff\U0001fb00-\U0010ffff]"
+)
+"""Characters that keep their case here and not under some collation of a server, as a server has shown of all of them
+below U+11000 and from U+1D400 to U+1FAFF; and those of which it was not asked."""
+
+
+def _cased(change: Callable[[str], str]) -> Callable[[Value], str]:
+    """Return LOWER or UPPER of a text whose characters beyond ASCII are the same in both cases, as é is in LOWER."""
+
     def run(value: Value) -> str:
         text = _text(value)
-        if not text.isascii():
+        if not text.isascii() and (
+            _UNLIKE.search(text) or any(change(char) != char for char in text if not char.isascii())
+        ):
             raise ConversionError(f"{text[:40]!r}: the case of letters beyond ASCII depends on the collation")
-        return change(text)
+        return "".join(change(char) if char.isascii() else char for char in text)
 
     return run
 
@@ -183,8 +195,8 @@ def _first_known(*arguments: Argument) -> Value | None:
 CALLS: Final[dict[str, Computation]] = {
     "concat": Computation(lambda *parts: "".join(map(_text, parts)), _TEXTS),
     "concat_ws": Computation(_concat_ws, _TEXTS, nulls=True),
-    "upper": Computation(_ascii(str.upper), _TEXTS),
-    "lower": Computation(_ascii(str.lower), _TEXTS),
+    "upper": Computation(_cased(str.upper), _TEXTS),
+    "lower": Computation(_cased(str.lower), _TEXTS),
     "char_length": Computation(lambda value: len(_text(value)), _TEXTS),
     "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS, counts=(1,)),
     "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, counts=(1,)),

@@ -1,7 +1,8 @@
 """Keys that shards gave out independently, each remedy to its end: the target and DuckDB hold what the shards do."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.shards.stage import Name, Route, Stage, create_of, databases, quoted
+from tests.mysql_server import mysqlbinlog
 
 pytestmark = [pytest.mark.mysql]
 
@@ -230,3 +232,72 @@ def test_a_shard_whose_route_lacks_the_column_is_refused(stage: Stage) -> None:
     routes = (Route("k", "t", ("k", "t"), SHARD_IN_KEY, source="n1"),)
     with pytest.raises(ConfigError, match=r"n2/k/t is a shard of k\.t, whose keys have c_shard by another route"):
         play(stage, Case("some", [("*", create)], routes), "optimistic")
+
+
+BASE = (
+    "CREATE DATABASE k; USE k; CREATE TABLE t (id INT AUTO_INCREMENT, mail VARCHAR(30), v INT, {more}) CHARSET latin1;"
+)
+
+
+def test_a_log_that_begins_with_a_base_is_asked_and_undone_by_keys_with_the_shard(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tables are from before the log, and get another character set, the column that the route fills in, too."""
+    alone = BASE.format(more="PRIMARY KEY (id), UNIQUE KEY mail (mail)")
+    keyed = BASE.format(
+        more="c_shard VARCHAR(64) NOT NULL DEFAULT '', PRIMARY KEY (id, c_shard), UNIQUE KEY mail (mail, c_shard)"
+    )
+    stage.clear()
+    for server in stage.nodes.values():
+        server.execute(alone)
+    with stage.scene("base", ()) as (nodes, played):
+        for node in nodes.values():
+            node.run("INSERT INTO k.t (mail, v) VALUES ('zoé', 1), ('b', 2), (NULL, 3)")
+            node.run("ALTER TABLE k.t CONVERT TO CHARACTER SET utf8mb4")
+        for node in nodes.values():
+            node.run("UPDATE k.t SET v = v + 10 WHERE id < 3")
+            node.run("DELETE FROM k.t WHERE id = 2")
+            node.run("INSERT INTO k.t (id, mail, v) VALUES (2, 'ß日本', 4)")
+            node.run("UPDATE k.t SET id = 7 WHERE id = 1")
+    (stage.folder / "keyed.sql").write_text(keyed)
+    (stage.folder / "alone.sql").write_text(alone)
+    physical = {node: str(stage.folder / "alone.sql") for node in stage.nodes}
+    base = {"logical": str(stage.folder / "keyed.sql"), "physical": physical}
+    routed = [replace(played[0], routes=(Route("k", "t", ("k", "t"), SHARD_IN_KEY),))]
+    path = stage.configuration("keyed-base", routed, "pessimistic", sections={"base": base})
+    out = path.parent / "out"
+    result = merge(path, out)
+    assert not result.warnings and not result.waiting
+    stage.target.execute(keyed.replace("CREATE DATABASE k; ", "CREATE DATABASE k; SET sql_log_bin = 0; "))
+    stage.target.execute("RESET BINARY LOGS AND GTIDS")
+    stage.target.apply(mysqlbinlog([out / name for name in written(out)]))
+    wanted = sorted((*row, n) for n, server in stage.nodes.items() for row in server.query("SELECT * FROM k.t"))
+    assert on_target(stage, ("k", "t")) == wanted and len(wanted) == 6
+    shown = create_of(stage.target, ("k", "t"))
+    assert "`c_shard` varchar(64) NOT NULL DEFAULT ''" in shown and "DEFAULT CHARSET=utf8mb4" in shown
+    assert "latin1" not in shown
+
+    address = f"mysql://root@localhost/?socket={stage.target.socket}"
+    against = ["verify", "--merged", str(out), "--against", address, "--base", "empty"]
+    assert cli.run(against) == 0
+    stage.target.execute("SET sql_log_bin = 0; UPDATE k.t SET v = 99 WHERE id = 2 AND c_shard = 'n2'")
+    capsys.readouterr()
+    assert cli.run(against) == 1
+    said = capsys.readouterr().out
+    assert "n2" in said and "n1" not in said
+    stage.target.execute("SET sql_log_bin = 0; UPDATE k.t SET v = 4 WHERE id = 2 AND c_shard = 'n2'")
+
+    asked = ["changes", "--merged", str(out), "--table", "k.t", "--where", "id = 2 AND c_shard = 'n2'", "-o", "jsonl"]
+    assert cli.run(asked) == 0
+    changes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [change["op"] for change in changes] == ["insert", "update", "delete", "insert"]
+    assert {(change["after"] or change["before"])["c_shard"] for change in changes} == {"n2"}
+
+    uuid, first = state_of(out).header.cluster_uuid, 4  # behind the two inserts and the ALTER
+    between = ["--start", f"{uuid}:{first}", "--stop", f"{uuid}:{state_of(out).rank}"]
+    only_n1 = ["flashback", "--merged", str(out), "--table", "k.t", *between, "--where", "c_shard = 'n1'"]
+    assert cli.run(only_n1) == 0
+    stage.target.apply(capsys.readouterr().out.encode())
+    undone = {row for row in on_target(stage, ("k", "t")) if row[3] == "n1"}
+    assert undone == {(1, "zoé", 1, "n1"), (2, "b", 2, "n1"), (3, None, 3, "n1")}
+    assert {row for row in on_target(stage, ("k", "t")) if row[3] == "n2"} == {r for r in wanted if r[3] == "n2"}

@@ -6,6 +6,7 @@ A tool's copy is an ALTER of its table, and its tables do not come out; without 
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -91,6 +92,9 @@ ROLLED_BACK = """
         NODE RENAME /* gh-ost */ TABLE t TO _t_del, _t_gho TO t
         """
 
+_OF_T = pt_osc("ADD COLUMN w INT DEFAULT 5").replace("_t_new", "__t_new").replace("_t_old", "__t_old")
+UNDERSCORE = re.sub(r"(?<![A-Za-z0-9_])t(?![A-Za-z0-9_])", "_t", _OF_T)
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -104,10 +108,11 @@ class Shape:
     script: str
     ddl: tuple[str, ...]
     hidden: tuple[str, ...] = ()
+    made: tuple[str, ...] = (f"NODE CREATE TABLE t {T}", "NODE rows t")
 
     def story(self, nodes: tuple[str, ...], together: bool) -> Story:
         """Return the story on some nodes: one after the other, or statement by statement."""
-        made = [(n, line) for line in (f"NODE CREATE TABLE t {T}", "NODE rows t") for n in nodes]
+        made = [(n, line) for line in self.made for n in nodes]
         lines = [line.strip() for line in self.script.strip().splitlines() if line.strip()]
         one_by_one = [(n, line) for n in nodes for line in lines]
         ways = [*made, *([(n, line) for line in lines for n in nodes] if together else one_by_one)]
@@ -124,6 +129,10 @@ TOOLS = (
         GHC, GHO, DEL, DEL,
     )),
     Shape("pt-osc", pt_osc("ADD COLUMN w INT DEFAULT 5"), ("ALTER TABLE",), (NEW, OLD)),
+    Shape("pt-osc, an older one", pt_osc("ADD COLUMN w INT DEFAULT 5", made="LIKE t"), ("ALTER TABLE",), (NEW, OLD)),
+    Shape("pt-osc of a table called _t", UNDERSCORE, ("CREATE TABLE", "ALTER TABLE"), (
+        "pt-online-schema-change: __t_new of _t", "pt-online-schema-change: __t_old of _t",
+    ), (f"NODE CREATE TABLE t {T}", f"NODE CREATE TABLE _t {T}", "NODE rows _t")),
     Shape("pt-osc, drop and swap", pt_osc("ADD COLUMN w INT DEFAULT 5", swap=DROP_SWAP), ("ALTER TABLE",), (NEW,)),
     Shape("pt-osc, given up", pt_osc("ADD COLUMN w INT", swap="NODE DROP TABLE IF EXISTS `{a}`.`_t_new`"), (), (NEW,)),
 )  # fmt: skip
@@ -188,7 +197,7 @@ def there(stage: Stage, number: int, tool: bool) -> dict[tuple[str, str], tuple[
     found: dict[tuple[str, str], tuple[set[str], list[str]]] = {}
     for node in stage.nodes.values():
         for name in tables(node):
-            if name[0].startswith(f"r{number:03d}") and not (tool and name[1].startswith("_")):
+            if name[0].startswith(f"r{number:03d}") and not (tool and name[1].startswith("_") and name[1] != "_t"):
                 shapes, rows = found.setdefault(name, (set(), []))
                 shapes.add(create_of(node, name))
                 rows += map(repr, rows_of(node, name, sorted(columns_of(node, name))))

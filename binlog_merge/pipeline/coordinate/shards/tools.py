@@ -2,6 +2,7 @@
 
     CREATE /* gh-ost */ TABLE _t_gho LIKE t        gh-ost says its name in the statements that make its tables
     CREATE TABLE _t_new (… as t)                   this may be pt-online-schema-change: nothing comes out for it yet
+    CREATE TABLE _t_new LIKE t                     (older versions of it say LIKE)
     CREATE TRIGGER pt_osc_db_t_del … ON t …        now it is; statements or rows before this make it an ordinary table
     RENAME TABLE t TO _t_old, _t_new TO t          the copy replaces the table: an ALTER of t
     DROP TABLE t; RENAME TABLE _t_new TO t         the same (drop_swap): the DROP waits for what follows
@@ -30,7 +31,7 @@ Name = tuple[str, str]
 
 GH_OST, PT_OSC = "gh-ost", "pt-online-schema-change"
 _SAYS_GH_OST = re.compile(r"/\*\s*gh-ost\s*\*/")
-_MADE_BY_PT_OSC = re.compile(r"_{1,10}(.+)_new")
+_MADE_BY_PT_OSC = re.compile(r"(_{1,10})(.+)_new")
 _SET_ASIDE = re.compile(r"_.*_(?:del|old)")
 _IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$\u0080-\uffff]+))"
 _PT_OSC_TRIGGER = re.compile(
@@ -140,10 +141,15 @@ def called_as_a_tools(name: Name) -> tuple[str, Name | None] | None:
     return tool, (name[0], match[1]) if match[2] in ("gho", "new") else None
 
 
-def copied_by_its_name(name: Name) -> Name | None:
-    """Return the table that pt-online-schema-change would copy into one of this name, None if it would not."""
+def copied_by_its_name(name: Name) -> tuple[Name, ...]:
+    """Return the tables that pt-online-schema-change would copy into one of this name: `__t_new` of `_t`, or of `t`
+    if there is a `_t_new` already.
+    """
     match = _MADE_BY_PT_OSC.fullmatch(name[1])
-    return None if match is None else (name[0], match[1])
+    if match is None:
+        return ()
+    underscores, rest = match.groups()
+    return tuple((name[0], underscores[number:] + rest) for number in range(1, len(underscores) + 1))
 
 
 def key_before(rows: OrderKey) -> OrderKey:
@@ -445,13 +451,16 @@ class _Step:
 
     def _shaped_like(self, name: Name) -> Name | None:
         """Return the table that pt-online-schema-change would copy so: it makes its table as the other one is."""
-        statement, of = self.ddl.statement, copied_by_its_name(name)
-        if not isinstance(statement, CreateTable) or statement.query is not None or of is None:
+        statement = self.ddl.statement
+        query = isinstance(statement, CreateTable) and statement.query is not None
+        if query or not isinstance(statement, CreateTable | CreateTableLike):
             return None
+        made = _shape(self.tables_after[name])
+        return next((of for of in copied_by_its_name(name) if self._may_be_copied(of, made)), None)
+
+    def _may_be_copied(self, of: Name, shape: object) -> bool:
         table = self.tables_before.get(of)
-        if table is None or of in self.live or not self.comes_out(of):
-            return None
-        return of if _shape(table) == _shape(self.tables_after[name]) else None
+        return table is not None and of not in self.live and self.comes_out(of) and _shape(table) == shape
 
     def _alter(self) -> None:
         for name, one in sorted(self.live.items()):
