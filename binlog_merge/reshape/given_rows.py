@@ -3,7 +3,8 @@
     {"table": "shop.orders", "op": "update", "before": {"id": 7, "state": "new"}, "after": {"id": 7, "state": "paid"}}
 
 That is what `changes -o jsonl` prints, and what it prints beside it is allowed: one object a line, or an array of them.
-An image has every column. NULL is null; bytes are texts 0x…; a TIMESTAMP is in UTC; a JSON document is its text.
+An image has every column. NULL is null; bytes are texts 0x…; a TIMESTAMP is in UTC; a JSON document is its text, in
+which what was a DECIMAL cannot be told from a DOUBLE.
 """
 
 import json
