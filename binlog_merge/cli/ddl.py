@@ -1,23 +1,23 @@
 """`binlog-merge ddl`: shows the DDL for which shards are awaited, and records an operator's decisions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
+from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_in, transactions_text
 from binlog_merge.cli.options import LocalMerged, Merged, Output
 from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema.place import floor_of
 from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_name, store_path
 from binlog_merge.cli.verb import Verb
-from binlog_merge.errors import ConfigError, SchemaConflict, StoreUnusable
+from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
-    from binlog_merge.files.manifest import NodeState
     from binlog_merge.pipeline.coordinate.shards.notes import Lock, Locks
     from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
     from snapshot_store.store.db import Store
@@ -59,8 +59,16 @@ RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carri
   --skip              Write nothing, and await nobody. The logical table stays as it is; rows are written in its shape.
   --withdraw          Take back what was decided and is not carried out yet.
 
-A transaction that stops the merge may be left out: ID is then its GTID, or NODE/FILE:POSITION, as the error says.
---skip leaves out all of it, on this node; the result names it. What it changed has to be brought to the target by hand.
+A transaction that stops the merge may be decided about: ID is then its GTID, or NODE/FILE:POSITION, as the error says.
+
+\b
+  --skip              Leave out all of it, on this node. What it changed has to be brought to the target by hand.
+  --as ROWS.JSON      It wrote these rows, on this node. A JSON object a line, or an array of them:
+                      {"table": "app.t", "op": "update", "before": {"id": 7, "v": 1}, "after": {"id": 7, "v": 2}}
+                      An insert has no before, a delete no after; an image has every column of the node's table there.
+                      They come out in its place, under its GTID, as if the node had logged them.
+
+The result names it, and so does `ddl locks`.
 
 A TRUNCATE or DROP TABLE that waits is written when all shards awaited count as having run it; what such a shard writes
 until it does run it is held, and goes with it. With --skip the logical table keeps the rows of all shards, those that
@@ -74,7 +82,8 @@ at --at-tso; never below what is published), so merging everything anew with the
   binlog-merge ddl resolve shop.orders --merged merged/ --skip
   binlog-merge ddl resolve shop.orders@7507…0002 --merged merged/ --as-if-done n2/shop_2/orders_3
   binlog-merge ddl resolve 3e11fa47-71ca-11e1-9e33-c80aa9429562:23 --merged merged/ --skip
-  binlog-merge ddl resolve n2/binlog.000007:81220 --merged merged/ --skip"""
+  binlog-merge ddl resolve n2/binlog.000007:81220 --merged merged/ --skip
+  binlog-merge ddl resolve n2/binlog.000007:81220 --merged merged/ --as rows.json"""
 
 HERE = "."
 
@@ -83,11 +92,13 @@ def locks(merged: Merged = HERE, output: Output = OutputFormat.text) -> None:
     """Show what is under way."""
     out = merged or HERE
     with opened(out) as store:
-        found, decisions = _read(store)
+        transactions = transactions_in(store)
+        found, decisions = _read(store, empty=bool(transactions))
     if output is not OutputFormat.text:
-        print_document({"store": store_name(out), **locks_values(found, decisions)}, output, "locks")
+        decided = {"transactions": [{"id": id, "action": do, "rows": list(rows)} for id, do, rows in transactions]}
+        print_document({"store": store_name(out), **locks_values(found, decisions), **decided}, output, "locks")
     else:
-        print(printable(locks_text(found, decisions, redacted(out))))
+        print(printable("\n".join([locks_text(found, decisions, redacted(out)), *transactions_text(transactions)])))
 
 
 def resolve(
@@ -101,6 +112,10 @@ def resolve(
     as_if_done: Annotated[
         str | None,
         typer.Option("--as-if-done", help="This shard counts as having run it.", metavar="NODE/SCHEMA/TABLE"),
+    ] = None,
+    rows: Annotated[
+        Path | None,
+        typer.Option("--as", help="It wrote the rows in this JSON file.", metavar="ROWS.JSON", parser=local_path),
     ] = None,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back what is not carried out yet.")] = False,
     at_tso: Annotated[
@@ -116,11 +131,15 @@ def resolve(
     from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
 
     out = merged or Path(HERE)
-    if [emit is not None, skip, as_if_done is not None, withdraw].count(True) != 1:
-        raise ConfigError("give one of --emit SQL, --skip, --as-if-done SHARD and --withdraw")
+    if [emit is not None, skip, as_if_done is not None, rows is not None, withdraw].count(True) != 1:
+        raise ConfigError("give one of --emit SQL, --skip, --as-if-done SHARD, --as ROWS and --withdraw")
     if is_transaction(id):
-        _resolve_transaction(id, out, skip, withdraw, output)
+        if not store_path(out).parent.is_dir():
+            raise _nothing(store_path(out))
+        resolve_transaction(id, out, skip, rows, withdraw, output)
         return
+    if rows is not None:
+        raise ConfigError(f"{id} is no transaction: --as says what rows one wrote, given by GTID or NODE/FILE:POSITION")
     if not store_path(out).exists():
         raise _nothing(store_path(out))
     # A merge that is under way has read the decisions already.
@@ -140,62 +159,19 @@ def resolve(
         print(printable("\n".join(("withdrawn: " if withdraw else "") + decided_text(d) for d in made)))
 
 
-def _resolve_transaction(id: str, out: Path, skip: bool, withdraw: bool, output: OutputFormat) -> None:
-    """Record that a transaction is left out, or take that back."""
-    from binlog_merge.files.lock import OutputLock
-    from binlog_merge.files.manifest import Manifest
-    from binlog_merge.pipeline.base.skipped import SKIPPED, gtid_of, read_skipped, skipped_to_json
-
-    if not (skip or withdraw):
-        raise ConfigError(f"{id} is a transaction: --skip leaves it out, and --withdraw takes that back")
-    if not store_path(out).parent.is_dir():
-        raise _nothing(store_path(out))
-    id = id.lower() if gtid_of(id) is not None else id
-    with OutputLock(store_path(out).parent), opened(out, read_only=False) as store:
-        last = Manifest.load(store_path(out).parent).state.last
-        known = set(read_skipped(store.note).ids)
-        if withdraw and id not in known:
-            raise ConfigError(f"{id} is not left out", remedy="give it as it was given with --skip")
-        if read := _has_read(id, {} if last is None else last.nodes, id in known):
-            raise SchemaConflict(
-                f"{id} comes too late: {read}",
-                remedy="merge everything anew into an empty directory, with this decision recorded there first",
-            )
-        store.set_note(SKIPPED, skipped_to_json(known - {id} if withdraw else known | {id}))
-    key = "withdrawn" if withdraw else "decided"
-    if output is not OutputFormat.text:
-        nothing = dict.fromkeys(("sql", "shard", "order_key", "commit_tso", "time"))
-        decided = {"id": id, "action": "skip", **nothing}
-        print_document({"store": str(store_path(out)), key: [decided]}, output, key)
-    else:
-        print(printable(("withdrawn: " if withdraw else "") + f"{id}\n  skip  the whole transaction"))
-
-
-def _has_read(id: str, nodes: "Mapping[str, NodeState]", decided: bool) -> str:
-    """Return why it is too late to decide about a transaction: which node's log has been read beyond it; "" if none.
-
-    `decided`: it is decided already, and counts as read by the merges since.
-    """
-    from binlog_merge.pipeline.base.logged import NodeGtids
-    from binlog_merge.pipeline.base.skipped import gtid_of, place_of
-
-    gtid, place = gtid_of(id), place_of(id)
-    for name, node in nodes.items():
-        known = NodeGtids.from_dict(node.checkpoint["gtids"]) if node.checkpoint.get("gtids") else NodeGtids()
-        seen = known.seen or GtidSet()
-        if gtid is not None and (known.base.union(seen) if decided else seen).intersection(gtid):
-            return f"merges have read the log of {name} beyond it"
-        if place is not None and place.node == name:
-            at, end = (len(place.file), place.file, place.position), (len(node.scan_end_file), node.scan_end_file)
-            if at < (*end, node.scan_end_position):
-                return f"merges have read the log of {name} up to {node.scan_end_file}:{node.scan_end_position}"
-    return ""
-
-
-def _read(store: "Store") -> "tuple[Locks, tuple[Decided, ...]]":
-    from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, LOCKS, decisions_from_json, locks_from_json
+def _read(store: "Store", empty: bool = False) -> "tuple[Locks, tuple[Decided, ...]]":
+    """Return what is under way, and what is decided about it. `empty`: nothing is, if no merge has coordinated."""
+    from binlog_merge.pipeline.coordinate.shards.notes import (
+        DECISIONS,
+        LOCKS,
+        Locks,
+        decisions_from_json,
+        locks_from_json,
+    )
 
     text = store.note(LOCKS)
+    if text is None and empty:
+        return Locks(store.last_key()), ()
     if text is None:
         raise _nothing(store.path)
     return locks_from_json(text), decisions_from_json(store.note(DECISIONS) or "[]")

@@ -15,13 +15,36 @@ from binlog_merge.files.source import Closing, Source, open_source
 
 
 @dataclass(frozen=True, slots=True)
+class Instead:
+    """What is read in place of the group at [start, end) of a file, as somebody decided.
+
+    `group` has what begins the group, up to its GTID event, and a TRANSACTION_PAYLOAD_EVENT with all else; with
+    checksums as in the file. `said` is what the result says of it, and `why`.
+    """
+
+    start: int
+    end: int
+    group: bytes
+    said: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A discovered file: its size at that time, and its identity (`head.file_identity`)."""
+    """A discovered file: its size at that time, and its identity (`head.file_identity`).
+
+    Its bytes are what `KnownSource` reads; who reads a group takes what is decided in its place, `instead_of`.
+    """
 
     node: str
     path: str
     size: int
     identity: str
+    instead: tuple[Instead, ...] = ()
+
+    def instead_of(self, start: int) -> Instead | None:
+        """Return what is read in place of the group that begins at an offset, None if nothing is decided about it."""
+        return next((each for each in self.instead if each.start == start), None)
 
 
 class KnownSource(Closing):

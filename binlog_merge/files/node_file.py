@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.files.head import Head
-from binlog_merge.files.known import KnownFile
+from binlog_merge.files.known import Instead, KnownFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class NodeFile:
     `name` is unique among the node's files: with the folder in it if a server after the first one wrote it; then
     `earlier` are the GTIDs that the logs of the servers before it have, else None. `size` is up to where it is read.
     `identity` distinguishes this file from another of the same name (after RESET BINARY LOGS, say); it stays the same
-    while the file grows.
+    while the file grows. `instead` are the groups in whose place others are read.
     """
 
     node: str
@@ -32,11 +32,12 @@ class NodeFile:
     previous_gtids: bytes | None
     identity: str
     earlier: GtidSet | None = None
+    instead: tuple[Instead, ...] = ()
 
     @property
     def known(self) -> KnownFile:
         """Return the facts with which later readers open the file again (`files.known`)."""
-        return KnownFile(self.node, self.path, self.size, self.identity)
+        return KnownFile(self.node, self.path, self.size, self.identity, self.instead)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,23 @@ class LocalSource(Closing):
         self.close()
 
 
+class Bytes(Closing):
+    """Bytes in memory, read like a file."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.size = len(data)
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on; see Source."""
+        part = self._data[offset : offset + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class RemoteSource(Closing):
     """A file of a pyarrow file system. Several threads may read it at once."""
 

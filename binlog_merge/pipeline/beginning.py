@@ -16,6 +16,7 @@ from binlog_merge.files.node_file import Discovery
 from binlog_merge.files.publish import recover
 from binlog_merge.files.removal import finish
 from binlog_merge.files.removed import read_removed
+from binlog_merge.pipeline.base.decided import Decided, read_decided, with_decided
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.skipped import Skipped, read_skipped
@@ -145,18 +146,21 @@ def begin(job: Job, between: Between) -> Inputs:
         "nodes": {n.source_id: len(n.files) for n in inputs.nodes},
     }
     _LOG.info("files found", extra={**found, "left_out": len(ignored), "read_again": len(read_again)})
-    skipped = _skipped(job, between)
+    skipped, decided = _decisions(job, between)
     nodes = [replace(n, gtids=replace(n.gtids, base=n.gtids.base.union(skipped.gtids))) for n in inputs.nodes]
+    nodes = [with_decided(n, decided) for n in nodes]
     return Inputs(manifest, header, head, nodes, carrier or DEFAULT, ignored, read_again, skipped)
 
 
-def _skipped(job: Job, between: Between) -> Skipped:
-    """Return the transactions that somebody decided to leave out."""
+def _decisions(job: Job, between: Between) -> tuple[Skipped, tuple[Decided, ...]]:
+    """Return the transactions that somebody decided to leave out, and those in whose place others are read."""
     path = job.directory / STORE_NAME
+
+    def note(name: str) -> str | None:
+        return between.schemas.note(name, lambda: stored_note(path, name)) if path.exists() else None
+
     with as_merge_errors(path):
-        return read_skipped(
-            lambda name: between.schemas.note(name, lambda: stored_note(path, name)) if path.exists() else None
-        )
+        return read_skipped(note), read_decided(note)
 
 
 def _carrier(config: MergeConfig, nodes: Sequence[NodeInput], header: Header | None) -> str | None:

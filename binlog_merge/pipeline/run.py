@@ -9,17 +9,26 @@ run continues there.
 
 import logging
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import WITHOUT_MARKERS, ConfigError, MergeError, UnknownTableSchema
+from binlog_merge.errors import (
+    WITHOUT_MARKERS,
+    ConfigError,
+    ConversionFailed,
+    MergeError,
+    SchemaMismatch,
+    UnknownTableSchema,
+    UnsupportedInput,
+)
 from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
 from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.skipped import ways_out
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
@@ -41,6 +50,8 @@ from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
+_OF_ROWS = (ConversionFailed, SchemaMismatch, UnknownTableSchema, UnsupportedInput)
+"""What stops gather for what one transaction's rows are, and need not be so for others."""
 
 
 def run_merge(
@@ -175,7 +186,12 @@ def _archive(run: Run, between: Between) -> None:
 
 
 def _explained(run: Run, error: MergeError) -> MergeError:
-    """Prefix the remedy with how to merge without markers, if a logical table is unknown and no marker was seen."""
+    """Add to the remedy what can be decided about a transaction whose rows cannot be written, and prefix it with how to
+    merge without markers, if a logical table is unknown and no marker was seen.
+    """
+    if isinstance(error, _OF_ROWS) and None not in (error.node, error.file, error.position):
+        name = f"{error.node}/{PurePath(str(error.file)).name}:{error.position}"
+        error.remedy = f"{error.remedy}; or {ways_out(name)}"
     if isinstance(error, UnknownTableSchema) and run.known.announced.active and not run.coordination.seen:
         error.remedy = f"{WITHOUT_MARKERS}; {error.remedy}"
     return error

@@ -242,3 +242,33 @@ _MAKE: Final[dict[int, tuple[str, _Make]]] = {
     M.COLUMN_VISIBILITY: ("visibility", lambda s, c, _: tuple(x.visible for x in c)),
     M.VECTOR_DIMENSIONALITY: ("vector_dimensions", lambda s, c, _: tuple(x.dimensions for x in _of_type(c, T.VECTOR))),
 }
+
+
+def metadata_of(columns: Sequence[MapColumn], key: Sequence[tuple[int, int]], full: bool) -> OptionalMetadata | None:
+    """Return the metadata that a server writes for a table, in its order.
+
+    `key` are (column, length of its prefix or 0) of the primary key. `full` is binlog_row_metadata=FULL.
+    """
+    characters, members = _characters(columns), _of_type(columns, T.ENUM, T.SET)
+    prefixed = any(length for _, length in key)
+    order = [
+        M.SIGNEDNESS,
+        M.COLUMN_CHARSET if _each_is_smaller(characters) else M.DEFAULT_CHARSET,
+        M.GEOMETRY_TYPE,
+        M.VECTOR_DIMENSIONALITY,
+    ]
+    if full:
+        order += [
+            M.COLUMN_NAME,
+            M.ENUM_AND_SET_COLUMN_CHARSET if _each_is_smaller(members) else M.ENUM_AND_SET_DEFAULT_CHARSET,
+            M.SET_STR_VALUE,
+            M.ENUM_STR_VALUE,
+            M.PRIMARY_KEY_WITH_PREFIX if prefixed else M.SIMPLE_PRIMARY_KEY,
+            M.COLUMN_VISIBILITY,
+        ]
+    source = OptionalMetadata(
+        simple_primary_key=tuple(column for column, _ in key),
+        primary_key_with_prefix=tuple(key),
+        order=tuple(order),
+    )
+    return logical_metadata(source, columns, range(len(columns)))

@@ -136,11 +136,15 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 if not follows(reg, number):
                     return k.SEQUENCE
                 begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
-                if len(a.elsewhere) and is_decided(a, i64(b, at + 1), i64(b, at + 9), 0, gno, begins):
-                    if reg[k.DECIDED_AT] != begins + 1:
-                        return k.DECIDED
-                    leave_out(reg, begins, number, gno)
-                elif gno > 0 and len(a.elsewhere) and is_elsewhere(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
+                decided = (
+                    is_decided(a, i64(b, at + 1), i64(b, at + 9), 0, gno, begins) if len(a.elsewhere) else k.UNDECIDED
+                )
+                if decided != k.UNDECIDED and reg[k.DECIDED_AT] != begins + 1:
+                    return k.DECIDED
+                left_out = decided == k.SKIPPED
+                if gno > 0 and len(a.elsewhere):
+                    left_out |= is_elsewhere(a, i64(b, at + 1), i64(b, at + 9), 0, gno)
+                if left_out:
                     leave_out(reg, begins, number, gno)
                 else:
                     if gno > 0 and not log_gtid(a, i64(b, at + 1), i64(b, at + 9), 0, gno):

@@ -49,17 +49,20 @@ def is_elsewhere(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> boo
 
 
 @njit(inline="always")
-def is_decided(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int, place: int) -> bool:
-    """Return whether somebody decided to leave out the group with this GTID (0: none), or the one at this offset."""
-    found = False
+def is_decided(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int, place: int) -> int:
+    """Return what somebody decided about the group with this GTID (0: none), or the one at this offset."""
+    found = np.int64(k.UNDECIDED)
     for row in range(len(a.elsewhere)):
         g = a.elsewhere[row]
         if g[k.G_OWN] == 0:
             continue
         if g[k.G_TAG] < 0:
-            found |= g[k.G_START] <= place < g[k.G_END]
-        elif g[k.G_START] <= gno < g[k.G_END] and g[k.G_SID_1] == sid_1 and g[k.G_SID_2] == sid_2:
-            found |= gno > 0 and g[k.G_TAG] == tag
+            here = g[k.G_START] <= place < g[k.G_END]
+        else:
+            here = g[k.G_START] <= gno < g[k.G_END] and g[k.G_SID_1] == sid_1 and g[k.G_SID_2] == sid_2
+            here = here and gno > 0 and g[k.G_TAG] == tag
+        if here:
+            found = max(found, g[k.G_OWN])
     return found
 
 

@@ -152,8 +152,9 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
     P_COLUMNS,
 ) = range(13)
 # Intervals of GTIDs: the source's two halves, the number that Python gave the tag (0: none); G_END is not included.
-# G_OWN: it carries its transaction's commit TSO; in `elsewhere`, somebody decided to leave it out.
+# G_OWN: it carries its transaction's commit TSO; in `elsewhere`, what somebody decided about it.
 G_SID_1, G_SID_2, G_TAG, G_OWN, G_START, G_END, G_COLUMNS = range(7)
+UNDECIDED, SKIPPED, REPLACED = range(3)  # nothing is decided; it is left out; other events are read in its place
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
 # What a table name is to the scan.

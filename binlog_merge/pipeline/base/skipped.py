@@ -47,6 +47,15 @@ class Skipped:
         return tuple(sorted(p.position for p in places if p is not None and (p.node, p.file) == (node, file.name)))
 
 
+def ways_out(id: str) -> str:
+    """Return what can be decided about a transaction that stops a merge."""
+    return (
+        f"say what rows it wrote on this node, `binlog-merge ddl resolve {id} --as ROWS.JSON --merged DIR`, or leave "
+        f"the whole transaction out, `binlog-merge ddl resolve {id} --skip --merged DIR`, and bring what it changed to "
+        "the target by hand; then merge again"
+    )
+
+
 def is_transaction(id: str) -> bool:
     """Return whether an id is that of a transaction: `uuid:number`, `uuid:tag:number` or `node/file:position`."""
     return _GTID.fullmatch(id) is not None or place_of(id) is not None

@@ -19,6 +19,7 @@ from binlog_merge.errors import MergeError
 from binlog_merge.files.known import open_known
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.transaction_events import transaction_events
 from binlog_merge.pipeline.coordinate.row_counts import changed_rows
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.effects import Verb, effects_of
@@ -59,7 +60,11 @@ def _events(file: NodeFile, end: int) -> Iterator[RawEvent]:
     with open_known(file.known) as source:
         source.read_into(memoryview(data), 0)
     for event in walk(bytes(data), file.path):
-        if event.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
+        instead = next((each for each in file.instead if each.start <= event.offset < each.end), None)
+        if instead is not None:
+            if event.offset == instead.start:
+                yield from transaction_events(instead.group, file.checksum_alg == 1)
+        elif event.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
             yield from TransactionPayload.parse(event.body).events()
         else:
             yield event

@@ -161,9 +161,10 @@ def _make_room(state: Renderer) -> None:
 
 
 def _write_part(state: Renderer, rows: Rows, part: Part) -> None:
-    row, source, crc = part.row, *_source(state, rows, part)
+    row, crc = part.row, _source(state, rows, part)[1]
     if rows.flags[row] & ks.COMPRESSED and part.unpacked is None:
-        pieces, crc = unpacked_pieces(source, part.start, part.stop, crc), 0
+        group = state.reader.group(int(rows.node[row]), int(rows.file[row]), part.start, part.stop)
+        pieces, crc = unpacked_pieces(*group, crc), 0
     else:
         pieces = _pieces(state, rows, part)
     for buffer, end in pieces:

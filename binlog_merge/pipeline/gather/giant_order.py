@@ -98,7 +98,7 @@ def _pieces(state: Renderer, rows: Rows, branch: Part) -> Iterator[tuple[int, Bu
     source, crc = _source(state, rows, branch)
     if branch.unpacked is None and rows.flags[branch.row] & ks.COMPRESSED:
         offset = 0
-        for buffer, end in unpacked_pieces(source, branch.start, branch.stop, crc):
+        for buffer, end in unpacked_pieces(*_group(state, rows, branch), crc):
             yield offset, buffer, end, 0
             offset += end
         return
@@ -111,6 +111,12 @@ def _source(state: Renderer, rows: Rows, branch: Part) -> tuple[Source, int]:
         return branch.unpacked, 0
     node, file = int(rows.node[branch.row]), int(rows.file[branch.row])
     return state.reader.source(node, file), state.reader.crc(node, file)
+
+
+def _group(state: Renderer, rows: Rows, branch: Part) -> tuple[Source, int, int]:
+    """Return where a compressed branch is read."""
+    node, file = int(rows.node[branch.row]), int(rows.file[branch.row])
+    return state.reader.group(node, file, branch.start, branch.stop)
 
 
 def _changes(state: Renderer, rows: Rows, branches: Sequence[Part], chosen: Any, touched: bool) -> Changes | None:
@@ -137,7 +143,7 @@ def _statements(state: Renderer, rows: Rows, branch: Part) -> list[Part]:
     with scratch_folder() as folder:
         path = folder / "unpacked"
         with path.open("wb") as file:
-            for buffer, end in unpacked_pieces(source, branch.start, branch.stop, crc):
+            for buffer, end in unpacked_pieces(*_group(state, rows, branch), crc):
                 file.write(buffer[:end].tobytes())
         unpacked = LocalSource(str(path))
     found = branch_parts(unpacked, branch.row, 0, unpacked.size, 0)[0]

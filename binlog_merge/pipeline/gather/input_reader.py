@@ -14,7 +14,7 @@ import numpy.typing as npt
 from binlog_merge.config.uri import local_path
 from binlog_merge.files.known import KnownSource, open_known
 from binlog_merge.files.read_ahead import MOST_HELD, block_size
-from binlog_merge.files.source import Source
+from binlog_merge.files.source import Bytes, Source
 from binlog_merge.pipeline.base.columns import Column, view
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import InputFile
@@ -29,6 +29,9 @@ class InputReader:
     def __init__(self, nodes: Mapping[int, str], files: Mapping[tuple[int, int], InputFile]) -> None:
         self._nodes, self._files = nodes, files
         self._sources: dict[tuple[int, int], KnownSource] = {}
+        self._instead = {
+            (*place, each.start): each.group for place, file in files.items() for each in file.known.instead
+        }
         self._remote = any(local_path(file.path) is None for file in files.values())
         self._ends: dict[tuple[int, int], int] = {}
         self.buffer = np.empty(WINDOW_BYTES * 2, np.uint8)
@@ -60,6 +63,18 @@ class InputReader:
             opened.expect(self._ends.get((node, file), 0))
             self._sources[node, file] = opened
         return self._sources[node, file]
+
+    def instead(self, node: Column, file: Column, begin: Column) -> dict[int, bytes]:
+        """Return, by row, the groups that are read in place of those that begin there."""
+        if not self._instead:
+            return {}
+        places = zip(node.tolist(), file.tolist(), begin.tolist(), strict=True)
+        return {i: self._instead[place] for i, place in enumerate(places) if place in self._instead}
+
+    def group(self, node: int, file: int, start: int, stop: int) -> tuple[Source, int, int]:
+        """Return where the group at [start, stop) of a file is read: a source, and its place there."""
+        group = self._instead.get((node, file, start))
+        return (self.source(node, file), start, stop) if group is None else (Bytes(group), 0, len(group))
 
     def crc(self, node: int, file: int) -> int:
         """Return the length of the checksum in a file's events: 4 or 0."""

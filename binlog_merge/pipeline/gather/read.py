@@ -45,8 +45,14 @@ def window(reader: InputReader, rows: Rows, start: int, stop: int, hints: bool) 
     node, file, begin = rows.node[start:stop], rows.file[start:stop], rows.start[start:stop]
     length = rows.end[start:stop] - begin
     ddl = (rows.flags[start:stop] & ks.MARKER) != 0
-    at, used = reader.read(node, file, begin, length, ddl)
+    instead = reader.instead(node, file, begin)
+    unread = ddl.copy()
+    unread[list(instead)] = True
+    at, used = reader.read(node, file, begin, length, unread)
     segments[:, k.S_POS], segments[:, k.S_END] = at, at + length
+    for i, group in instead.items():
+        segments[i, k.S_POS], used = used, reader.append(group, used)
+        segments[i, k.S_END] = used
     segments[:, k.S_NODE] = node
     segments[:, k.S_DDL] = ddl
     first = rows.first[start:stop]

@@ -17,6 +17,7 @@ from binlog_merge.binlog import query_session
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
+from binlog_merge.binlog.header import walk as events_of
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
 from binlog_merge.binlog.kernels.scan_gtids import follows, is_decided, is_elsewhere, leave_out, log_gtid
@@ -25,10 +26,12 @@ from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
+from binlog_merge.files.known import Instead
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
 from binlog_merge.pipeline.base.logged import Gtid as LoggedGtid
 from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence, text_of
+from binlog_merge.pipeline.base.skipped import ways_out
 from binlog_merge.pipeline.scan.damage import damage
 from binlog_merge.pipeline.scan.statements import CONTEXT, DECIDED, STATEMENT_FORMAT, left_out, query_of
 from binlog_merge.pipeline.scan.values import ScanTask
@@ -133,12 +136,13 @@ def leaving_out(walk: Walk) -> Walk:
     task = walk.task
     items = [(item, 0) for item in task.elsewhere.items()] + [(item, 1) for item in task.decided.items()]
     walk.tags += sorted({tag for (_, tag, _, _), _ in items} - {""})
-    rows = np.zeros((len(items) + len(task.decided_at), k.G_COLUMNS), np.int64)
+    places = [(at, k.SKIPPED) for at in task.decided_at] + [(each.start, k.REPLACED) for each in task.file.instead]
+    rows = np.zeros((len(items) + len(places), k.G_COLUMNS), np.int64)
     for row, ((sid, tag, start, end), own) in zip(rows, items, strict=False):
         row[k.G_SID_1 : k.G_SID_2 + 1] = np.frombuffer(sid, np.int64)
         row[k.G_TAG], row[k.G_START], row[k.G_END], row[k.G_OWN] = walk.tags.index(tag), start, end, own
-    for row, place in zip(rows[len(items) :], task.decided_at, strict=True):
-        row[k.G_TAG], row[k.G_START], row[k.G_END], row[k.G_OWN] = -1, place, place + 1, 1
+    for row, (place, decided) in zip(rows[len(items) :], places, strict=True):
+        row[k.G_TAG], row[k.G_START], row[k.G_END], row[k.G_OWN] = -1, place, place + 1, decided
     walk.arrays = walk.arrays._replace(elsewhere=rows)
     return walk
 
@@ -266,9 +270,10 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
         begins = reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS]
         own = sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno
         decided = is_decided.py_func(walk.arrays, *own, begins)
-        if decided:
+        if decided != k.UNDECIDED and reg[k.DECIDED_AT] != begins + 1:
             _decided(walk, buffer, crc)
-        if decided or is_elsewhere.py_func(walk.arrays, *own):
+            return
+        if decided == k.SKIPPED or is_elsewhere.py_func(walk.arrays, *own):
             leave_out.py_func(reg, begins, gtid.sequence_number, gtid.gno)
             reg[k.POS] += header.event_size
             reg[k.EVENTS] += 1
@@ -346,25 +351,22 @@ def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -
         raise UnsupportedInput(
             "a transaction was partly rolled back in the log (it touched a non-transactional table)",
             position=place,
-            remedy=f"read from here on with a base taken after it; or {_leave_out(walk)}",
+            remedy=f"read from here on with a base taken after it; or {_decide(walk)}",
         )
     raise StatementDml(
         f"a statement stands inside a transaction: {text[:200]!r}",
         position=place,
         remedy=f"{StatementDml.default_remedy}; if it writes only what needs no merging, keep that in a database of "
-        f"`ignore-schemas`; or {_leave_out(walk)}",
+        f"`ignore-schemas`; or {_decide(walk)}",
     )
 
 
-def _leave_out(walk: Walk) -> str:
-    """Return what leaves out the transaction that the walk is in."""
+def _decide(walk: Walk) -> str:
+    """Return what can be decided about the transaction that the walk is in."""
     place = int(walk.reg[k.GROUP_START])
     gtid = last_gtid(walk) if walk.reg[k.GNO] > 0 else None
     name = f"{walk.task.node}/{PurePath(walk.task.file.path).name}:{place}" if gtid is None else text_of(gtid)
-    return (
-        f"leave the whole transaction out, `binlog-merge ddl resolve {name} --skip --merged DIR`, merge again, and "
-        "bring what it changed to the target by hand"
-    )
+    return ways_out(name)
 
 
 def _statement_event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
@@ -381,18 +383,50 @@ def _statement_event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> Non
 def _left_out(walk: Walk, kind: str, why: str, place: int, text: str) -> None:
     """Record what is left out, unless an earlier run has seen it."""
     if place >= walk.task.seen:
-        count, first = walk.passed.get((kind, why), (0, []))
-        walk.passed[kind, why] = count + 1, [*first, (place, text[:LONGEST])] if count < LISTED else first
+        _name(walk, kind, why, place, text)
+
+
+def _name(walk: Walk, kind: str, why: str, place: int, text: str) -> None:
+    count, first = walk.passed.get((kind, why), (0, []))
+    walk.passed[kind, why] = count + 1, [*first, (place, text[:LONGEST])] if count < LISTED else first
 
 
 def _decided(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
-    """Record the group that begins at the walk's position, which somebody decided to leave out."""
+    """Record the group that begins at the walk's position, about which somebody decided; what is read in its place is
+    walked.
+    """
     header, body = _event(walk, buffer, crc)
     gtid = (GtidTagged if header.type_code == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(body)
     reg = walk.reg
     place = int(reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS])
-    _left_out(walk, "transaction", DECIDED, place, text_of((gtid.sid, gtid.tag, gtid.gno)) if gtid.gno else "")
     reg[k.DECIDED_AT] = place + 1
+    instead = walk.task.file.instead_of(place)
+    if instead is None:
+        _left_out(walk, "transaction", DECIDED, place, text_of((gtid.sid, gtid.tag, gtid.gno)) if gtid.gno else "")
+    else:
+        _name(walk, "transaction", instead.why, place, instead.said)  # an earlier run may have seen it, and stopped
+        _replaced(walk, instead, buffer, int(reg[k.POS]) + header.event_size, crc)
+
+
+def _replaced(walk: Walk, instead: Instead, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> None:
+    """Open the group whose GTID event ends at `end` of the buffer, and walk what is read in place of its other
+    events.
+    """
+    reg = walk.reg
+    run(walk, buffer, end, crc)
+    payloads = (
+        e
+        for e in events_of(instead.group, offset=instead.start, checksum=walk.task.checksum)
+        if e.type_code == EventType.TRANSACTION_PAYLOAD_EVENT
+    )
+    inner = b"".join(chunk for event in payloads for chunk in TransactionPayload.parse(event.body).chunks())
+    reg[k.LOGGED_LENGTH] = -1  # it tells of the events that are not read
+    reg[k.INNER_END] = instead.end
+    reg[k.FLAGS] |= k.COMPRESSED
+    reg[k.POS] = 0
+    run(walk, np.frombuffer(inner, np.uint8).copy(), len(inner), 0)
+    reg[k.INNER_END] = -1
+    reg[k.POS] = instead.end - reg[k.BASE]
 
 
 def _pass(walk: Walk, header: EventHeader) -> None:
@@ -443,5 +477,5 @@ def _damage(walk: Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErro
         place = int(walk.reg[k.GROUP_START])  # inside a payload: name the transaction
     error = damage(reason, int(buffer[at + 4]) if at + 5 <= len(buffer) else -1, place)
     if reason in (k.STATEMENT_EVENT, k.UNSUPPORTED) and walk.reg[k.PHASE] in (k.IN_LOCAL, k.IN_XA):
-        error.remedy = f"{error.remedy}; or {_leave_out(walk)}"
+        error.remedy = f"{error.remedy}; or {_decide(walk)}"
     return error

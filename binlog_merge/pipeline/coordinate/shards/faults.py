@@ -1,6 +1,7 @@
 """The errors for shards without markers that stop a merge, with their locations and remedies."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import (
@@ -11,6 +12,7 @@ from binlog_merge.errors import (
     UnknownTableSchema,
     UnsupportedInput,
 )
+from binlog_merge.pipeline.base.skipped import ways_out
 from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.together import Together
@@ -62,7 +64,9 @@ def unknown_rows(
 ) -> MergeError:
     """Return the error for rows of an unknown shard; `known` are tables that its node has."""
     shard = Shard(node, *name)
-    error = UnknownTableSchema(f"rows of {_unknown(shard, known)}", remedy=_know(shard, key.previous(), known))
+    way = ways_out(f"{node}/{PurePath(file).name}:{position}")
+    remedy = f"{_know(shard, key.previous(), known)}; or {way}"
+    error = UnknownTableSchema(f"rows of {_unknown(shard, known)}", remedy=remedy)
     return error.located(node=node, file=file, position=position, order_key=key)
 
 
