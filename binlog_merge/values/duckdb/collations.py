@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Final
 
 from binlog_merge.values.duckdb.icu_differences import BLANK, DISORDERED, STAND_INS
+from snapshot_store.mysql.text.codecs import decode_text
 from snapshot_store.mysql.text.collation_tables import folding
 
 _UNICODE = ("utf8mb4", "utf8mb3", "utf8", "ucs2", "utf16", "utf16le", "utf32")
@@ -38,6 +39,9 @@ _ASCII_FOLDED = frozenset(
 
 _PADDING: Final = 64
 """More spaces than are found in a row within texts."""
+_LATIN1_CONTROLS: Final = "".join(map(chr, range(0x80, 0xA0)))
+_LATIN1_ELSEWHERE: Final = decode_text("latin1", bytes(range(0x80, 0xA0)))
+"""What a server's latin1 has in the place of control characters, by which they sort: the euro sign, œ, quotes."""
 
 
 class UnknownCollation(ValueError):  # noqa: N818 (what was found, as in binlog_merge.errors)
@@ -62,6 +66,8 @@ def sort_key(sql: str, collation: str, ordered: bool, padded: bool = True) -> st
     # The shorter string goes on with spaces, before which tabs and line feeds sort.
     spaces = f"(rtrim({sql}, ' ') || '{' ' * _PADDING}')" if ordered else f"rtrim({sql}, ' ')"
     whole = spaces if padded else sql
+    if ordered and charset == "latin1":
+        whole = f"translate({whole}, '{_LATIN1_ELSEWHERE}', '{_LATIN1_CONTROLS}')"
     if rules == "bin":
         return whole
     if rules in ("0900_ai_ci", "0900_as_ci", "0900_as_cs"):

@@ -12,7 +12,7 @@ from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of,
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
-from binlog_merge.values.duckdb.many import check_between, check_in
+from binlog_merge.values.duckdb.many import check_between, check_in, check_signs
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     EXPLICIT,
@@ -170,6 +170,8 @@ class _Compiler:
     def _in(self, node: Node) -> Sql:
         value, *items = self._pieces(node)
         check_in(value, items)
+        if len(items) > 1:
+            check_signs(value, items)
         _check_many(value, items)
         any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
         return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
@@ -283,6 +285,7 @@ def _check_case(operand: Sql, whens: Sequence[Sql]) -> None:
     if kinds & {"date", "datetime", "time", "json"} and len(kinds) > 1:
         raise ExpressionError(f"CASE of {' and '.join(sorted(kinds))}; write CASE WHEN … = … THEN")
     check_in(operand, whens)
+    check_signs(operand, whens)
 
 
 def _check_many(value: Sql, others: Sequence[Sql]) -> None:
