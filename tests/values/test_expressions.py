@@ -32,6 +32,7 @@ FOUND = (
     "b64 >= '18446744073709551616'", "i64 = '9007199254740993'", "'18446744073709551616' <> (~ z)", "ROUND(g)",
     "ROUND(i, -1)", "GREATEST(d, d38)", "-0.5 <> t0", "CAST(7.5 AS TIME)", "CAST(da AS JSON)", "CAST(g AS FLOAT)",
     "STRCMP(lb, 'œuvre')", "l1 > 'œ'", "i8 IN (b64, b, '  7')", "i8 IN (~z, 3)", "x'ff' < s", "_binary'œ' = l1",
+    "lb LIKE '_' ESCAPE 'ä'", "u64 * 18446744073709551615", "CAST(u64 AS DECIMAL(38,20))", "u64 * i64",
     "CASE i8 WHEN b64 THEN 1 ELSE 0 END", "0.000000000000000000000000000000000000001 - 3",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Final
 
 from binlog_merge.values.duckdb.icu_differences import BLANK, DISORDERED, STAND_INS
+from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.text.codecs import decode_text
 from snapshot_store.mysql.text.collation_tables import folding
 
@@ -94,7 +95,7 @@ def place_in(sought: str, there: str, collation: str) -> str:
         raise UnknownCollation(f"what is found under {collation} is not known; add COLLATE utf8mb4_bin")
     cased = ("p['t']", "p['s']") if rules == "0900_as_cs" else (_ascii_folded("p['t']"), _ascii_folded("p['s']"))
     message = f"what is found in a text is not known under {rules} for this one; add COLLATE utf8mb4_bin to it: "
-    refused = f"error('{message}' || p['t'] || ', ' || p['s'])::BIGINT"
+    refused = stop(message, "BIGINT", "p['t']", "p['s']")
     by_weight = _by_weight(rules) if _LEVELS[rules] == 1 else "FALSE THEN NULL"
     body = (
         "CASE WHEN p['t'] IS NULL OR p['s'] IS NULL THEN NULL WHEN p['s'] = '' THEN 1 "
@@ -112,7 +113,7 @@ def _by_weight(rules: str) -> str:
     before = f"regexp_extract(q['h'], '^(.*?)' || {pattern}, 1)"
     found = f"length({before}) - length(replace({before}, '|', '')) + 1"
     body = (
-        f"CASE WHEN q['n'] = '' THEN error('what has no weight is looked for')::BIGINT "
+        f"CASE WHEN q['n'] = '' THEN {stop('what has no weight is looked for', 'BIGINT')} "
         f"WHEN regexp_matches(q['h'], {pattern}) THEN {found} ELSE 0 END"
     )
     return (
@@ -126,8 +127,8 @@ def like(text: str, pattern: str, escape: str, collation: str) -> str:
     charset, _, rules = collation.partition("_")
     if rules not in _LEVELS or charset not in _UNICODE:
         exact = collation == "binary" or rules in ("bin", "0900_bin")
-        if not exact and escape.upper() != escape.lower():
-            raise UnknownCollation(f"ESCAPE {escape!r} under {collation}: take a character that has no case")
+        if not escape.isascii() or (not exact and escape.isalpha()):
+            raise UnknownCollation(f"ESCAPE {escape!r} under {collation}: take an ASCII character that is no letter")
         sides = (text, pattern) if exact else (_characters(text, collation), _characters(pattern, collation))
         return f"({_engine_like(*sides, escape)})"
     # Character by character, as <KEY>: 'ß' is not LIKE 'ss', though it is equal.
@@ -255,7 +256,7 @@ def _cut(key: str, levels: int) -> str:
 
 def _refused(sql: str, regex: str, what: str) -> str:
     message = f"{what} for this text; add COLLATE utf8mb4_bin: "
-    return _where(regex, f"error('{message}' || t)::VARCHAR", sql)
+    return _where(regex, stop(message, "VARCHAR", "t"), sql)
 
 
 def _stood_for(sql: str, rules: str) -> str:

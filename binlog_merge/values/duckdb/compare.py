@@ -26,6 +26,7 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
     unhex,
 )
+from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
@@ -224,7 +225,7 @@ def _json_sides(left: Sql, right: Sql) -> tuple[str, str]:
         )
         value = (
             f"(CASE WHEN {kind} NOT IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT') THEN NULL "
-            f"WHEN {large} THEN error('{message}' || {document.text})::DOUBLE ELSE ({document.text})::DOUBLE END)"
+            f"WHEN {large} THEN {stop(message, 'DOUBLE', document.text)} ELSE ({document.text})::DOUBLE END)"
         )
         sides = value, double(other)
     elif other.kind == "string":
@@ -245,7 +246,7 @@ def _json_equal(symbol: str, left: Sql, right: Sql) -> str:
     message = "whether two JSON values are equal is not known where numbers have fractions; ->> gives a value as text: "
     open_ = " OR ".join(f"regexp_matches({text}, '[0-9][.eE]')" for text in bare)
     same = (
-        f"(CASE WHEN {one} = {two} THEN TRUE WHEN {open_} THEN error('{message}' || {one} || ', ' || {two})::BOOLEAN "
+        f"(CASE WHEN {one} = {two} THEN TRUE WHEN {open_} THEN {stop(message, 'BOOLEAN', one, two)} "
         f"WHEN {one} <> {two} THEN FALSE END)"
     )
     if symbol == "<>":

@@ -33,6 +33,7 @@ from binlog_merge.values.duckdb.piece import (
     string,
     unhex,
 )
+from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import as_model, unified
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
@@ -232,7 +233,7 @@ class _Compiler:
         moved = f"strftime({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]}, '%Y%m%d%H%M%S.%f')"
         message = "a date before the year 1, which a server may take for none"
         digits = f"try_cast({moved} AS DECIMAL(20,6))"
-        made = f"CASE WHEN t < 10101000000 THEN error('{message}')::DECIMAL(20,6) ELSE t END"
+        made = f"CASE WHEN t < 10101000000 THEN {stop(message, 'DECIMAL(20,6)')} ELSE t END"
         return Sql(f"list_transform([{digits}], lambda t: {made})[1]", "date" if whole else "datetime")
 
     def _moment(self, node: Node) -> Sql:

@@ -9,6 +9,7 @@ from typing import Final
 from binlog_merge.values.duckdb.collations import place_in, sort_key
 from binlog_merge.values.duckdb.compare import common_collation, comparable
 from binlog_merge.values.duckdb.piece import NULL, NUMERIC, ExpressionError, Sql, boolean, clamped, number, string
+from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, ruling
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -45,7 +46,7 @@ def _cased(name: str) -> Function:
         known = _CASED.get(piece.charset, _CASED_ASCII)
         message = f"{name.upper()} is not known for this text in {piece.charset}: "
         checked = f"CASE WHEN t IS NULL OR regexp_full_match(t, '(?s)[{known}]*') THEN {made} "
-        checked += f"ELSE error('{message}' || t)::VARCHAR END"
+        checked += f"ELSE {stop(message, 'VARCHAR', 't')} END"
         return as_model(piece, f"list_transform([{piece.text}], lambda t: {checked})[1]")
 
     return build
@@ -146,7 +147,7 @@ def _regexp(args: Args, session: DdlSession) -> Sql:
         known += "\u00df"
     message = f"what matches a regular expression is not known for this text under {rules}: "
     checked = f"CASE WHEN t IS NULL OR regexp_full_match(t, '[{known}]*') "
-    checked += f"THEN regexp_matches(t, {pattern.text}, '{flags}') ELSE error('{message}' || t)::BOOLEAN END"
+    checked += f"THEN regexp_matches(t, {pattern.text}, '{flags}') ELSE {stop(message, 'BOOLEAN', 't')} END"
     return boolean(f"list_transform([{text.text}], lambda t: {checked})[1]")
 
 
