@@ -220,7 +220,7 @@ def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows |
     if (tables := world.tables()) is not None:
         from binlog_merge.serve.tables.query import parse_query
 
-        query = parse_query(sql, settings.reads.grammar(), settings.schema)
+        query = parse_query(sql, settings.reads.grammar(), settings.schema, settings.reads.connection())
         if query is not None:
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns

@@ -3,7 +3,6 @@
 import contextlib
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -17,11 +16,12 @@ from tests.serve.test_tables import config_of
 
 pytestmark = pytest.mark.mysql
 TABLE = """CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, u BIGINT UNSIGNED, s VARCHAR(20), c CHAR(5), l VARCHAR(9)
-    CHARACTER SET latin1, d DATETIME NULL, ts TIMESTAMP NULL, z INT(5) ZEROFILL, `distinct` INT, `order` VARCHAR(5))"""
-ROWS = """(1, 3, 1, 0, 'äpfel', 'x', 'é', '2026-01-02', '2026-01-02', 7, 5, 'q'),
-    (2, 1, 2, 18446744073709551615, 'Apfel', 'x ', 'E', '0000-00-00', '0000-00-00', 123, 6, 'r'),
-    (3, 2, 3, 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
-    (4, 2, 3, 5, 'ß', '', 'ß', '2026-05-06', NULL, 0, 5, 's')"""
+    CHARACTER SET latin1, d DATETIME NULL, ts TIMESTAMP NULL, z INT(5) ZEROFILL, `distinct` INT, `order` VARCHAR(5),
+    j VARCHAR(9) CHARACTER SET sjis)"""
+ROWS = """(1, 3, 1, 0, 'äpfel', 'x', 'é', '2026-01-02', '2026-01-02', 7, 5, 'q', '日本'),
+    (2, 1, 2, 18446744073709551615, 'Apfel', 'x ', 'E', '0000-00-00', '0000-00-00', 123, 6, 'r', 'abc'),
+    (3, 2, 3, 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (4, 2, 3, 5, 'ß', '', 'ß', '2026-05-06', NULL, 0, 5, 's', 'ABC')"""
 ITEMS = (
     *(
         "*",
@@ -101,11 +101,30 @@ MODES = (
 )
 
 
+SPOKEN = (
+    *("binary", "latin1", "sjis", "utf8mb3", "utf8mb4 COLLATE utf8mb4_bin", "utf8mb4 COLLATE utf8mb4_general_ci"),
+    *("utf8mb4", "utf8mb4 COLLATE utf8mb4_0900_as_cs", "binary"),
+)
+LITERALS = (
+    *("j <> '日本'", "j = '日本'", "j < '日本'", "j = 'abc'", "j IN ('abc', 'x')", "j LIKE 'a%'", "l = 'é'", "l = 'e'"),
+    *("l > 'd'", "l <> 'é'", "s = 'APFEL'", "s = 'äpfel'", "s LIKE '%PF%'", "s BETWEEN 'a' AND 'b'", "'a' = 'A'"),
+    *("LOWER('A') = 'a'", "CONCAT('a', 'B') = 'AB'", "IF(a, 'a', 'b') = 'A'", "CAST(s AS CHAR) = 'APFEL'"),
+    *("HEX(a) = '3'", "HEX(s) = 'e1'", "CONCAT(a, 'X') = '3x'", "LEFT('ABC', 1) = 'a'", "COALESCE(NULL, 'ß') = 'ss'", "'ß' = 's'"),
+    *("CAST(a AS CHAR) = '3'", "a = '3'", "a IN ('3', '2')", "d = '2026-01-02'", "'é' = l", "s = _utf8mb4'apfel'"),
+    *("s = CONCAT('APF', 'EL')", "LOCATE('B', 'abc') = 2", "REPLACE('aBc', 'b', 'x') = 'axc'", "s REGEXP 'pf'"),
+    *("LENGTH('é') = 2", "CHAR_LENGTH('é') = 1", "j = _binary'abc'", "l = _binary'é'", "'ABC' IN (j, s)", "c = 'X'"),
+    *("STRCMP('a', 'A') = 0", "STRCMP(s, 'APFEL') = 0", "CASE 'a' WHEN 'A' THEN 1 END", "UPPER(l) = 'É'"),
+    *("FIND_IN_SET('APFEL', s)", "CAST(l AS CHAR) = 'é'", "x'C3A9' = l", "0x82a0 < j", "GREATEST(a, 2) = '3'"),
+)  # fmt: skip
+"""Conditions with literals, which are texts in a session's character set and collation."""
+
+
 FIRST = "SELECT id FROM t"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[MySqlServer, Running]]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MySqlServer, Running]]:
+    tmp_path = tmp_path_factory.mktemp("selects")
     with MySqlServer(tmp_path / "server", 1, ["--default-time-zone=+00:00"]) as server:
         server.execute("RESET BINARY LOGS AND GTIDS; CREATE DATABASE shop")
         server.execute(f"SET sql_mode = ''; {TABLE}; INSERT INTO t VALUES {ROWS}", "shop")
@@ -153,6 +172,28 @@ def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Runn
         mine.rollback()
         assert rows_of(mine, FIRST)
     assert not different, "\n".join(map(str, different))
+
+
+def test_literals_are_those_of_the_session(served: tuple[MySqlServer, Running]) -> None:
+    """SET NAMES binary, as mydumper says: the bytes of a literal are read as the column's, and have no case."""
+    server, running = served
+    different: list[tuple[str, str, Any, Any]] = []
+    refused: dict[str, int] = {}
+    with (
+        contextlib.closing(server.connect("shop")) as theirs,
+        contextlib.closing(running.connect(database="shop", autocommit=True, charset="utf8mb4")) as mine,
+    ):
+        for spoken in SPOKEN:
+            for connection in (theirs, mine):
+                rows_of(connection, f"SET NAMES {spoken}")
+            for condition in LITERALS:
+                sql = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+                ours, told = rows_of(mine, sql), rows_of(theirs, sql)
+                if isinstance(ours, list) and ours != told:
+                    different.append((spoken, condition, ours, told))
+                refused[spoken] = refused.get(spoken, 0) + isinstance(ours, str)
+    assert not different, "\n".join(map(str, different))
+    assert max(refused.values()) < len(LITERALS) // 2, refused
 
 
 def rows_of(connection: Any, sql: str) -> list[tuple[Any, ...]] | str:

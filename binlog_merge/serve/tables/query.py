@@ -14,6 +14,7 @@ from typing import Final
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.words import cursor_of
+from binlog_merge.values.duckdb.piece import CONNECTION
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.reader import ExpressionReader
@@ -70,22 +71,24 @@ class Query:
     offset: int = 0
     padded: bool = False
     """CHAR values would be padded to their full length (sql_mode)."""
+    connection: str = CONNECTION
+    """The collation of the session's literals."""
 
     @property
     def aggregated(self) -> bool:
         return any(item.aggregate for item in self.items)
 
 
-def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | None:
+def parse_query(sql: str, session: DdlSession, schema: str | None, connection: str = CONNECTION) -> Query | None:
     """Return a SELECT from a user's table, None for one from system schemas; `schema` is the session's default.
 
-    Raises Refused for what is not understood.
+    `connection` is the collation of the session's literals. Raises Refused for what is not understood.
     """
     try:
         cursor = cursor_of(sql, session, _MOST_PARTS)
         if _of_the_system(cursor, schema):
             return None
-        query = _query(cursor, schema)
+        query = _connected(_query(cursor, schema), connection)
         _check_mode(query, session.sql_mode)
         _locking(cursor)
         cursor.finish()
@@ -98,6 +101,12 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
     except RecursionError:
         raise _refused("an expression nested too deep") from None
     return query
+
+
+def _connected(query: Query, connection: str) -> Query:
+    source = query.source
+    inner = _connected(source, connection) if isinstance(source, Query) else source
+    return replace(query, source=inner, connection=connection)
 
 
 _OTHERWISE: Final = {

@@ -229,7 +229,7 @@ def _json_sides(left: Sql, right: Sql) -> tuple[str, str]:
         )
         sides = value, double(other)
     elif other.kind == "string":
-        if other.collation.endswith("_bin") and other.collation != "utf8mb4_bin":
+        if other.collation == "binary" or (other.collation.endswith("_bin") and other.collation != "utf8mb4_bin"):
             raise ExpressionError(f"a JSON value compared with a text in {other.collation}")
         sides = f"(CASE WHEN {kind} = 'VARCHAR' THEN json_extract_string({document.text}, '$') END)", other.text
     else:

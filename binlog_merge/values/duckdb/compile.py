@@ -15,9 +15,11 @@ from binlog_merge.values.duckdb.functions import call
 from binlog_merge.values.duckdb.many import check_between, check_in, check_signs
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
+    CONNECTION,
     EXPLICIT,
     LITERAL,
     NULL,
+    NUMERIC,
     SESSION,
     ExpressionError,
     Sql,
@@ -78,23 +80,28 @@ def compile_filter(node: Node, columns: Columns) -> str:
     return f"coalesce({piece.text}, FALSE)"
 
 
-def compile_value(node: Node, columns: Columns) -> Sql:
-    """Return the expression's value. Raises ExpressionError, UnknownColumn."""
-    return _Compiler(columns).piece(node)
+def compile_value(node: Node, columns: Columns, connection: str = CONNECTION) -> Sql:
+    """Return the expression's value; `connection` is the session's collation. Raises ExpressionError, UnknownColumn."""
+    return _Compiler(columns, connection).piece(node)
 
 
 class _Compiler:
     """Turns nodes into pieces; a method for each kind of node."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, connection: str = CONNECTION) -> None:
         self.columns = columns
+        self.connection = connection
 
     def piece(self, node: Node) -> Sql:
         """Return a node as SQL."""
         method: Callable[[Node], Sql] | None = getattr(self, f"_{node.kind}", None)
         if method is None:
             raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
-        return method(node)
+        found = method(node)
+        made = found.kind == "string" and (
+            found.strength == NUMERIC or (node.kind == "cast" and found.charset == charset_named_by(self.connection))
+        )
+        return replace(found, collation=self.connection) if made else found  # a text of the session's
 
     def _pieces(self, node: Node) -> list[Sql]:
         return [self.piece(arg) for arg in node.args]
@@ -115,6 +122,8 @@ class _Compiler:
 
     def _string(self, node: Node) -> Sql:
         charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
+        if charset == charset_named_by(self.connection) and (charset != "binary" or node.text.isascii()):
+            return Sql(quoted(node.text), "string", self.connection, constant=node.text)
         if charset == "binary":
             raw = node.text.encode("utf-8", "surrogateescape")
             return Sql(unhex(raw), "binary", raw=raw)

@@ -23,6 +23,8 @@ from snapshot_store.mysql.values.literal_times import datetime_text, time_text
 
 EXPLICIT, COLUMN, LITERAL, NUMERIC = 0, 2, 4, 5
 """How strong a collation is; NUMERIC is that of what was no text, which is written in ASCII."""
+CONNECTION: Final = "utf8mb4_0900_ai_ci"
+"""The collation of literals, unless a session has another one."""
 SESSION = DdlSession()
 """Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 _LEAST_DATE: Final = 101

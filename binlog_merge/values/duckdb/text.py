@@ -42,6 +42,8 @@ def _cased(name: str) -> Function:
 
     def build(args: Args, session: DdlSession) -> Sql:
         piece = string(args[0])
+        if piece.collation == "binary":  # bytes have no case
+            return as_model(piece, piece.text)
         made = "replace(upper(t), '\u1e9e', '\u00df')" if name == "upper" else "lower(t)"
         known = _CASED.get(piece.charset, _CASED_ASCII)
         message = f"{name.upper()} is not known for this text in {piece.charset}: "
@@ -140,6 +142,8 @@ def _regexp(args: Args, session: DdlSession) -> Sql:
     rules = common_collation(text, pattern).collation
     if "null" in (text.kind, pattern.kind):
         return boolean("NULL::BOOLEAN")
+    if "binary" in (text.collation, pattern.collation):
+        raise ExpressionError("a regular expression beside a text in binary, in which SET NAMES binary has literals")
     if pattern.constant is None or _PATTERN.fullmatch(pattern.constant) is None or not _valid(pattern.constant):
         raise ExpressionError("a regular expression with more than ASCII characters, . * + ? | ( ) [ ] ^ $ and {n}")
     known, flags = (_CASED_ALONE, "is") if rules.endswith("_ci") else ("^" + _LINE_ENDS, "s")
