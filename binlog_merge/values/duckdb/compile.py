@@ -122,14 +122,13 @@ class _Compiler:
 
     def _string(self, node: Node) -> Sql:
         charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
-        if charset == charset_named_by(self.connection) and (charset != "binary" or node.text.isascii()):
-            return Sql(quoted(node.text), "string", self.connection, constant=node.text)
-        if charset == "binary":
+        spoken = charset == charset_named_by(self.connection)
+        if charset == "binary" and not (spoken and node.text.isascii()):
             raw = node.text.encode("utf-8", "surrogateescape")
             return Sql(unhex(raw), "binary", raw=raw)
-        if charset is None or (charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
+        if charset is None or (not spoken and charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
             raise ExpressionError(f"a text of the character set {node.args[0].text}")
-        collation = "utf8mb4_0900_ai_ci" if charset == "utf8mb4" else default_collation(charset)
+        collation = self.connection if spoken else default_collation(charset)
         if not is_text(node.text):
             return no_text(node.text.encode("utf-8", "surrogateescape"), collation)
         return Sql(quoted(node.text), "string", collation, constant=node.text)

@@ -17,6 +17,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import datetime_text, time_text
@@ -85,7 +86,7 @@ def unhex(raw: bytes) -> str:
 def no_text(raw: bytes, collation: str) -> Sql:
     """Return a string literal whose bytes are no text of its character set: only bytes can be compared with it."""
     why = not_valid(collation.partition("_")[0])
-    return Sql(f"error({quoted(why)})::VARCHAR", "string", collation, raw=raw)
+    return Sql(stop(why, "VARCHAR"), "string", collation, raw=raw)
 
 
 def not_valid(charset: str) -> str:
