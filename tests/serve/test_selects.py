@@ -120,6 +120,25 @@ LITERALS = (
 """Conditions with literals, which are texts in a session's character set and collation."""
 
 
+_CONSTANTS = r"""
+    1+1; 1; -1; - 1; 1 + 1 AS two; 1.5 * 2; 7 / 2; 7 DIV 2; 1 = 1; 1 IS NULL; NOT 1; 'abc'; 'a' 'b'; NULL; NULL + 1;
+    1e0 / 3; 1e20 * 1; TRUE; TRUE AND FALSE; 'a' = 'A'; 'ß' = 'ss'; CONCAT('a', 1); UPPER('é'); LOWER('ABC') x;
+    IF(1 > 2, 'a', 'b'); CASE 1 WHEN 1 THEN 'x' END; 9223372036854775807 + 1; x'41'; 0x41 + 0;
+    TIME_TO_SEC(TIMEDIFF(NOW(), UTC_TIMESTAMP())); TIMEDIFF(NOW(), UTC_TIMESTAMP()); DATE'2026-01-02';
+    TIMESTAMP'2026-01-02 03:04:05'; TIME'03:04:05'; YEAR('2026-01-02'); 1 IN (1, 2); 2 BETWEEN 1 AND 3; 5 % 3; ~0;
+    1 << 3; '7' + 1; COALESCE(NULL, 3); GREATEST(1, 2); LENGTH('é'); LEFT('abc', 2);
+    DATE'2026-01-31' + INTERVAL 1 MONTH; 1, 2, 'x' AS `a b`; 1+1 FROM DUAL; 1+1 LIMIT 1; nope; 1 +; 1 +* 2;
+    DATABASE() = 'shop'; @@version = 1; (SELECT 1); EXISTS(SELECT 1); EXISTS(SELECT 1 FROM t);
+    EXISTS(SELECT * FROM t WHERE id > 99) AS there; EXISTS(SELECT id FROM t LIMIT 0);
+    EXISTS(SELECT 1 FROM t) LIMIT 1; 1 FROM t LIMIT 1; 1 AS one FROM t WHERE id = 2; 1, id FROM t WHERE id = 2;
+    007 FROM t LIMIT 1; 1 FROM nope; 99999999999999999999 FROM t LIMIT 1; MAX(a), 1 FROM t; COUNT(*), 1 FROM t;
+    1 FROM (SELECT a FROM t) y
+"""
+CONSTANTS = [one.strip() for one in _CONSTANTS.split(";")]
+"""What is asked of no table, or only whether there are rows: pings of pools and tools among them."""
+ZONES = ("+00:00", "-03:30", "+14:00")
+
+
 FIRST = "SELECT id FROM t"
 
 
@@ -173,6 +192,36 @@ def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Runn
         mine.rollback()
         assert rows_of(mine, FIRST)
     assert not different, "\n".join(map(str, different))
+
+
+def test_constants_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Running]) -> None:
+    server, running = served
+    different: list[tuple[str, str, Any, Any]] = []
+    answered: list[str] = []
+    with (
+        contextlib.closing(server.connect("shop")) as theirs,
+        contextlib.closing(running.connect(database="shop", autocommit=True, charset="utf8mb4")) as mine,
+    ):
+        for zone in ZONES:
+            for connection in (theirs, mine):
+                rows_of(connection, f"SET time_zone = '{zone}'")
+            for items in CONSTANTS:
+                ours, told = named_rows_of(mine, f"SELECT {items}"), named_rows_of(theirs, f"SELECT {items}")
+                answered += [items] if isinstance(ours, list) else []
+                if isinstance(ours, list) and ours != told:
+                    different.append((zone, items, ours, told))
+    assert not different, "\n".join(map(str, different))
+    assert len(answered) > len(ZONES) * len(CONSTANTS) * 0.7, sorted(set(CONSTANTS) - set(answered))
+
+
+def named_rows_of(connection: Any, sql: str) -> list[Any] | str:
+    """Return the names of a result's columns, and its rows; or the error."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [[name for name, *_ in cursor.description], *cursor.fetchall()]
+    except pymysql.MySQLError as error:
+        return str(error)
 
 
 def test_literals_are_those_of_the_session(served: tuple[MySqlServer, Running]) -> None:

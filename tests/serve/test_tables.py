@@ -107,6 +107,8 @@ SELECTS = [
     "SELECT ID, D Dd FROM alltypes WHERE v = 'x' ORDER BY w, id LIMIT 2",
     "SELECT id, v FROM alltypes ORDER BY v, id",
     "SELECT id FROM alltypes ORDER BY z, id",
+    "SELECT 1 FROM comp LIMIT 1",
+    "SELECT EXISTS(SELECT 1 FROM comp WHERE a > 1)",
     "SELECT nope FROM alltypes",
     "SELECT * FROM nope",
     "SELECT id FROM alltypes WHERE nope = 1",
