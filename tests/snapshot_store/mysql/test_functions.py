@@ -127,6 +127,7 @@ IMPLEMENTATIONS = {
     "binlog_merge/values/duckdb/functions.py",
     "binlog_merge/values/duckdb/text.py",
     "binlog_merge/values/duckdb/dates.py",
+    "binlog_merge/serve/constants.py",
     "binlog_merge/serve/expressions.py",
     "binlog_merge/serve/questions.py",
     "binlog_merge/serve/sql.py",
