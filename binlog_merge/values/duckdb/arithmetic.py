@@ -12,6 +12,7 @@ from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.values.convert.json import read_json
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
+    MOMENT_AS_NUMBER,
     NULL,
     SESSION,
     ExpressionError,
@@ -85,9 +86,12 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
             return Sql(remainder, "int", unsigned=left.unsigned, untold=untold)
         return Sql(_of_units(remainder, scale), "decimal", scale=scale, unsigned=left.unsigned, untold=untold)
     made = f"({left.text} {symbol} {right.text})" if symbol != "*" or kinds != {"int"} else _product(left, right)
-    if kinds != {"int"}:
-        return Sql(made, "decimal", scale=scale, unsigned=either_unsigned(left, right), untold=untold)
-    return bounded(made, either_unsigned(left, right), untold)
+    unsigned = either_unsigned(left, right)
+    if kinds == {"int"}:
+        return bounded(made, unsigned, untold)
+    if MOMENT_AS_NUMBER in (left.untold, right.untold) and "int" in kinds:  # a whole number, if it has no fraction
+        made = within_range(made, unsigned, f"DECIMAL(38,{scale})")
+    return Sql(made, "decimal", scale=scale, unsigned=unsigned, untold=untold)
 
 
 def _product(left: Sql, right: Sql) -> str:
@@ -112,12 +116,17 @@ def either_unsigned(left: Sql, right: Sql) -> bool | None:
 
 def bounded(text: str, unsigned: bool | None, untold: str = "") -> Sql:
     """Return a whole number; the engine stops where a server says that it is out of range."""
+    return Sql(within_range(text, unsigned, "HUGEINT"), "int", unsigned=unsigned, untold=untold)
+
+
+def within_range(text: str, unsigned: bool | None, type: str) -> str:
+    """Return SQL of a number of a type; the engine stops where it is no BIGINT, or no UNSIGNED one."""
     least, most = _UNSIGNED if unsigned else _SIGNED if unsigned is False else (0, _SIGNED[1])
     kind = "BIGINT UNSIGNED" if unsigned else "BIGINT"
     checked = (
-        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN {stop(f'{kind} value is out of range', 'HUGEINT')} ELSE n END"
+        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN {stop(f'{kind} value is out of range', type)} ELSE n END"
     )
-    return Sql(f"list_transform([{text}], lambda n: {checked})[1]", "int", unsigned=unsigned, untold=untold)
+    return f"list_transform([{text}], lambda n: {checked})[1]"
 
 
 def finite(text: str) -> str:

@@ -30,6 +30,8 @@ SESSION = DdlSession()
 """Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 _LEAST_DATE: Final = 101
 """The least number that means a date: 2000-01-01."""
+MOMENT_AS_NUMBER: Final = "a date and time as a number"
+"""Why the text of such a number is not known: its type may have no fraction."""
 NUMBERS: Final = ("int", "bool", "decimal", "double")
 MOMENTS: Final = ("date", "datetime")
 
@@ -126,7 +128,7 @@ def number(piece: Sql) -> Sql:
     if piece.kind == "binary":
         raise ExpressionError("a binary string as a number")
     if piece.kind in ("datetime", "time"):
-        return replace(piece, kind="decimal", scale=6, constant=None, untold="a date and time as a number")
+        return replace(piece, kind="decimal", scale=6, constant=None, unsigned=False, untold=MOMENT_AS_NUMBER)
     return piece
 
 
