@@ -108,7 +108,6 @@ SELECTS = [
     "SELECT id, v FROM alltypes ORDER BY v, id",
     "SELECT id FROM alltypes ORDER BY z, id",
     "SELECT 1 FROM comp LIMIT 1",
-    "SELECT EXISTS(SELECT 1 FROM comp WHERE a > 1)",
     "SELECT nope FROM alltypes",
     "SELECT * FROM nope",
     "SELECT id FROM alltypes WHERE nope = 1",
