@@ -107,7 +107,6 @@ SELECTS = [
     "SELECT ID, D Dd FROM alltypes WHERE v = 'x' ORDER BY w, id LIMIT 2",
     "SELECT id, v FROM alltypes ORDER BY v, id",
     "SELECT id FROM alltypes ORDER BY z, id",
-    "SELECT 1 FROM comp LIMIT 1",
     "SELECT nope FROM alltypes",
     "SELECT * FROM nope",
     "SELECT id FROM alltypes WHERE nope = 1",
