@@ -8,7 +8,7 @@ import inspect
 import re
 import tempfile
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,16 @@ from binlog_merge.config.errors import models_in
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES
 from binlog_merge.status.metrics import METRICS
+from binlog_merge.values.duckdb.compile import compile_value, parse
+from binlog_merge.values.duckdb.functions import CALLS
+from binlog_merge.values.duckdb.piece import ExpressionError
+from binlog_merge.values.duckdb.table_columns import TableColumns
+from binlog_merge.values.evaluate.functions import CALLS as COMPUTED
+from binlog_merge.values.evaluate.functions import CHOICES, CLOCK
+from binlog_merge.values.evaluate.kinds import NotComputableError
+from binlog_merge.values.evaluate.row import computed
+from snapshot_store import Column, Table, parse_table
+from snapshot_store.mysql.sql.functions import FUNCTIONS
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import VIEWS
 
@@ -235,9 +245,87 @@ def metrics() -> str:
     return "\n".join(["| metric | labels | value |", "|---|---|---|", *rows, ""])
 
 
+_FORMS: Final = {
+    "adddate": "ADDDATE(da, INTERVAL 1 DAY)",
+    "cast": "CAST(i AS SIGNED)",
+    "char": "CHAR(i)",
+    "convert": "CONVERT(s USING utf8mb4)",
+    "date_add": "DATE_ADD(da, INTERVAL 1 DAY)",
+    "date_sub": "DATE_SUB(da, INTERVAL 1 DAY)",
+    "extract": "EXTRACT(YEAR FROM da)",
+    "get_format": "GET_FORMAT(DATE, 'USA')",
+    "match": "MATCH (s) AGAINST ('a')",
+    "position": "POSITION('a' IN s)",
+    "subdate": "SUBDATE(da, INTERVAL 1 DAY)",
+    "timestampadd": "TIMESTAMPADD(DAY, 1, da)",
+    "timestampdiff": "TIMESTAMPDIFF(DAY, da, da)",
+    "weight_string": "WEIGHT_STRING(s)",
+    "datediff": "DATEDIFF(da, da)",
+    "isnull": "ISNULL(i)",
+    "time": "TIME('12:34:56')",
+    **{name: f"{name}(da)" for name in ("date", "timestamp", "week", "weekofyear")},
+    **{name: f"{name}(i)" for name in ("bin", "oct", "from_unixtime")},
+    "instr": "INSTR(s, 'a')",
+    "mod": "MOD(i, 3)",
+}
+"""Calls of functions that are read as something else."""
+_REASONS: Final = {
+    "clock": "the time of the statement",
+    "call": "another value at each call",
+    "session": "the session",
+    "settings": "the session's time zone or locale",
+    "server": "the server",
+}
+_TRIED: Final = "CREATE TABLE t (i INT, s VARCHAR(9), da DATE)"
+
+
+def functions() -> str:
+    """Return which functions of the catalogue are answered, and by whom."""
+    table = parse_table(_TRIED, schema="f")
+    columns = {column.name: column for column in table.columns}
+    rows: dict[str, list[str]] = {}
+    for name, found in sorted(FUNCTIONS.items()):
+        shown = f"`{name.upper()}`" + "".join(f", `{alias.upper()}`" for alias in found.aliases)
+        rows.setdefault(_where(name, table, columns), []).append(shown)
+    lines = ["| functions | answered in |", "|---|---|"]
+    order = sorted(rows, key=lambda where: (where.startswith("nowhere"), where))
+    return "\n".join([*lines, *(f"| {', '.join(rows[where])} | {where} |" for where in order)])
+
+
+def _where(name: str, table: Table, columns: Mapping[str, Column]) -> str:
+    """Return where a function is answered, or why nowhere."""
+    found = FUNCTIONS[name]
+    if found.aggregate:
+        return "nowhere: an aggregate; COUNT, MIN and MAX stand in the list of a SELECT from a table"
+    form = _FORMS.get(name)
+    asked = name in CALLS if form is None else _compiles(form, table)
+    made = name in {**COMPUTED, **CHOICES, **CLOCK} if form is None else _is_computed(form, columns)
+    if asked or made:
+        return "conditions and computed columns" if asked and made else "conditions" if asked else "computed columns"
+    why = _REASONS.get(found.depends)
+    return "nowhere: not done yet" if why is None else f"nowhere: depends on {why}"
+
+
+def _compiles(form: str, table: Table) -> bool:
+    try:
+        compile_value(parse(form), TableColumns(table, ()))
+    except ExpressionError:
+        return False
+    return True
+
+
+def _is_computed(form: str, columns: Mapping[str, Column]) -> bool:
+    try:
+        computed(form, columns)
+    except NotComputableError:
+        return False
+    return True
+
+
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "configuration": configuration,
     "verbs": verbs,
+    "functions": functions,
     "exit-codes": exit_codes,
     "views": views,
     "metrics": metrics,

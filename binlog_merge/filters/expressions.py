@@ -22,6 +22,7 @@ from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import engine_array, one_row
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, parse
 from binlog_merge.values.duckdb.piece import ExpressionError
+from binlog_merge.values.duckdb.stopped import why_stopped
 from binlog_merge.values.duckdb.table_columns import TableColumns
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node
@@ -164,9 +165,7 @@ class ExpressionFilter:
         try:
             found = self._connection().from_arrow(rows).project(f"{compiled.sql} AS ignored").to_arrow_table()
         except duckdb.Error as error:
-            raise rule.error(
-                key, table, f"cannot be evaluated: {str(error).splitlines()[0].removeprefix('Invalid Input Error: ')}"
-            ) from None
+            raise rule.error(key, table, f"cannot be evaluated: {why_stopped(error) or error}") from None
         return found.column("ignored").combine_chunks()
 
     def _absent(self, rule: "_Rule", key: str, table: Table, column: Column) -> Any:

@@ -25,6 +25,7 @@ from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import engine_array
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value, parse
 from binlog_merge.values.duckdb.piece import ExpressionError, condition
+from binlog_merge.values.duckdb.stopped import why_stopped
 from binlog_merge.values.duckdb.table_columns import TableColumns
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node
@@ -166,9 +167,7 @@ class Where:
         try:
             found = self._connection().from_arrow(pa.table(arrays)).project(f"{sql} AS found").fetchnumpy()
         except duckdb.Error as error:
-            raise self._wrong(
-                f"it cannot be evaluated: {str(error).splitlines()[0].removeprefix('Invalid Input Error: ')}"
-            ) from None
+            raise self._wrong(f"it cannot be evaluated: {why_stopped(error) or error}") from None
         return found["found"].astype(bool)
 
     def _compiled(self, table: Table) -> _Compiled:

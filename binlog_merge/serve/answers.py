@@ -19,6 +19,7 @@ from binlog_merge.serve.settings import Settings, Snapshot
 from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
+    Constants,
     Default,
     Empty,
     EndTransaction,
@@ -152,8 +153,8 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case ShowDefinitions() as show:
             found = replace(show, where=hidden(show.where))
             return Rows(*shown(found, _definitions(settings, world), settings.schema))
-        case Question(sql):
-            return _asked(sql, settings, world, wanted)
+        case Question() | Constants() as asked:
+            return _asked(asked, settings, world, wanted)
         case StartTransaction(snapshot):
             settings.end()
             settings.reads.begun = True
@@ -214,13 +215,18 @@ def _failed(error: MergeError) -> Err:
     return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
 
 
-def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
+def _asked(asked: Question | Constants, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
+    sql = asked.sql
+    if isinstance(asked, Constants):
+        from binlog_merge.serve.constants import computed
+
+        return Rows(*computed(sql, settings, _facts(settings, world)))
     from binlog_merge.serve.questions import LONGEST, select
 
     if (tables := world.tables()) is not None:
         from binlog_merge.serve.tables.query import parse_query
 
-        query = parse_query(sql, settings.reads.grammar(), settings.schema)
+        query = parse_query(sql, settings.reads.grammar(), settings.schema, settings.reads.connection())
         if query is not None:
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns

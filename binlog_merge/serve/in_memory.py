@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
+from binlog_merge.serve.engine_words import in_mysqls_words
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.relation import Row
 
@@ -124,7 +125,7 @@ def _refused() -> Iterator[None]:
             ErrorCode.ER_QUERY_TIMEOUT, "Query execution was interrupted, maximum statement execution time exceeded"
         ) from None
     except duckdb.Error as error:
-        raise _failed(error) from None
+        raise in_mysqls_words(error) from None
 
 
 def _fetched(answer: Any) -> Rows:
@@ -175,16 +176,6 @@ def _value(value: Any) -> Value:
     if isinstance(value, bool):
         return int(value)
     return value if value is None or isinstance(value, int | str) else str(value).removesuffix(".0")
-
-
-def _failed(error: Exception) -> Refused:
-    text = (str(error).splitlines() or [""])[0][:200]
-    code = (
-        ErrorCode.ER_BAD_FIELD_ERROR
-        if text.startswith("Binder Error: Referenced column")
-        else ErrorCode.ER_UNKNOWN_ERROR
-    )
-    return Refused(code, text)
 
 
 def _fill(connection: Any, name: str, table: Filled, kind: str = "") -> None:

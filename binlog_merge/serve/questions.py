@@ -5,7 +5,7 @@ such statement comes, and the tables are made once for each version of the defin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,6 +20,8 @@ from binlog_merge.serve.relation import Moment, Row
 _NOTHING: Final[Moment] = MappingProxyType({})
 LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""
+_LONGEST_CONCAT: Final = 1024
+"""The default of group_concat_max_len."""
 _FUNCTIONS: Final = frozenset(
     {
         *(
@@ -37,7 +39,8 @@ _FUNCTIONS: Final = frozenset(
             "ConcatWs",
             "Coalesce",
         ),
-        *("If", "Case", "Cast", "Substring", "Trim", "Abs", "Round", "CurrentSchema", "CurrentDatabase"),
+        *("If", "Case", "Cast", "Substring", "Trim", "Abs", "Round", "CurrentSchema", "CurrentDatabase", "Exists"),
+        *("GroupConcat", "Left", "StrPosition"),
     }
 )
 
@@ -166,8 +169,74 @@ def _check(tree: Any) -> None:
         if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
             name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
             raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name[:64]} does not exist here")
+        if _of_duckdb_alone(node):
+            raise _not_understood(node.sql(dialect="mysql"))
+        if _cased_search(node) or _of_unknown_length(node):
+            raise Refused(
+                ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve looks for signs alone by LOCATE and INSTR"
+            )
         if isinstance(node, exp.Parameter | exp.SessionParameter | exp.Placeholder | exp.Into | exp.Lock | exp.Command):
             raise _not_understood(node.sql(dialect="mysql"))
+
+
+def _of_duckdb_alone(node: Any) -> bool:
+    """Return whether a clause is one that sqlglot and DuckDB know and MySQL does not."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.Star):
+        return bool(node.args.get("except") or node.args.get("except_") or node.args.get("replace"))
+    if isinstance(node, exp.Distinct):
+        return node.args.get("on") is not None
+    if isinstance(node, exp.Column):
+        return not isinstance(node.this, exp.Star) and node.name.lower() == "rowid"
+    return isinstance(node, exp.Bracket | exp.Qualify | exp.TableSample | exp.Lambda | exp.Struct | exp.Array)
+
+
+def _cased_search(node: Any) -> bool:
+    """Return whether a text is looked for in which case may matter, which DuckDB does not know of a collation."""
+    from sqlglot import exp
+
+    if not isinstance(node, exp.StrPosition):
+        return False
+    sought = node.args.get("substr")
+    plain = isinstance(sought, exp.Literal) and sought.is_string and not any(c.isalpha() for c in sought.this)
+    return not plain or node.args.get("position") is not None
+
+
+_UNKNOWN: Final = "LOCATE or INSTR of letters, or LEFT to a number of characters that is none,"
+
+
+def _of_unknown_length(node: Any) -> bool:
+    """Return whether LEFT may have a negative number of characters, by which DuckDB counts from the end."""
+    from sqlglot import exp
+
+    return isinstance(node, exp.Left) and not (
+        isinstance(node.expression, exp.Literal) and not node.expression.is_string
+    )
+
+
+def _having_as_where(tree: Any) -> None:
+    """Make HAVING of a SELECT that groups nothing a WHERE: an alias goes before a column, and stands for its item."""
+    from sqlglot import exp
+
+    for select in tree.find_all(exp.Select):
+        having = select.args.get("having")
+        grouped = select.args.get("group") is not None or any(
+            found.find_ancestor(exp.Select) is select for found in select.find_all(exp.AggFunc)
+        )
+        if having is None or grouped:
+            continue
+        items = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+        select.set("having", None)
+        select.where(having.this.transform(partial(_meant, items)), copy=False)
+
+
+def _meant(items: Mapping[str, Any], node: Any) -> Any:
+    from sqlglot import exp
+
+    if isinstance(node, exp.Column) and not node.table and node.name.lower() in items:
+        return exp.paren(items[node.name.lower()].copy())
+    return node
 
 
 def _made_plain(tree: Any, schema: str | None) -> Any:
@@ -183,9 +252,12 @@ def _made_plain(tree: Any, schema: str | None) -> Any:
             node.set("operation_modifiers", None)
         if isinstance(node, exp.Column):
             node.set("db", None)
+        if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Left):
+            return exp.Left(this=node.copy(), expression=exp.Literal.number(_LONGEST_CONCAT))
         return node
 
     tree.comments = None
+    _having_as_where(tree)
     return tree.transform(plain)
 
 
@@ -203,9 +275,9 @@ def _items(sql: str) -> list[str]:
         if begin >= 0 and not depth and token.token_type in (TokenType.COMMA, TokenType.FROM):
             items.append(sql[begin : before.end + 1].strip())
             if token.token_type == TokenType.FROM:
-                break
+                return items
             begin = token.end + 1
-    return items
+    return [*items, sql[begin : tokens[-1].end + 1].strip()] if tokens and begin >= 0 else items
 
 
 def _described(

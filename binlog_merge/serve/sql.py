@@ -12,6 +12,7 @@ from typing import Final
 from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
     Call,
+    Constants,
     Default,
     Empty,
     Expression,
@@ -71,11 +72,12 @@ def parse_statement(sql: str) -> Statement:
         statement = _statement(cursor)
         cursor.finish()
     except DdlNotUnderstood:
-        return Question(sql) if _QUESTION.match(sql) else Unsupported()
+        return Question(sql) if _QUESTION.match(sql) else Constants(sql) if _SELECT.match(sql) else Unsupported()
     return statement
 
 
-_QUESTION: Final = re.compile(r"(?:\s+|/\*.*?\*/)*\(*\s*select\b.*?\bfrom\b", re.DOTALL | re.IGNORECASE)
+_QUESTION: Final = re.compile(r"(?:\s+|/\*.*?\*/)*\(*\s*select\b.*?\bfrom\b(?!\s+dual\b)", re.DOTALL | re.IGNORECASE)
+_SELECT: Final = re.compile(r"(?:\s+|/\*.*?\*/)*select\b", re.DOTALL | re.IGNORECASE)
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -109,8 +111,14 @@ def _select(cursor: Cursor) -> Select:
 
 def _item(cursor: Cursor) -> tuple[str, Expression]:
     start = cursor.peek().start
+    if cursor.peek().kind == "bits":
+        raise cursor.error("bytes, which are no text")
     expression = _expression(cursor)
     label = cursor.text[start : cursor.peek(-1).end]
+    if cursor.peek(-1).kind == "string" and cursor.peek(-1).start == start:
+        label = cursor.peek(-1).text
+        if cursor.peek().kind == "string":
+            raise cursor.error("strings that are one together")
     named = cursor.accept("AS")
     token = cursor.peek()
     if named or token.kind in ("name", "string") or (token.kind == "word" and token.text.lower() not in _CLAUSES):

@@ -109,6 +109,13 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Constants:
+    """A SELECT without FROM that is more than variables, literals and calls, as text."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartTransaction:
     """START TRANSACTION or BEGIN; with `snapshot`, WITH CONSISTENT SNAPSHOT."""
 
@@ -191,6 +198,7 @@ Statement = (
     | ShowDefinitions
     | ShowEvents
     | Question
+    | Constants
     | StartTransaction
     | EndTransaction
     | Lock

@@ -9,16 +9,14 @@ import pymysql
 import pytest
 
 from binlog_merge.binlog.arrow import rows_to_batch
-from binlog_merge.binlog.events import RowsEvent, TableMap
-from binlog_merge.binlog.rows import RowImage, split_rows
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters import ExpressionFilter, ExpressionRule
 from snapshot_store import Table, parse_table
-from tests.binlog.real_files import parsed
 from tests.effort import seed_of_search
 from tests.mysql_server import MySqlServer
-from tests.values.random_conditions import CREATE as RANDOM
-from tests.values.random_conditions import Conditions
+from tests.values.attack import rows_of_binlog
+from tests.values.random_expressions import CREATE as RANDOM
+from tests.values.random_expressions import Expressions
 
 pytestmark = pytest.mark.mysql
 
@@ -32,24 +30,10 @@ def table() -> Table:
     return parse_table(CREATE, schema="f")
 
 
-def binlog_rows(server: MySqlServer) -> tuple[TableMap, list[RowImage]]:
-    """Return the rows that the server's binlog says were inserted."""
-    rows: list[RowImage] = []
-    found: TableMap | None = None
-    for file in server.binlog_files():
-        for _, value in parsed(file.read_bytes()):
-            if isinstance(value, TableMap):
-                found = value
-            elif isinstance(value, RowsEvent) and found is not None:
-                rows += [after for _, after in split_rows(value, found) if after is not None]
-    assert found is not None
-    return found, rows
-
-
 def test_expressions_mean_what_the_server_says(mysql_server: MySqlServer, table: Table) -> None:
     mysql_server.execute("CREATE DATABASE f")
     mysql_server.execute(f"{CREATE}; SET sql_mode=''; {INSERT}", "f")
-    table_map, images = binlog_rows(mysql_server)
+    images, table_map = rows_of_binlog(mysql_server)
     batch = rows_to_batch(images, table_map, temporal_text=True)
     connection = mysql_server.connect("f")
     different: list[Any] = []
@@ -73,11 +57,11 @@ def test_expressions_mean_what_the_server_says(mysql_server: MySqlServer, table:
 
 def test_random_conditions_mean_what_the_server_says(mysql_server: MySqlServer) -> None:
     """Whatever is not refused: of each, the rows that a server finds by it."""
-    made = Conditions(random.Random(seed_of_search()))
+    made = Expressions(random.Random(seed_of_search()))
     mysql_server.execute("CREATE DATABASE f")
     rows = ", ".join(made.row(number) for number in range(60))
     mysql_server.execute(f"{RANDOM}; SET sql_mode = '', time_zone = '+00:00'; INSERT INTO t VALUES {rows}", "f")
-    table_map, images = binlog_rows(mysql_server)
+    images, table_map = rows_of_binlog(mysql_server)
     batch, table = rows_to_batch(images, table_map, temporal_text=True), parse_table(RANDOM, schema="f")
     connection, different, compared = mysql_server.connect("f"), list[Any](), 0
     with connection, connection.cursor() as cursor:

@@ -35,7 +35,7 @@ def crossed(items: str, times: int) -> str:
         ("SELECT " + "(" * 3000 + "1" + ")" * 3000 + f" FROM {COLUMNS}", ErrorCode.ER_PARSE_ERROR),
         (
             crossed(f"DISTINCT CONCAT({', '.join(f't{number}.column_name' for number in range(9))})", 9),
-            ErrorCode.ER_UNKNOWN_ERROR,
+            ErrorCode.ER_OUT_OF_RESOURCES,
         ),
         (crossed("*", 2), ErrorCode.ER_OUT_OF_RESOURCES),
     ],

@@ -3,7 +3,6 @@
 import contextlib
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -17,11 +16,12 @@ from tests.serve.test_tables import config_of
 
 pytestmark = pytest.mark.mysql
 TABLE = """CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, u BIGINT UNSIGNED, s VARCHAR(20), c CHAR(5), l VARCHAR(9)
-    CHARACTER SET latin1, d DATETIME NULL, ts TIMESTAMP NULL, z INT(5) ZEROFILL, `distinct` INT, `order` VARCHAR(5))"""
-ROWS = """(1, 3, 1, 0, 'äpfel', 'x', 'é', '2026-01-02', '2026-01-02', 7, 5, 'q'),
-    (2, 1, 2, 18446744073709551615, 'Apfel', 'x ', 'E', '0000-00-00', '0000-00-00', 123, 6, 'r'),
-    (3, 2, 3, 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
-    (4, 2, 3, 5, 'ß', '', 'ß', '2026-05-06', NULL, 0, 5, 's')"""
+    CHARACTER SET latin1, d DATETIME NULL, ts TIMESTAMP NULL, z INT(5) ZEROFILL, `distinct` INT, `order` VARCHAR(5),
+    j VARCHAR(9) CHARACTER SET sjis)"""
+ROWS = """(1, 3, 1, 0, 'äpfel', 'x', 'é', '2026-01-02', '2026-01-02', 7, 5, 'q', '日本'),
+    (2, 1, 2, 18446744073709551615, 'Apfel', 'x ', 'E', '0000-00-00', '0000-00-00', 123, 6, 'r', 'abc'),
+    (3, 2, 3, 5, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (4, 2, 3, 5, 'ß', '', 'ß', '2026-05-06', NULL, 0, 5, 's', 'ABC')"""
 ITEMS = (
     *(
         "*",
@@ -101,11 +101,50 @@ MODES = (
 )
 
 
+SPOKEN = (
+    *("binary", "latin1", "sjis", "utf8mb3", "utf8mb4 COLLATE utf8mb4_bin", "utf8mb4 COLLATE utf8mb4_general_ci"),
+    *("utf8mb4", "utf8mb4 COLLATE utf8mb4_0900_as_cs", "binary"),
+)
+LITERALS = (
+    *("j <> '日本'", "j = '日本'", "j < '日本'", "j = 'abc'", "j IN ('abc', 'x')", "j LIKE 'a%'", "l = 'é'", "l = 'e'"),
+    *("l > 'd'", "l <> 'é'", "s = 'APFEL'", "s = 'äpfel'", "s LIKE '%PF%'", "s BETWEEN 'a' AND 'b'", "'a' = 'A'"),
+    *("LOWER('A') = 'a'", "CONCAT('a', 'B') = 'AB'", "IF(a, 'a', 'b') = 'A'", "CAST(s AS CHAR) = 'APFEL'"),
+    *("HEX(a) = '3'", "HEX(s) = 'e1'", "CONCAT(a, 'X') = '3x'"),
+    *("LEFT('ABC', 1) = 'a'", "COALESCE(NULL, 'ß') = 'ss'", "'ß' = 's'"),
+    *("CAST(a AS CHAR) = '3'", "a = '3'", "a IN ('3', '2')", "d = '2026-01-02'", "'é' = l", "s = _utf8mb4'apfel'"),
+    *("s = CONCAT('APF', 'EL')", "LOCATE('B', 'abc') = 2", "REPLACE('aBc', 'b', 'x') = 'axc'", "s REGEXP 'pf'"),
+    *("LENGTH('é') = 2", "CHAR_LENGTH('é') = 1", "j = _binary'abc'", "l = _binary'é'", "'ABC' IN (j, s)", "c = 'X'"),
+    *("STRCMP('a', 'A') = 0", "STRCMP(s, 'APFEL') = 0", "CASE 'a' WHEN 'A' THEN 1 END", "UPPER(l) = 'É'"),
+    *("FIND_IN_SET('APFEL', s)", "CAST(l AS CHAR) = 'é'", "x'C3A9' = l", "0x82a0 < j", "GREATEST(a, 2) = '3'"),
+)  # fmt: skip
+"""Conditions with literals, which are texts in a session's character set and collation."""
+
+
+_CONSTANTS = r"""
+    1+1; 1; -1; - 1; 1 + 1 AS two; 1.5 * 2; 7 / 2; 7 DIV 2; 1 = 1; 1 IS NULL; NOT 1; 'abc'; 'a' 'b'; NULL; NULL + 1;
+    1e0 / 3; 1e20 * 1; TRUE; TRUE AND FALSE; 'a' = 'A'; 'ß' = 'ss'; CONCAT('a', 1); UPPER('é'); LOWER('ABC') x;
+    IF(1 > 2, 'a', 'b'); CASE 1 WHEN 1 THEN 'x' END; 9223372036854775807 + 1; x'41'; 0x41 + 0;
+    TIME_TO_SEC(TIMEDIFF(NOW(), UTC_TIMESTAMP())); TIMEDIFF(NOW(), UTC_TIMESTAMP()); DATE'2026-01-02';
+    TIMESTAMP'2026-01-02 03:04:05'; TIME'03:04:05'; YEAR('2026-01-02'); 1 IN (1, 2); 2 BETWEEN 1 AND 3; 5 % 3; ~0;
+    1 << 3; '7' + 1; COALESCE(NULL, 3); GREATEST(1, 2); LENGTH('é'); LEFT('abc', 2);
+    DATE'2026-01-31' + INTERVAL 1 MONTH; 1, 2, 'x' AS `a b`; 1+1 FROM DUAL; 1+1 LIMIT 1; nope; 1 +; 1 +* 2;
+    DATABASE() = 'shop'; @@version = 1; (SELECT 1); EXISTS(SELECT 1); EXISTS(SELECT 1 FROM t);
+    EXISTS(SELECT * FROM t WHERE id > 99) AS there; EXISTS(SELECT id FROM t LIMIT 0);
+    EXISTS(SELECT 1 FROM t) LIMIT 1; 1 FROM t LIMIT 1; 1 AS one FROM t WHERE id = 2; 1, id FROM t WHERE id = 2;
+    007 FROM t LIMIT 1; 1 FROM nope; 99999999999999999999 FROM t LIMIT 1; MAX(a), 1 FROM t; COUNT(*), 1 FROM t;
+    1 FROM (SELECT a FROM t) y
+"""
+CONSTANTS = [one.strip() for one in _CONSTANTS.split(";")]
+"""What is asked of no table, or only whether there are rows: pings of pools and tools among them."""
+ZONES = ("+00:00", "-03:30", "+14:00")
+
+
 FIRST = "SELECT id FROM t"
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[MySqlServer, Running]]:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MySqlServer, Running]]:
+    tmp_path = tmp_path_factory.mktemp("selects")
     with MySqlServer(tmp_path / "server", 1, ["--default-time-zone=+00:00"]) as server:
         server.execute("RESET BINARY LOGS AND GTIDS; CREATE DATABASE shop")
         server.execute(f"SET sql_mode = ''; {TABLE}; INSERT INTO t VALUES {ROWS}", "shop")
@@ -153,6 +192,58 @@ def test_rows_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Runn
         mine.rollback()
         assert rows_of(mine, FIRST)
     assert not different, "\n".join(map(str, different))
+
+
+def test_constants_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer, Running]) -> None:
+    server, running = served
+    different: list[tuple[str, str, Any, Any]] = []
+    answered: list[str] = []
+    with (
+        contextlib.closing(server.connect("shop")) as theirs,
+        contextlib.closing(running.connect(database="shop", autocommit=True, charset="utf8mb4")) as mine,
+    ):
+        for zone in ZONES:
+            for connection in (theirs, mine):
+                rows_of(connection, f"SET time_zone = '{zone}'")
+            for items in CONSTANTS:
+                ours, told = named_rows_of(mine, f"SELECT {items}"), named_rows_of(theirs, f"SELECT {items}")
+                answered += [items] if isinstance(ours, list) else []
+                if isinstance(ours, list) and ours != told:
+                    different.append((zone, items, ours, told))
+    assert not different, "\n".join(map(str, different))
+    assert len(answered) > len(ZONES) * len(CONSTANTS) * 0.7, sorted(set(CONSTANTS) - set(answered))
+
+
+def named_rows_of(connection: Any, sql: str) -> list[Any] | str:
+    """Return the names of a result's columns, and its rows; or the error."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [[name for name, *_ in cursor.description], *cursor.fetchall()]
+    except pymysql.MySQLError as error:
+        return str(error)
+
+
+def test_literals_are_those_of_the_session(served: tuple[MySqlServer, Running]) -> None:
+    """SET NAMES binary, as mydumper says: the bytes of a literal are read as the column's, and have no case."""
+    server, running = served
+    different: list[tuple[str, str, Any, Any]] = []
+    refused: dict[str, int] = {}
+    with (
+        contextlib.closing(server.connect("shop")) as theirs,
+        contextlib.closing(running.connect(database="shop", autocommit=True, charset="utf8mb4")) as mine,
+    ):
+        for spoken in SPOKEN:
+            for connection in (theirs, mine):
+                rows_of(connection, f"SET NAMES {spoken}")
+            for condition in LITERALS:
+                sql = f"SELECT id FROM t WHERE {condition} ORDER BY id"
+                ours, told = rows_of(mine, sql), rows_of(theirs, sql)
+                if isinstance(ours, list) and ours != told:
+                    different.append((spoken, condition, ours, told))
+                refused[spoken] = refused.get(spoken, 0) + isinstance(ours, str)
+    assert not different, "\n".join(map(str, different))
+    assert max(refused.values()) < len(LITERALS) // 2, refused
 
 
 def rows_of(connection: Any, sql: str) -> list[tuple[Any, ...]] | str:

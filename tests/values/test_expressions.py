@@ -31,6 +31,10 @@ FOUND = (
     "IF(i8, du, 18446744073709551616)", "NULLIF('[1, 2]', u64)", "STRCMP(2021, '😀')", "POW(g, g)", "g * g",
     "b64 >= '18446744073709551616'", "i64 = '9007199254740993'", "'18446744073709551616' <> (~ z)", "ROUND(g)",
     "ROUND(i, -1)", "GREATEST(d, d38)", "-0.5 <> t0", "CAST(7.5 AS TIME)", "CAST(da AS JSON)", "CAST(g AS FLOAT)",
+    "STRCMP(lb, 'œuvre')", "l1 > 'œ'", "i8 IN (b64, b, '  7')", "i8 IN (~z, 3)", "x'ff' < s", "_binary'œ' = l1",
+    "lb LIKE '_' ESCAPE 'ä'", "u64 * 18446744073709551615", "CAST(u64 AS DECIMAL(38,20))", "u64 * i64",
+    "CASE i8 WHEN b64 THEN 1 ELSE 0 END", "0.000000000000000000000000000000000000001 - 3",
+    "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
@@ -42,6 +46,8 @@ COMPUTED = (
     "LPAD('7abc', u8, sas)", "DATE_SUB(ts, INTERVAL 100 MINUTE)", "DATE_SUB(dt, INTERVAL 4 DAY)", "IF('0', s2, '7')",
     "d0 + INTERVAL 9223372036854775807 SECOND", "RPAD(lb, i, sai)", "REPEAT('', 9223372036854775807)", "LEFT(s, s2)",
     "CAST('1e1' AS UNSIGNED)", "NULLIF(l1, 'abc')", "CAST(da AS REAL)", "LOWER(y)", "DATE_FORMAT(s, '%Y')",
+    "CASE i8 WHEN ~b64 THEN 1 ELSE 0 END", "i8 IN (i64, u64)", "CASE i8 WHEN i64 THEN 1 WHEN u64 THEN 2 END",
+    "DATE_FORMAT(dt, '')", "DATE_FORMAT(da, s9)", "CAST(d AS JSON)", "JSON_ARRAY(CAST(7.0 AS JSON), CAST(d AS JSON))",
     "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
 )  # fmt: skip
 """The same of what is computed row by row."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused, unknown_table
 from binlog_merge.serve.tables.columns import Form, Reading, compared, printed, sorted_by
-from binlog_merge.serve.tables.fields import Results, count_of, extreme_of, field_of
+from binlog_merge.serve.tables.fields import Results, count_of, extreme_of, field_of, number_of, truth_of
 from binlog_merge.serve.tables.query import Item, Query, Source
 from binlog_merge.serve.tables.values import Output
 from binlog_merge.values.binlog_types import GEOMETRY_TYPES
@@ -84,7 +84,7 @@ def _items(query: Query, table: Table) -> list[Item]:
     """Return the items with * as the visible columns."""
     found: list[Item] = []
     for item in query.items:
-        if item.name or item.aggregate:
+        if item.name or item.aggregate or item.number:
             found.append(item)
         else:
             found += [Item(column.name, column.name) for column in table.columns if not column.invisible]
@@ -94,6 +94,10 @@ def _items(query: Query, table: Table) -> list[Item]:
 def _output(
     item: Item, columns: Mapping[str, Column], reading: Reading, results: Results, table: Table, alias: str
 ) -> tuple[str, Output]:
+    if item.number:
+        return f"'{item.number}'", Output(number_of(item.label, item.number), Form.ASCII)
+    if item.aggregate == "exists":
+        return "CAST(CAST(count(*) > 0 AS INTEGER) AS VARCHAR)", Output(truth_of(item.label), Form.ASCII)
     if item.aggregate == "count":
         of = "*" if not item.name else _in_file(_column(columns, item.name))
         return f"CAST(count({of}) AS VARCHAR)", Output(count_of(item.label), Form.ASCII)
@@ -120,8 +124,9 @@ def _from(query: Query, shape: Shape, columns: Mapping[str, Column]) -> str:
     if isinstance(query.source, Query):
         inner_table, _ = _table(query.source, shape)
         inner = {column.name.lower(): column for column in inner_table.columns}
-        names = dict.fromkeys(_in_file(_column(inner, item.name)) for item in _items(query.source, inner_table))
-        text = f"FROM (SELECT {', '.join(names)} {_from(query.source, shape, inner)}) t"
+        taken = [item for item in _items(query.source, inner_table) if item.name]
+        names = dict.fromkeys(_in_file(_column(inner, item.name)) for item in taken)
+        text = f"FROM (SELECT {', '.join(names) or '1'} {_from(query.source, shape, inner)}) t"
     else:
         text = f"FROM {shape.place(query.source.schema, query.source.name)} t"
     if query.where is not None:
@@ -141,7 +146,7 @@ def _condition(query: Query, reading: Reading, columns: Mapping[str, Column]) ->
     assert query.where is not None
     pieces = {name: compared(column, _in_file(column), reading) for name, column in columns.items()}
     try:
-        return condition(compile_value(query.where, pieces))
+        return condition(compile_value(query.where, pieces, query.connection))
     except UnknownColumn as error:
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{error.column[:64]}' in 'where clause'") from None
     except RecursionError:

@@ -97,6 +97,16 @@ def count_of(label: str) -> Field:
     return Field(label, T.LONGLONG, BINARY, 21, FieldFlag.NOT_NULL | FieldFlag.BINARY)
 
 
+def number_of(label: str, text: str) -> Field:
+    """Return the description of a whole number that is written out."""
+    return Field(label, T.LONGLONG, BINARY, len(text) + 1, FieldFlag.NOT_NULL | FieldFlag.BINARY)
+
+
+def truth_of(label: str) -> Field:
+    """Return the description of what a condition gives."""
+    return Field(label, T.LONGLONG, BINARY, 1, FieldFlag.NOT_NULL | FieldFlag.BINARY)
+
+
 def _shape(column: Column, results: Results) -> tuple[int, int, int]:
     """Return the number of the character set, the length and the decimals."""
     kind = column.type

@@ -14,6 +14,7 @@ from typing import Final
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.words import cursor_of
+from binlog_merge.values.duckdb.piece import CONNECTION
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.reader import ExpressionReader
@@ -40,11 +41,15 @@ _SYSTEM: Final = frozenset({"information_schema", "performance_schema", "mysql",
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a SELECT: all columns (`name` is ""), a column, or an aggregate of a column ("" of all rows)."""
+    """An item of a SELECT: all columns (`name` is ""), a column, or an aggregate of a column ("" of all rows).
+
+    `number` is a whole number that stands for itself; "exists" is an aggregate of a derived table.
+    """
 
     label: str
     name: str = ""
     aggregate: str = ""
+    number: str = ""
     table: tuple[str, ...] = ()
     """What stands before the column's name: its table, or that and the schema before it."""
 
@@ -70,22 +75,24 @@ class Query:
     offset: int = 0
     padded: bool = False
     """CHAR values would be padded to their full length (sql_mode)."""
+    connection: str = CONNECTION
+    """The collation of the session's literals."""
 
     @property
     def aggregated(self) -> bool:
         return any(item.aggregate for item in self.items)
 
 
-def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | None:
+def parse_query(sql: str, session: DdlSession, schema: str | None, connection: str = CONNECTION) -> Query | None:
     """Return a SELECT from a user's table, None for one from system schemas; `schema` is the session's default.
 
-    Raises Refused for what is not understood.
+    `connection` is the collation of the session's literals. Raises Refused for what is not understood.
     """
     try:
         cursor = cursor_of(sql, session, _MOST_PARTS)
         if _of_the_system(cursor, schema):
             return None
-        query = _query(cursor, schema)
+        query = _connected(_query(cursor, schema), connection)
         _check_mode(query, session.sql_mode)
         _locking(cursor)
         cursor.finish()
@@ -98,6 +105,12 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
     except RecursionError:
         raise _refused("an expression nested too deep") from None
     return query
+
+
+def _connected(query: Query, connection: str) -> Query:
+    source = query.source
+    inner = _connected(source, connection) if isinstance(source, Query) else source
+    return replace(query, source=inner, connection=connection)
 
 
 _OTHERWISE: Final = {
@@ -175,6 +188,8 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     cursor.expect("SELECT")
     while cursor.accept_one(*_MODIFIERS):
         pass
+    if cursor.at("EXISTS") and cursor.at_symbol("(", 1):
+        return _existence(cursor, schema)
     items = [_item(cursor)]
     while cursor.accept_symbol(","):
         if cursor.at_symbol("*"):
@@ -196,6 +211,20 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     _check_tables(source, {*reader.tables, *(item.table for item in items), *(table for *_, table in order)})
     _check_names(cursor, items, order, source)
     return Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
+
+
+def _existence(cursor: Cursor, schema: str | None) -> Query:
+    """Parse EXISTS of a SELECT, the only item of one without FROM."""
+    start = cursor.next().start
+    cursor.expect_symbol("(")
+    inner = _query(cursor, schema)
+    if inner.aggregated or isinstance(inner.source, Query):
+        raise cursor.error("EXISTS of aggregates, or of a derived table")
+    label = cursor.text[start : cursor.peek().end]
+    cursor.expect_symbol(")")
+    item = _named(cursor, Item(label, aggregate="exists"))
+    limit, offset = _limit(cursor)
+    return Query((item,), inner, limit=limit, offset=offset)
 
 
 def _check_tables(source: "Source | Query", tables: set[tuple[str, ...]]) -> None:
@@ -224,11 +253,19 @@ def _item(cursor: Cursor) -> Item:
     start = cursor.peek().start
     if cursor.word() in _AGGREGATES and cursor.at_symbol("(", 1):
         found = _aggregate(cursor, start)
+    elif cursor.peek().kind == "number":
+        number = str(cursor.integer())
+        found = Item(cursor.text[start : cursor.peek(-1).end], number=number)
     else:
         *table, name = _qualified(cursor)
         if name == "*":
             return Item("", table=tuple(table))
         found = Item(name, name, table=tuple(table))
+    return _named(cursor, found)
+
+
+def _named(cursor: Cursor, found: Item) -> Item:
+    """Parse the alias of an item, if there is one."""
     named = cursor.accept("AS")
     token = cursor.peek()
     if named or token.kind in ("name", "string") or (token.kind == "word" and cursor.word() not in _AFTER):
@@ -258,7 +295,7 @@ def _aggregate(cursor: Cursor, start: int) -> Item:
         *table, name = _qualified(cursor)
     end = cursor.peek().end
     cursor.expect_symbol(")")
-    return Item(cursor.sql[start:end], name, kind, tuple(table))
+    return Item(cursor.sql[start:end], name, kind, table=tuple(table))
 
 
 def _source(cursor: Cursor, schema: str | None) -> "Source | Query":

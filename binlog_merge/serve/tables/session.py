@@ -11,8 +11,15 @@ from binlog_merge.protocol.fields import Field
 from binlog_merge.protocol.packets import ErrorCode, Texts, Value
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.tables.encoded import encoded
+from binlog_merge.values.duckdb.piece import CONNECTION
 from snapshot_store.mysql.sql.session import DdlSession, sql_mode_of
-from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
+from snapshot_store.mysql.text.charsets import (
+    canonical_charset,
+    charset_named_by,
+    charset_of,
+    collation_id,
+    collation_name,
+)
 from snapshot_store.mysql.text.codecs import is_utf8
 
 if TYPE_CHECKING:
@@ -202,4 +209,18 @@ class Reads:
 
     def grammar(self) -> DdlSession:
         """Return the session that decides how a statement is read."""
-        return DdlSession(sql_mode_of(self._values.get("sql_mode")), server_version=90704, validate=True)
+        return DdlSession(
+            sql_mode_of(self._values.get("sql_mode")),
+            server_version=90704,
+            charset_connection=charset_named_by(self.connection()),
+            validate=True,
+        )
+
+    def connection(self) -> str:
+        """Return the collation of literals: what SET NAMES has said, else the client when it logged in."""
+        given = str(self._values.get("collation_connection") or "")
+        if not given and "collation_results" in self._values:
+            given = collation_name(int(self._values["collation_results"] or 0)) or ""
+        charset = str(self._values.get("character_set_connection") or self._values.get("character_set_client") or "")
+        number = collation_id(charset or None, given or None) if charset or given else self.collation
+        return collation_name(number or UTF8MB4) or CONNECTION

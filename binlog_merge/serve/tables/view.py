@@ -1,7 +1,7 @@
 """A consistent view of the tables: a transaction of DuckDB of its own, as of one position of the log."""
 
 import contextlib
-import re
+import logging
 from collections.abc import Callable, Iterator
 from tempfile import TemporaryFile
 from typing import IO, Any, Final
@@ -18,8 +18,10 @@ from binlog_merge.serve.tables.columns import Reading
 from binlog_merge.serve.tables.compiled import Compiled, Shape
 from binlog_merge.serve.tables.fields import Results
 from binlog_merge.serve.tables.values import rows_of
+from binlog_merge.values.duckdb.stopped import why_stopped
 from snapshot_store.model import Catalog
 
+_LOG = logging.getLogger(__name__)
 _BATCH: Final = 2048
 _HEAD: Final = 4
 _MOST_BYTES: Final = 8 << 20
@@ -148,10 +150,6 @@ def _unspooled(file: IO[bytes]) -> "_Packets":
         yield file.read(int.from_bytes(head, "little"))
 
 
-_STOPPED: Final = re.compile(r"(?:Invalid Input|Conversion|Out of Range) Error: (.*)")
-"""What the engine says where a condition's value for a row is not known, or too great for it."""
-
-
 _ABORTED: Final = "Current transaction is aborted"
 _ENDED: Final = (
     "a row stopped a SELECT of this transaction, and the engine has ended its view with it: ROLLBACK, and begin anew"
@@ -160,12 +158,12 @@ _ENDED: Final = (
 
 def _failed(error: Exception) -> IoError | Refused:
     """Return why rows cannot be read: for what a condition asks of one of them, or because reading fails."""
-    text = (str(error).splitlines() or [""])[0][:300]
-    if _ABORTED in text:
+    if _ABORTED in str(error):
         return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, _ENDED)
-    stopped = _STOPPED.search(text)
+    stopped = why_stopped(error)
     if stopped is None:
-        return IoError(f"the tables cannot be read: {text}")
-    if stopped[1].endswith("value is out of range"):
-        return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped[1])
-    return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compare so: {stopped[1]}")
+        _LOG.error("the tables cannot be read: %s", str(error)[:1000])
+        return IoError("the file of --tables cannot be read: serve's own log says why")
+    if stopped.endswith("value is out of range"):
+        return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped)
+    return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compare so: {stopped[:300]}")

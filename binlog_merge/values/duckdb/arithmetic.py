@@ -12,6 +12,7 @@ from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.values.convert.json import read_json
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
+    MOMENT_AS_NUMBER,
     NULL,
     SESSION,
     ExpressionError,
@@ -26,6 +27,7 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
     string,
 )
+from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.text import bytes_of
 from binlog_merge.values.value import ConversionError
 
@@ -83,10 +85,22 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
         if kinds == {"int"}:
             return Sql(remainder, "int", unsigned=left.unsigned, untold=untold)
         return Sql(_of_units(remainder, scale), "decimal", scale=scale, unsigned=left.unsigned, untold=untold)
-    made = f"({left.text} {symbol} {right.text})"
-    if kinds != {"int"}:
-        return Sql(made, "decimal", scale=scale, unsigned=either_unsigned(left, right), untold=untold)
-    return bounded(made, either_unsigned(left, right), untold)
+    made = f"({left.text} {symbol} {right.text})" if symbol != "*" or kinds != {"int"} else _product(left, right)
+    unsigned = either_unsigned(left, right)
+    if kinds == {"int"}:
+        return bounded(made, unsigned, untold)
+    if MOMENT_AS_NUMBER in (left.untold, right.untold) and "int" in kinds:  # a whole number, if it has no fraction
+        made = within_range(made, unsigned, f"DECIMAL(38,{scale})")
+    return Sql(made, "decimal", scale=scale, unsigned=unsigned, untold=untold)
+
+
+def _product(left: Sql, right: Sql) -> str:
+    """Return SQL of a product of whole numbers; one that the engine has no room for is out of any range."""
+    beyond = "abs(p['a']::DOUBLE) * abs(p['b']::DOUBLE) > 1e38"
+    body = f"CASE WHEN {beyond} THEN {1 << 64}::HUGEINT * sign(p['a'])::HUGEINT * sign(p['b'])::HUGEINT "
+    body += "ELSE p['a'] * p['b'] END"
+    given = f"{{'a': {left.text}::HUGEINT, 'b': {right.text}::HUGEINT}}"
+    return f"list_transform([{given}], lambda p: {body})[1]"
 
 
 _MOST_DECIMALS: Final = 30
@@ -102,17 +116,22 @@ def either_unsigned(left: Sql, right: Sql) -> bool | None:
 
 def bounded(text: str, unsigned: bool | None, untold: str = "") -> Sql:
     """Return a whole number; the engine stops where a server says that it is out of range."""
+    return Sql(within_range(text, unsigned, "HUGEINT"), "int", unsigned=unsigned, untold=untold)
+
+
+def within_range(text: str, unsigned: bool | None, type: str) -> str:
+    """Return SQL of a number of a type; the engine stops where it is no BIGINT, or no UNSIGNED one."""
     least, most = _UNSIGNED if unsigned else _SIGNED if unsigned is False else (0, _SIGNED[1])
     kind = "BIGINT UNSIGNED" if unsigned else "BIGINT"
     checked = (
-        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN error('{kind} value is out of range')::HUGEINT ELSE n END"
+        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN {stop(f'{kind} value is out of range', type)} ELSE n END"
     )
-    return Sql(f"list_transform([{text}], lambda n: {checked})[1]", "int", unsigned=unsigned, untold=untold)
+    return f"list_transform([{text}], lambda n: {checked})[1]"
 
 
 def finite(text: str) -> str:
     """Return SQL of a DOUBLE; the engine stops where a server says that it is out of range."""
-    checked = "CASE WHEN isfinite(n) OR n IS NULL THEN n ELSE error('DOUBLE value is out of range')::DOUBLE END"
+    checked = f"CASE WHEN isfinite(n) OR n IS NULL THEN n ELSE {stop('DOUBLE value is out of range', 'DOUBLE')} END"
     return f"list_transform([{text}], lambda n: {checked})[1]"
 
 
@@ -189,16 +208,24 @@ def _rounded(piece: Sql, scale: int) -> str:
     if given.untold.startswith("a date"):
         raise ExpressionError(f"CAST of a {piece.kind} to DECIMAL")
     if given.kind == "int":
-        return f"({given.text})::DECIMAL(38,{scale})"
+        kind, room = f"DECIMAL(38,{scale})", "9" * (38 - scale)
+        if scale <= _ALWAYS_ROOM:
+            return f"({given.text})::{kind}"
+        most = f"{room}.{'9' * scale}"
+        above, below = f"WHEN n > {room} THEN '{most}'::{kind}", f"WHEN n < -{room} THEN '-{most}'::{kind}"
+        return f"list_transform([{given.text}], lambda n: CASE {above} {below} ELSE n::{kind} END)[1]"
     if given.kind == "decimal":
         return f"round({given.text}, {min(scale, given.scale)})"
     digits = leading_digits(piece.text) if piece.kind == "string" else f"({given.text})::VARCHAR"
     message = "a number with too many digits to be made a DECIMAL here: "
+    refused = stop(message, f"DECIMAL(38,{scale})", "t")
     known = f"CASE WHEN t IS NULL THEN NULL WHEN t = '' THEN 0 WHEN try_cast(t AS DECIMAL(38,{scale})) IS NULL "
-    known += f"THEN error('{message}' || t)::DECIMAL(38,{scale}) ELSE t::DECIMAL(38,{scale}) END"
+    known += f"THEN {refused} ELSE t::DECIMAL(38,{scale}) END"
     return f"list_transform([{digits}], lambda t: {known})[1]"
 
 
+_ALWAYS_ROOM: Final = 18
+"""As many digits behind the point leave room for every whole number."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _CHAR = re.compile(r"char(?:\((\d+)\))?(?: charset utf8mb4)?")
 

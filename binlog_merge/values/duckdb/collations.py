@@ -21,6 +21,8 @@ from functools import lru_cache
 from typing import Final
 
 from binlog_merge.values.duckdb.icu_differences import BLANK, DISORDERED, STAND_INS
+from binlog_merge.values.duckdb.stopped import stop
+from snapshot_store.mysql.text.codecs import decode_text
 from snapshot_store.mysql.text.collation_tables import folding
 
 _UNICODE = ("utf8mb4", "utf8mb3", "utf8", "ucs2", "utf16", "utf16le", "utf32")
@@ -38,6 +40,9 @@ _ASCII_FOLDED = frozenset(
 
 _PADDING: Final = 64
 """More spaces than are found in a row within texts."""
+_LATIN1_CONTROLS: Final = "".join(map(chr, range(0x80, 0xA0)))
+_LATIN1_ELSEWHERE: Final = decode_text("latin1", bytes(range(0x80, 0xA0)))
+"""What a server's latin1 has in the place of control characters, by which they sort: the euro sign, œ, quotes."""
 
 
 class UnknownCollation(ValueError):  # noqa: N818 (what was found, as in binlog_merge.errors)
@@ -62,6 +67,8 @@ def sort_key(sql: str, collation: str, ordered: bool, padded: bool = True) -> st
     # The shorter string goes on with spaces, before which tabs and line feeds sort.
     spaces = f"(rtrim({sql}, ' ') || '{' ' * _PADDING}')" if ordered else f"rtrim({sql}, ' ')"
     whole = spaces if padded else sql
+    if ordered and charset == "latin1":
+        whole = f"translate({whole}, '{_LATIN1_ELSEWHERE}', '{_LATIN1_CONTROLS}')"
     if rules == "bin":
         return whole
     if rules in ("0900_ai_ci", "0900_as_ci", "0900_as_cs"):
@@ -88,7 +95,7 @@ def place_in(sought: str, there: str, collation: str) -> str:
         raise UnknownCollation(f"what is found under {collation} is not known; add COLLATE utf8mb4_bin")
     cased = ("p['t']", "p['s']") if rules == "0900_as_cs" else (_ascii_folded("p['t']"), _ascii_folded("p['s']"))
     message = f"what is found in a text is not known under {rules} for this one; add COLLATE utf8mb4_bin to it: "
-    refused = f"error('{message}' || p['t'] || ', ' || p['s'])::BIGINT"
+    refused = stop(message, "BIGINT", "p['t']", "p['s']")
     by_weight = _by_weight(rules) if _LEVELS[rules] == 1 else "FALSE THEN NULL"
     body = (
         "CASE WHEN p['t'] IS NULL OR p['s'] IS NULL THEN NULL WHEN p['s'] = '' THEN 1 "
@@ -106,7 +113,7 @@ def _by_weight(rules: str) -> str:
     before = f"regexp_extract(q['h'], '^(.*?)' || {pattern}, 1)"
     found = f"length({before}) - length(replace({before}, '|', '')) + 1"
     body = (
-        f"CASE WHEN q['n'] = '' THEN error('what has no weight is looked for')::BIGINT "
+        f"CASE WHEN q['n'] = '' THEN {stop('what has no weight is looked for', 'BIGINT')} "
         f"WHEN regexp_matches(q['h'], {pattern}) THEN {found} ELSE 0 END"
     )
     return (
@@ -120,8 +127,8 @@ def like(text: str, pattern: str, escape: str, collation: str) -> str:
     charset, _, rules = collation.partition("_")
     if rules not in _LEVELS or charset not in _UNICODE:
         exact = collation == "binary" or rules in ("bin", "0900_bin")
-        if not exact and escape.upper() != escape.lower():
-            raise UnknownCollation(f"ESCAPE {escape!r} under {collation}: take a character that has no case")
+        if not escape.isascii() or (not exact and escape.isalpha()):
+            raise UnknownCollation(f"ESCAPE {escape!r} under {collation}: take an ASCII character that is no letter")
         sides = (text, pattern) if exact else (_characters(text, collation), _characters(pattern, collation))
         return f"({_engine_like(*sides, escape)})"
     # Character by character, as <KEY>: 'ß' is not LIKE 'ss', though it is equal.
@@ -249,7 +256,7 @@ def _cut(key: str, levels: int) -> str:
 
 def _refused(sql: str, regex: str, what: str) -> str:
     message = f"{what} for this text; add COLLATE utf8mb4_bin: "
-    return _where(regex, f"error('{message}' || t)::VARCHAR", sql)
+    return _where(regex, stop(message, "VARCHAR", "t"), sql)
 
 
 def _stood_for(sql: str, rules: str) -> str:

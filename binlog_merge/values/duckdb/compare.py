@@ -26,8 +26,9 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
     unhex,
 )
+from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.text.codecs import encode_text
+from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
 _ALL_CHARACTERS = frozenset({"utf8mb4", "utf16", "utf16le", "utf32"})
 _NAMED_ALIKE = frozenset({"ascii", "latin1"})
@@ -162,10 +163,8 @@ def _in_two(piece: Sql, scale: int) -> str:
 def _adapted(piece: Sql, other: Sql) -> Sql:
     """Return a constant as the other side wants it: a bit literal as text for text, 21 as 2021 for a YEAR."""
     if piece.kind == "binary" and piece.raw is not None and other.kind == "string" and other.strength < LITERAL:
-        try:
-            return Sql(quoted(piece.raw.decode()), "string", constant=piece.raw.decode())
-        except UnicodeDecodeError:
-            return piece
+        text = _in_charset(piece.raw, other.charset)
+        return Sql(quoted(text), "string", other.collation, constant=text)
     plain = piece.constant is not None and piece.constant.isascii() and piece.constant.isdecimal()
     fraction = piece.kind in ("decimal", "double") and piece.constant is not None
     if other.year and (
@@ -176,6 +175,14 @@ def _adapted(piece: Sql, other: Sql) -> Sql:
         value = int(piece.constant)
         return numeric_literal(str(value + (2000 if value < 70 else 1900)))
     return piece
+
+
+def _in_charset(raw: bytes, charset: str) -> str:
+    """Return the text that a bit literal's bytes are in a column's character set. Raises ExpressionError."""
+    try:
+        return decode_text(charset, raw)
+    except (UnicodeError, LookupError):
+        raise ExpressionError(f"the bytes 0x{raw[:20].hex()} are no text in {charset}") from None
 
 
 def _exact(piece: Sql, other: Sql) -> Sql:
@@ -218,11 +225,11 @@ def _json_sides(left: Sql, right: Sql) -> tuple[str, str]:
         )
         value = (
             f"(CASE WHEN {kind} NOT IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'HUGEINT') THEN NULL "
-            f"WHEN {large} THEN error('{message}' || {document.text})::DOUBLE ELSE ({document.text})::DOUBLE END)"
+            f"WHEN {large} THEN {stop(message, 'DOUBLE', document.text)} ELSE ({document.text})::DOUBLE END)"
         )
         sides = value, double(other)
     elif other.kind == "string":
-        if other.collation.endswith("_bin") and other.collation != "utf8mb4_bin":
+        if other.collation == "binary" or (other.collation.endswith("_bin") and other.collation != "utf8mb4_bin"):
             raise ExpressionError(f"a JSON value compared with a text in {other.collation}")
         sides = f"(CASE WHEN {kind} = 'VARCHAR' THEN json_extract_string({document.text}, '$') END)", other.text
     else:
@@ -239,7 +246,7 @@ def _json_equal(symbol: str, left: Sql, right: Sql) -> str:
     message = "whether two JSON values are equal is not known where numbers have fractions; ->> gives a value as text: "
     open_ = " OR ".join(f"regexp_matches({text}, '[0-9][.eE]')" for text in bare)
     same = (
-        f"(CASE WHEN {one} = {two} THEN TRUE WHEN {open_} THEN error('{message}' || {one} || ', ' || {two})::BOOLEAN "
+        f"(CASE WHEN {one} = {two} THEN TRUE WHEN {open_} THEN {stop(message, 'BOOLEAN', one, two)} "
         f"WHEN {one} <> {two} THEN FALSE END)"
     )
     if symbol == "<>":

@@ -12,12 +12,14 @@ from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of,
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
-from binlog_merge.values.duckdb.many import check_between, check_in
+from binlog_merge.values.duckdb.many import check_between, check_in, check_signs
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
+    CONNECTION,
     EXPLICIT,
     LITERAL,
     NULL,
+    NUMERIC,
     SESSION,
     ExpressionError,
     Sql,
@@ -33,6 +35,7 @@ from binlog_merge.values.duckdb.piece import (
     string,
     unhex,
 )
+from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import as_model, unified
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
@@ -77,23 +80,28 @@ def compile_filter(node: Node, columns: Columns) -> str:
     return f"coalesce({piece.text}, FALSE)"
 
 
-def compile_value(node: Node, columns: Columns) -> Sql:
-    """Return the expression's value. Raises ExpressionError, UnknownColumn."""
-    return _Compiler(columns).piece(node)
+def compile_value(node: Node, columns: Columns, connection: str = CONNECTION) -> Sql:
+    """Return the expression's value; `connection` is the session's collation. Raises ExpressionError, UnknownColumn."""
+    return _Compiler(columns, connection).piece(node)
 
 
 class _Compiler:
     """Turns nodes into pieces; a method for each kind of node."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, connection: str = CONNECTION) -> None:
         self.columns = columns
+        self.connection = connection
 
     def piece(self, node: Node) -> Sql:
         """Return a node as SQL."""
         method: Callable[[Node], Sql] | None = getattr(self, f"_{node.kind}", None)
         if method is None:
             raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
-        return method(node)
+        found = method(node)
+        made = found.kind == "string" and (
+            found.strength == NUMERIC or (node.kind == "cast" and found.charset == charset_named_by(self.connection))
+        )
+        return replace(found, collation=self.connection) if made else found  # a text of the session's
 
     def _pieces(self, node: Node) -> list[Sql]:
         return [self.piece(arg) for arg in node.args]
@@ -114,12 +122,13 @@ class _Compiler:
 
     def _string(self, node: Node) -> Sql:
         charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
-        if charset == "binary":
+        spoken = charset == charset_named_by(self.connection)
+        if charset == "binary" and not (spoken and node.text.isascii()):
             raw = node.text.encode("utf-8", "surrogateescape")
             return Sql(unhex(raw), "binary", raw=raw)
-        if charset is None or (charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
+        if charset is None or (not spoken and charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
             raise ExpressionError(f"a text of the character set {node.args[0].text}")
-        collation = "utf8mb4_0900_ai_ci" if charset == "utf8mb4" else default_collation(charset)
+        collation = self.connection if spoken else default_collation(charset)
         if not is_text(node.text):
             return no_text(node.text.encode("utf-8", "surrogateescape"), collation)
         return Sql(quoted(node.text), "string", collation, constant=node.text)
@@ -170,6 +179,8 @@ class _Compiler:
     def _in(self, node: Node) -> Sql:
         value, *items = self._pieces(node)
         check_in(value, items)
+        if len(items) > 1:
+            check_signs(value, items)
         _check_many(value, items)
         any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
         return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
@@ -230,7 +241,7 @@ class _Compiler:
         moved = f"strftime({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]}, '%Y%m%d%H%M%S.%f')"
         message = "a date before the year 1, which a server may take for none"
         digits = f"try_cast({moved} AS DECIMAL(20,6))"
-        made = f"CASE WHEN t < 10101000000 THEN error('{message}')::DECIMAL(20,6) ELSE t END"
+        made = f"CASE WHEN t < 10101000000 THEN {stop(message, 'DECIMAL(20,6)')} ELSE t END"
         return Sql(f"list_transform([{digits}], lambda t: {made})[1]", "date" if whole else "datetime")
 
     def _moment(self, node: Node) -> Sql:
@@ -283,6 +294,7 @@ def _check_case(operand: Sql, whens: Sequence[Sql]) -> None:
     if kinds & {"date", "datetime", "time", "json"} and len(kinds) > 1:
         raise ExpressionError(f"CASE of {' and '.join(sorted(kinds))}; write CASE WHEN … = … THEN")
     check_in(operand, whens)
+    check_signs(operand, whens)
 
 
 def _check_many(value: Sql, others: Sequence[Sql]) -> None:

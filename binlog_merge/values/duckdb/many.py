@@ -57,6 +57,19 @@ def check_in(value: Sql, items: Sequence[Sql]) -> None:
         _check_collations(value, known)
 
 
+def check_signs(value: Sql, items: Sequence[Sql]) -> None:
+    """Raise ExpressionError for whole numbers with a sign beside such without: to IN and CASE -1 is 2^64 - 1 then."""
+    known = [item for item in items if item.kind == "int" and item.constant is None]
+    if value.kind in ("int", "bool") and any(item.unsigned != _is_unsigned(value) for item in known):
+        raise ExpressionError(
+            "a number that is UNSIGNED and one that is not, among the values of IN or CASE; compare with each"
+        )
+
+
+def _is_unsigned(piece: Sql) -> bool | None:
+    return False if piece.kind == "bool" else piece.unsigned
+
+
 def _check_collations(value: Sql, others: Sequence[Sql]) -> None:
     rules = {common_collation(value, other).collation for other in others}
     if len(rules) > 1:

@@ -17,16 +17,21 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import datetime_text, time_text
 
 EXPLICIT, COLUMN, LITERAL, NUMERIC = 0, 2, 4, 5
 """How strong a collation is; NUMERIC is that of what was no text, which is written in ASCII."""
+CONNECTION: Final = "utf8mb4_0900_ai_ci"
+"""The collation of literals, unless a session has another one."""
 SESSION = DdlSession()
 """Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 _LEAST_DATE: Final = 101
 """The least number that means a date: 2000-01-01."""
+MOMENT_AS_NUMBER: Final = "a date and time as a number"
+"""Why the text of such a number is not known: its type may have no fraction."""
 NUMBERS: Final = ("int", "bool", "decimal", "double")
 MOMENTS: Final = ("date", "datetime")
 
@@ -83,7 +88,7 @@ def unhex(raw: bytes) -> str:
 def no_text(raw: bytes, collation: str) -> Sql:
     """Return a string literal whose bytes are no text of its character set: only bytes can be compared with it."""
     why = not_valid(collation.partition("_")[0])
-    return Sql(f"error({quoted(why)})::VARCHAR", "string", collation, raw=raw)
+    return Sql(stop(why, "VARCHAR"), "string", collation, raw=raw)
 
 
 def not_valid(charset: str) -> str:
@@ -123,7 +128,7 @@ def number(piece: Sql) -> Sql:
     if piece.kind == "binary":
         raise ExpressionError("a binary string as a number")
     if piece.kind in ("datetime", "time"):
-        return replace(piece, kind="decimal", scale=6, constant=None, untold="a date and time as a number")
+        return replace(piece, kind="decimal", scale=6, constant=None, unsigned=False, untold=MOMENT_AS_NUMBER)
     return piece
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from binlog_merge.values.duckdb.collations import place_in, sort_key
 from binlog_merge.values.duckdb.compare import common_collation, comparable
 from binlog_merge.values.duckdb.piece import NULL, NUMERIC, ExpressionError, Sql, boolean, clamped, number, string
+from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, ruling
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -41,11 +42,13 @@ def _cased(name: str) -> Function:
 
     def build(args: Args, session: DdlSession) -> Sql:
         piece = string(args[0])
+        if piece.collation == "binary":  # bytes have no case
+            return as_model(piece, piece.text)
         made = "replace(upper(t), '\u1e9e', '\u00df')" if name == "upper" else "lower(t)"
         known = _CASED.get(piece.charset, _CASED_ASCII)
         message = f"{name.upper()} is not known for this text in {piece.charset}: "
         checked = f"CASE WHEN t IS NULL OR regexp_full_match(t, '(?s)[{known}]*') THEN {made} "
-        checked += f"ELSE error('{message}' || t)::VARCHAR END"
+        checked += f"ELSE {stop(message, 'VARCHAR', 't')} END"
         return as_model(piece, f"list_transform([{piece.text}], lambda t: {checked})[1]")
 
     return build
@@ -139,6 +142,8 @@ def _regexp(args: Args, session: DdlSession) -> Sql:
     rules = common_collation(text, pattern).collation
     if "null" in (text.kind, pattern.kind):
         return boolean("NULL::BOOLEAN")
+    if "binary" in (text.collation, pattern.collation):
+        raise ExpressionError("a regular expression beside a text in binary, in which SET NAMES binary has literals")
     if pattern.constant is None or _PATTERN.fullmatch(pattern.constant) is None or not _valid(pattern.constant):
         raise ExpressionError("a regular expression with more than ASCII characters, . * + ? | ( ) [ ] ^ $ and {n}")
     known, flags = (_CASED_ALONE, "is") if rules.endswith("_ci") else ("^" + _LINE_ENDS, "s")
@@ -146,7 +151,7 @@ def _regexp(args: Args, session: DdlSession) -> Sql:
         known += "\u00df"
     message = f"what matches a regular expression is not known for this text under {rules}: "
     checked = f"CASE WHEN t IS NULL OR regexp_full_match(t, '[{known}]*') "
-    checked += f"THEN regexp_matches(t, {pattern.text}, '{flags}') ELSE error('{message}' || t)::BOOLEAN END"
+    checked += f"THEN regexp_matches(t, {pattern.text}, '{flags}') ELSE {stop(message, 'BOOLEAN', 't')} END"
     return boolean(f"list_transform([{text.text}], lambda t: {checked})[1]")
 
 

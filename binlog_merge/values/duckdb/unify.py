@@ -69,4 +69,6 @@ def _wider(pieces: Args) -> Sql:
 
 def as_model(model: Sql, text: str) -> Sql:
     """Return SQL as a piece like another."""
+    if model.kind == "null":
+        return NULL
     return replace(model, text=text, constant=None, numbers="" if model.numbers == "" else None)

@@ -146,13 +146,13 @@ def _unquoted(value: Json) -> str:
     return value.document if isinstance(value.document, str) else json_text(value.document)
 
 
-def _date_format(value: Civil, form: str) -> str:
+def _date_format(value: Civil, form: str) -> str | None:
     def part(found: re.Match[str]) -> str:
         if found[1] not in _DATE_PARTS:
             raise ConversionError(f"DATE_FORMAT() with %{found[1]}, whose text depends on the session or the week")
         return _DATE_PARTS[found[1]](value)
 
-    return re.sub("%(.)", part, form, flags=re.DOTALL)
+    return re.sub("%(.)", part, form, flags=re.DOTALL) if form else None
 
 
 _DATE_PARTS: Final[dict[str, Callable[[Civil], str]]] = {

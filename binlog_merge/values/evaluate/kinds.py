@@ -89,7 +89,7 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
 
 _NOT_CAST: Final[dict[str, tuple[Kind, ...]]] = {
     **dict.fromkeys(("signed", "unsigned"), ("date", "datetime", "time")),
-    "json": ("double",),
+    "json": ("decimal", "double"),
     "date": ("decimal", "double", "json"),
     "double": ("text", "date", "datetime", "time", "json"),
 }

@@ -190,6 +190,7 @@ def _case(node: Node, row: Row) -> Value | None:
         when, then = args.pop(0), args.pop(0)
         found = _value(when, row)
         one, other = _comparable((operand, found))
+        _check_signs(operand, [found])
         if found is not None and (one == other if node.text.startswith("operand") else found):
             return _value(then, row)
     return _value(args[0], row) if args else None
@@ -197,9 +198,18 @@ def _case(node: Node, row: Row) -> Value | None:
 
 def _in(args: list[Value | None], negated: bool) -> Value | None:
     wanted, *items = _comparable(args)
+    if len(items) > 1:
+        _check_signs(wanted, items)
     if wanted is None or (None in items and wanted not in items):
         return None
     return int((wanted in items) != negated)
+
+
+def _check_signs(value: Value | None, others: Sequence[Value | None]) -> None:
+    """Raise ConversionError for numbers of the same 64 bits, one with a sign: IN and CASE may take them for equal."""
+    for other in others:
+        if isinstance(value, int) and isinstance(other, int) and value != other and (value - other) % (1 << 64) == 0:
+            raise ConversionError(f"{value} and {other}, of which only one has a sign, compared by IN or CASE")
 
 
 def _comparable(values: Sequence[Any]) -> list[Any]:
