@@ -6,6 +6,14 @@ _NOTHING = frozenset({"", "''"})
 _COUNTS = frozenset(
     {"AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "DELAY_KEY_WRITE", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS"}
 )
+_DEFAULTS = {
+    **dict.fromkeys(("COMPRESSION", "CONNECTION", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"), "''"),
+    "ENCRYPTION": "'N'",
+    "INSERT_METHOD": "NO",
+    "SECONDARY_ENGINE": "NULL",
+    "UNION": "()",
+}
+"""Values that take an option away; of others it is DEFAULT, of counts 0."""
 _SINCE = {
     "AUTOEXTEND_SIZE": 80023,
     "COLUMN_FORMAT": 50606,
@@ -26,6 +34,11 @@ def with_attributes(known: Attributes, new: Attributes) -> Attributes:
     """Return attributes after others are written behind them; a value that means the default takes one away."""
     found = {**dict(known), **dict(new)}
     return tuple((name, value) for name, value in found.items() if not _is_default(name, value))
+
+
+def default_of(name: str) -> str:
+    """Return the value that means the default of a table's option, as ALTER TABLE takes it."""
+    return "0" if name in _COUNTS else _DEFAULTS.get(name, "DEFAULT")
 
 
 def _is_default(name: str, value: str) -> bool:

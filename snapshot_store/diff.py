@@ -6,6 +6,7 @@ a drop and an add. A caller that knows of a rename in flight must hold those tra
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -134,22 +135,35 @@ TableChange = (
 _OPTIONS = ("schema", "name", "charset", "collation", "engine", "comment", "checks", "foreign_keys", "unenforced")
 
 
-def diff_tables(a: Table, b: Table) -> tuple[TableChange, ...]:
+def diff_tables(a: Table, b: Table, whole: bool = False) -> tuple[TableChange, ...]:
     """Return the changes from `a` to `b`: options, columns in order, indexes. Empty exactly when `equals(a, b)`.
 
-    Two tables that list the same indexes in another order yield an OptionChanged "index_order".
+    Two tables that list the same indexes in another order yield an OptionChanged "index_order". `whole`: also changes
+    of what == ignores, attributes and the partitioning.
     """
     changes: list[TableChange] = [
         OptionChanged(option, getattr(a, option), getattr(b, option))
         for option in _OPTIONS
         if getattr(a, option) != getattr(b, option)
     ]
-    changes += _column_changes(a, b)
-    changes += _index_changes(a, b)
+    if whole:
+        changes += _ignored_changes(a, b)
+    changes += _column_changes(a, b, whole)
+    changes += _index_changes(a, b, whole)
     return tuple(changes)
 
 
-def _column_changes(a: Table, b: Table) -> list[TableChange]:
+def _ignored_changes(a: Table, b: Table) -> Iterator[TableChange]:
+    """Yield the changes of the table's attributes, each by its name, and of its partitioning."""
+    old, new = dict(a.attributes), dict(b.attributes)
+    for name in dict.fromkeys((*old, *new)):
+        if old.get(name) != new.get(name):
+            yield OptionChanged(name, old.get(name), new.get(name))
+    if a.partitioning != b.partitioning:
+        yield OptionChanged("partitioning", a.partitioning, b.partitioning)
+
+
+def _column_changes(a: Table, b: Table, whole: bool) -> list[TableChange]:
     before = {c.name.lower(): c for c in a.columns}
     after = {c.name.lower(): c for c in b.columns}
     changes: list[TableChange] = [ColumnDropped(c) for name, c in before.items() if name not in after]
@@ -160,7 +174,7 @@ def _column_changes(a: Table, b: Table) -> list[TableChange]:
         if name not in before:
             changes.append(ColumnAdded(column, previous))
         else:
-            if before[name] != column:
+            if before[name] != column or (whole and before[name].attributes != column.attributes):
                 changes.append(ColumnChanged(before[name], column))
             if shared_before[name] != shared_after[name]:
                 changes.append(ColumnMoved(column.name, previous))
@@ -173,14 +187,14 @@ def _neighbours(columns: list[Column]) -> dict[str, str | None]:
     return dict(zip(names, [None, *names], strict=False))
 
 
-def _index_changes(a: Table, b: Table) -> list[TableChange]:
+def _index_changes(a: Table, b: Table, whole: bool) -> list[TableChange]:
     before = {i.name.lower(): i for i in a.indexes}
     after = {i.name.lower(): i for i in b.indexes}
     changes: list[TableChange] = [IndexDropped(i) for name, i in before.items() if name not in after]
     for name, index in after.items():
         if name not in before:
             changes.append(IndexAdded(index))
-        elif before[name] != index:
+        elif before[name] != index or (whole and before[name].attributes != index.attributes):
             changes.append(IndexChanged(before[name], index))
     if not changes and list(before) != list(after):
         changes.append(OptionChanged("index_order", tuple(before), tuple(after)))

@@ -44,7 +44,7 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
     options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
     options = " ".join([options, *attributes_sql(table.attributes)])
-    return _in_hexadecimal(f"CREATE TABLE {name} (\n{body}\n) {options}{_partitions_sql(table)}")
+    return _in_hexadecimal(f"CREATE TABLE {name} (\n{body}\n) {options}{partitions_sql(table)}")
 
 
 def _in_hexadecimal(sql: str) -> str:
@@ -84,7 +84,7 @@ def make_sql(table: Table) -> tuple[str, ...]:
     return (create_sql(table, qualified=True), *without_defaults_sql(table))
 
 
-def _partitions_sql(table: Table) -> str:
+def partitions_sql(table: Table) -> str:
     """Return the PARTITION BY clause that follows the table options; "" if it is not completely known."""
     if not table.partitioning:
         return ""

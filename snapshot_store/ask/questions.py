@@ -237,7 +237,7 @@ def diff_versions(
     except SnapshotStoreError:
         named, sql, names = a, "", Renames(untold=(*names.untold, *(old for old, _ in names.columns)))
     statements = (*([sql] if sql else []), *change_sql(named, b))
-    changes = (*_renamed_changes(a, named, names), *diff_tables(named, b))
+    changes = (*_renamed_changes(a, named, names), *diff_tables(named, b, whole=True))
     return TableDiff(table, before, after, changes, statements, (*_others_rows(between), *_may_lose(a, b, names)))
 
 

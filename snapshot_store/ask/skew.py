@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snapshot_store.ask.alter import change_sql
+from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ask.questions import check_beginning
 from snapshot_store.diff import ColumnMap, TableChange, column_map, diff_tables, equivalent
 from snapshot_store.errors import UnknownTable
@@ -120,7 +120,7 @@ def compare(physical: TableVersion, logical_name: tuple[str, str], logical: Tabl
     columns = column_map(table, target)
     if columns.identity and equivalent(table, wanted):
         return None
-    return Skew(physical, logical_name, logical, columns, diff_tables(table, wanted), change_sql(table, wanted))
+    return Skew(physical, logical_name, logical, columns, diff_tables(table, wanted), alter_sql(table, wanted))
 
 
 def rows_pass(physical: Table, logical: Table) -> bool:

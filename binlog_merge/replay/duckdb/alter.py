@@ -15,7 +15,7 @@ from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, definitions, duckdb_type, place, quoted, told_apart
 from binlog_merge.replay.duckdb.values import carries, compute_values, constant_of, convert_values, needed_columns
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.sql.session import NO_AUTO_VALUE_ON_ZERO
+from snapshot_store.mysql.sql.session import NO_AUTO_VALUE_ON_ZERO, NO_ZERO_IN_DATE
 
 NEW: Final = "binlog_merge new "
 """The name of a table while it is rebuilt; none of MySQL's ends with a space."""
@@ -41,6 +41,7 @@ class Alteration:
 
     def carry_out(self) -> None:
         """Alter the table. Raises ReplayStopped, and UnsupportedInput if a value for the rows is not known."""
+        self._refuse_zeros_in_dates()
         if not self._in_place():
             self._make_anew()
 
@@ -90,6 +91,26 @@ class Alteration:
         """Return whether the ALTER may change values; NULL, too, unless strict mode refuses that."""
         null_goes = not self.session.ddl.strict or column.type.name == "timestamp"
         return not self._carries(was, column) and (was.type != column.type or null_goes)
+
+    def _refuse_zeros_in_dates(self) -> None:
+        """Raise ReplayStopped for dates like 2020-01-00 that a server zeroes when it copies the table.
+
+        It does so in NO_ZERO_IN_DATE without strict mode, and also in columns that the statement does not name. Only
+        text has them here.
+        """
+        kept = [(was, column) for column, was in self.pairs if was is not None]
+        told = self.session.ddl.strict or not self.session.ddl.sql_mode & NO_ZERO_IN_DATE or not self.temporal_text
+        if told or all((was.type, was.nullable) == (column.type, column.nullable) for was, column in kept):
+            return
+        for was, column in kept:
+            if was.type.name == column.type.name and was.type.name in ("date", "datetime"):
+                zeros = f"{quoted(was.name)} LIKE '%-00%' AND {quoted(was.name)} NOT LIKE '0000-00-00%'"
+                if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {zeros} LIMIT 1").fetchall():
+                    raise ReplayStopped(
+                        f"{self.before.schema}.{self.before.name}: the values that are there cannot be converted: what "
+                        f"dates with a zero in column {was.name} become depends on whether the server copied the table",
+                        remedy=BY_HAND,
+                    )
 
     def _make_anew(self) -> None:
         name, new = self._name, place(self.before.schema, NEW)

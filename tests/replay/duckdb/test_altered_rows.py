@@ -185,6 +185,28 @@ def test_what_is_not_known_stops_it(reason: str, mysql_server: MySqlServer, tmp_
     assert caught.value.position and caught.value.remedy
 
 
+ZEROS = """
+SET sql_mode = '';
+CREATE TABLE t (d DATE, e DATETIME, v INT);
+INSERT INTO t VALUES ('2020-01-00', '2020-01-01', 1), ('0000-00-00', NULL, 2);
+SET sql_mode = 'NO_ZERO_IN_DATE';
+ALTER TABLE t ADD w INT;
+"""
+
+
+def test_dates_with_a_zero_stop_what_may_have_copied_them(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, ZEROS, "one")
+    binlog = as_merged(mysql_server, tmp_path / "before")
+    loaded(binlog, tmp_path / "file.db", text=True)
+    assert tables_of(tmp_path / "file.db") == tables_at(mysql_server, text=True)
+    with mysql_server.connect("one") as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode = 'NO_ZERO_IN_DATE'")
+        cursor.execute("ALTER TABLE t MODIFY v VARCHAR(9)")
+    assert mysql_server.query("SELECT CONCAT(MAX(d)) FROM one.t") == [("0000-00-00",)]
+    with pytest.raises(ReplayStopped, match="dates with a zero in column d become"):
+        loaded(as_merged(mysql_server, tmp_path / "after"), tmp_path / "other.db", text=True)
+
+
 IN_PLACE = """
 CREATE TABLE t (v DOUBLE, c CHAR(4) CHARACTER SET latin1);
 INSERT INTO t VALUES (0.126, 'ab'), (1e9, 'abcd');
