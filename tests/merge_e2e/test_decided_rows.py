@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from binlog_merge.binlog.constants import DELETE_TYPES, ROWS_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
@@ -29,6 +31,7 @@ from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.editing import ROWS, ROWS_QUERY, TABLE_MAP, Log
 from tests.merge_e2e.local import HeldRunner, merge, written
 from tests.merge_e2e.test_unconvertible import policy
+from tests.pipeline.gather.test_giant import SIZES, shrink
 
 CASE = case_named("reshape-clamp")
 FITS = {"datetime": "2024-02-29", "date": "2024-02-29", "timestamp": "2024-02-29", "json": "1"}
@@ -114,7 +117,7 @@ def edited(error: ConversionFailed, events: list[tuple[int, bytes]]) -> None:
     log.inserted(rows[0], *made).without(*(i + len(made) for i in rows)).with_transaction_lengths().save(path)
 
 
-def test_rows_that_fit_are_given(tmp_path: Path) -> None:
+def test_rows_that_fit_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = copy_case(CASE, tmp_path / "case", policy("error"))
     out, file = tmp_path / "out", tmp_path / "rows.json"
     stops, given, ones = dict[str, ConversionFailed](), dict[str, str](), set[str]()
@@ -135,6 +138,9 @@ def test_rows_that_fit_are_given(tmp_path: Path) -> None:
     result = anew(tmp_path, config, out)
     (kind,) = (each for each in result.ignored["statements"] if each["kind"] == "transaction")
     assert kind["count"] == len(stops) and "ddl resolve --as" in kind["why"]
+    with monkeypatch.context() as streamed:
+        shrink(streamed, *SIZES[0])  # no transaction fits a window
+        anew(tmp_path, config, out)
     for name, error in sorted(stops.items(), key=lambda stop: -(stop[1].position or 0)):
         group = group_at(error.file or "", error.position or 0)
         assert group is not None
@@ -166,6 +172,7 @@ def test_without_its_rows_a_transaction_keeps_its_place(tmp_path: Path) -> None:
 
 def anew(folder: Path, config: Path, out: Path) -> MergeResult:
     """Merge everything with what is decided, by tasks that share nothing, and assert that it comes to the same."""
+    shutil.rmtree(folder / "anew", ignore_errors=True)
     (folder / "anew").mkdir()
     shutil.copyfile(out / "schema.duckdb", folder / "anew" / "schema.duckdb")
     result = merge(config, folder / "anew", runner=HeldRunner(), partitions=3)

@@ -11,6 +11,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.gather.read import NO_PAYLOAD
 
 PIECE = 8 << 20
 
@@ -36,12 +37,13 @@ def plain_pieces(source: Source, start: int, stop: int) -> Iterator[tuple[int, B
 
 def unpacked_pieces(source: Source, start: int, stop: int, crc: int) -> Iterator[tuple[Buffer, int]]:
     """Yield the events inside a compressed branch in pieces of whole events."""
-    offset = start
+    offset, found = start, False
     while offset < stop:
         head = np.empty(19, np.uint8)
         source.read_into(view(head), offset)
         header = EventHeader.parse(head.tobytes())
         if header.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
+            found = True
             body = np.empty(header.event_size - 19 - crc, np.uint8)
             source.read_into(view(body), offset + 19)
             left = np.empty(0, np.uint8)
@@ -54,6 +56,8 @@ def unpacked_pieces(source: Source, start: int, stop: int, crc: int) -> Iterator
             if len(left):
                 raise ChecksumMismatch("a transaction payload ends inside an event", position=offset)
         offset += header.event_size
+    if not found:
+        raise ChecksumMismatch(NO_PAYLOAD, position=start)
 
 
 def whole_events(buffer: Buffer, end: int) -> int:

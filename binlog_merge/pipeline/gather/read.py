@@ -17,6 +17,8 @@ from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Window, traced
 
 WINDOW_ROWS = 4096
+NO_PAYLOAD = "a transaction has no payload; it had one when the file was scanned"
+"""Of a compressed transaction: its rows would be missing."""
 
 
 def window_end(rows: Rows, start: int, stop: int) -> int:
@@ -105,3 +107,5 @@ def unpacked(buffer: npt.NDArray[np.uint8], segment: npt.NDArray[np.int64]) -> I
                 yield number, chunk
             number += 1
         at += header.event_size
+    if not number:
+        raise ChecksumMismatch(NO_PAYLOAD)

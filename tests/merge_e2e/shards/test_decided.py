@@ -36,7 +36,7 @@ def images(stage: Stage, node: str, table: str) -> dict[int, dict[str, Any]]:
     return {int(row[0]): dict(zip(names, row, strict=True)) for row in found}
 
 
-def play(stage: Stage, node: str, name: str) -> tuple[Played, list[dict[str, Any]]]:
+def play(stage: Stage, node: str, name: str, compressed: bool = False) -> tuple[Played, list[dict[str, Any]]]:
     """Write a transaction in statement format on a node; returns the rows that it changed, too."""
     stage.clear()
     number = node[1]
@@ -55,6 +55,7 @@ def play(stage: Stage, node: str, name: str) -> tuple[Played, list[dict[str, Any
         before, there = images(stage, node, "t"), images(stage, node, "u")
         session = sessions[node]
         session.run("SET SESSION transaction_isolation = 'REPEATABLE-READ', binlog_format = 'STATEMENT'")
+        session.run(f"SET SESSION binlog_transaction_compression = {int(compressed)}")
         session.run("BEGIN")
         for text in WRITTEN.strip().splitlines():
             session.run(text.strip().format(number))
@@ -108,10 +109,10 @@ def key_of(row: Any) -> int:
     return int(row[0])
 
 
-@pytest.mark.parametrize("node", ["n1", "n2"])  # the second's transactions have no GTIDs
-def test_rows_are_given(stage: Stage, capsys: pytest.CaptureFixture[str], node: str) -> None:
-    played, rows = play(stage, node, f"given {node}")
-    path = stage.configuration(f"given-{node}", [played], "pessimistic", sections=SECTIONS)
+@pytest.mark.parametrize(("node", "compressed"), [("n1", False), ("n2", False), ("n1", True)])  # n2 has no GTIDs
+def test_rows_are_given(stage: Stage, capsys: pytest.CaptureFixture[str], node: str, compressed: bool) -> None:
+    played, rows = play(stage, node, f"given {node}", compressed)
+    path = stage.configuration(f"given-{node}-{compressed}", [played], "pessimistic", sections=SECTIONS)
     out = path.parent / "out"
     id = stopped(path, out)
     assert (id.count("-") == 4) == (node == "n1")

@@ -2,8 +2,14 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.header import pack_event
+from binlog_merge.binlog.kernels import render_layout
+from binlog_merge.errors import ChecksumMismatch
+from binlog_merge.files.source import Bytes
 from binlog_merge.pipeline.gather import giant, giant_pieces, input_reader, output_file
 from binlog_merge.pipeline.gather import read as window
 from binlog_merge.pipeline.gather import task as gather
@@ -62,3 +68,15 @@ def test_streamed_files_grow_over_runs(name: str, monkeypatch: pytest.MonkeyPatc
     assert_prefix(written(tmp_path / "out"), good)
     merge(path, tmp_path / "out")
     assert written(tmp_path / "out") == good
+
+
+def test_a_compressed_transaction_without_a_payload_is_damaged() -> None:
+    data = pack_event(EventType.XID_EVENT, bytes(8), timestamp=1, server_id=1, position=4)
+    segment = np.zeros(render_layout.S_COLUMNS, np.int64)
+    segment[render_layout.S_END], segment[render_layout.S_CRC] = len(data), 4
+    for pieces in (
+        giant_pieces.unpacked_pieces(Bytes(data), 0, len(data), 4),
+        window.unpacked(np.frombuffer(data, np.uint8), segment),
+    ):
+        with pytest.raises(ChecksumMismatch, match="has no payload"):
+            list(pieces)
