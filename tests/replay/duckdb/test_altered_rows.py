@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import duckdb
 import pytest
@@ -183,6 +184,23 @@ def test_what_is_not_known_stops_it(reason: str, mysql_server: MySqlServer, tmp_
     with pytest.raises(ReplayStopped, match=reason) as caught:
         replayed(mysql_server, tmp_path, UNKNOWN[reason])
     assert caught.value.position and caught.value.remedy
+
+
+def test_numbers_that_only_a_server_knows_are_given_by_hand(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, UNKNOWN["of which only a server knows the hash"], "one")
+    numbers = mysql_server.query("SELECT n, id FROM one.t")
+    mysql_server.execute("UPDATE one.t SET n = n + 100 WHERE id = 2")
+    mysql_server.execute("INSERT INTO one.t (id) VALUES (3)")
+    binlog, path = as_merged(mysql_server, tmp_path / "merged"), tmp_path / "file.db"
+    with pytest.raises(ReplayStopped, match="only a server knows the hash") as caught:
+        loaded(binlog, path)
+    result: Any = caught.value.result
+    assert "then go on with --skip" in caught.value.remedy
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("ALTER TABLE one.t ADD COLUMN n INTEGER")
+        connection.executemany("UPDATE one.t SET n = ? WHERE id = ?", numbers)
+    loaded(binlog, path, skip=frozenset({result.last_rank + 1}))
+    assert tables_of(path) == tables_at(mysql_server)
 
 
 ZEROS = """
