@@ -146,10 +146,10 @@ def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
     database = table.db or schema
     if not database:
         raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
-    if database.lower() == "performance_schema":
-        name = f"performance_schema.{table.name.lower()}"
+    if database.lower() in ("performance_schema", "mysql"):
+        name = f"{database.lower()}.{table.name.lower()}"
         if name not in relations():
-            raise unknown_table("performance_schema", table.name)
+            raise unknown_table(database.lower(), table.name)
         return name
     if database.lower() != "information_schema":
         if (database, table.name) in definitions.tables:

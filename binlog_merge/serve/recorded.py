@@ -46,7 +46,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """A table of information_schema or performance_schema.
+    """A table of information_schema, performance_schema or mysql.
 
     `head` is its row of information_schema.TABLES: type, engine, version, row format, collation, options, comment.
     `described` are its columns' rows of information_schema.COLUMNS from the name on; `cased` are the columns whose
@@ -83,7 +83,7 @@ def known_status() -> dict[str, tuple[bool, str]]:
 
 @cache
 def system_tables() -> dict[tuple[str, str], SystemTable]:
-    """Return the tables of both schemas by (schema, name)."""
+    """Return the tables of the three schemas by (schema, name)."""
     found: dict[tuple[str, str], tuple[Row, list[Row]]] = {}
     columns: list[Row] = []
     for row in _rows("relations"):
@@ -95,8 +95,14 @@ def system_tables() -> dict[tuple[str, str], SystemTable]:
     return {name: _table(*name, *parts) for name, parts in found.items()}
 
 
+@cache
+def listed_tables() -> dict[tuple[str, str], SystemTable]:
+    """Return the system tables that are listed; those of mysql can be asked, but a dump would take them."""
+    return {names: table for names, table in system_tables().items() if names[0] != "mysql"}
+
+
 def system_table(schema: str, name: str) -> SystemTable | None:
-    """Return a table of either schema by its names, in upper or lower case."""
+    """Return a system table by its names, in upper or lower case."""
     of = schema.lower()
     return system_tables().get((of, name.upper() if of == "information_schema" else name.lower()))
 
