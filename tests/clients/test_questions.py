@@ -1,4 +1,4 @@
-"""What other makers' clients ask of definitions and rows is answered as the MySQL answers of whose binlog the log is."""
+"""What other makers' clients ask is answered as by the MySQL whose binlog the log is: definitions, rows, variables."""
 
 import contextlib
 import json
@@ -84,7 +84,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
         yield {"mysql": port, "serve": ours.port}
 
 
-@pytest.mark.parametrize("name", ["connectorx", "peewee", "mycli", "jdbc"])
+@pytest.mark.parametrize("name", ["connectorx", "peewee", "mycli", "jdbc", "typeorm"])
 def test_a_client_of_either_gets_the_same(name: str, both: dict[str, int]) -> None:
     told = {server: _told(name, port) for server, port in both.items()}
     assert list(told["serve"]) == list(told["mysql"])
@@ -107,8 +107,10 @@ def test_a_tool_is_answered_the_same(tool: str, both: dict[str, int]) -> None:
 
 
 def _told(name: str, port: int) -> dict[str, Any]:
-    program = str(ROOT / "tests" / "clients" / "asking.py")
-    command = [client("python", "bin", "python"), program, name, str(port), USER, PASSWORD]
+    folder, to = ROOT / "tests" / "clients", (str(port), USER, PASSWORD)
+    command = [client("python", "bin", "python"), str(folder / "asking.py"), name, *to]
+    if name == "typeorm":
+        command = ["node", str(folder / "typeorm.mjs"), client("npm", "node_modules"), *to]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
