@@ -9,7 +9,8 @@ What is of the machine or the moment is replaced. The files are JSON, a row a li
                       in SHOW, the error of SET SESSION (0: none)
     status.jsonl      name, whether it is in SHOW GLOBAL STATUS, value
     relations.jsonl   each table of these schemas: its row of information_schema.TABLES; behind it its columns: type
-                      of the wire, and the row of information_schema.COLUMNS from the name on
+                      of the wire (or two: without and with a temporary table), and the row of
+                      information_schema.COLUMNS from the name on
     rows.jsonl        a table of information_schema, and one of its rows
     shows.jsonl       a SHOW, its columns (name, type of the wire), its rows
 """
@@ -152,9 +153,12 @@ class Asked:
             if row[0] == "mysql" and row[1] not in OF_MYSQL:
                 continue
             yield row
-            # A few types are others where the plan has no temporary table, as with most ORDER BY.
-            kinds = dict(self.head(f"SELECT SQL_BUFFER_RESULT * FROM `{row[0]}`.`{row[1]}` LIMIT 1"))
-            yield from ([kinds[column[0]], *column] for column in columns[row[0], row[1]])
+            kinds, kept = (
+                dict(self.head(f"SELECT {how} * FROM `{row[0]}`.`{row[1]}` LIMIT 1"))
+                for how in ("", "SQL_BUFFER_RESULT")
+            )
+            for name, *rest in columns[row[0], row[1]]:
+                yield [kinds[name] if kinds[name] == kept[name] else [kinds[name], kept[name]], name, *rest]
 
     def constant(self) -> Iterator[list[Any]]:
         """Yield the rows of rows.jsonl."""

@@ -281,5 +281,5 @@ def relations() -> dict[str, Relation]:
     for (schema, name), table in system_tables().items():
         inner = schema == "information_schema"
         rows = (_OF_DEFINITIONS.get(name) or _constant(name)) if inner else _constant("")
-        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased)
+        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased, table.kept)
     return found

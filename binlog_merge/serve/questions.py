@@ -5,6 +5,7 @@ such statement comes, and the tables are made once for each version of the defin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -56,6 +57,7 @@ def select(
         raise Refused(
             ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve answers single SELECTs over information_schema"
         )
+    sorts = _buffered(tree) or any(tree.find(kind) for kind in (exp.Order, exp.Group, exp.Distinct))
     aliases = {found.alias_or_name.lower() for found in tree.find_all(exp.CTE)}
     used: dict[str, Filled] = {}
     for table in list(tree.find_all(exp.Table)):
@@ -66,11 +68,24 @@ def select(
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
     _check(tree)
     tree = _made_plain(tree, schema)
-    names = {c.name.lower(): (c, name.isupper()) for name, table in used.items() for c in table.columns}
+    names = {
+        column.name.lower(): (_kept(column, name) if sorts else column, name.isupper())
+        for name, table in used.items()
+        for column in table.columns
+    }
     with in_turn() as keep, _database_of(definitions).of(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
         keep(rows)
     return _described(tree, described, names, _items(sql)), rows
+
+
+def _buffered(tree: Any) -> bool:
+    return any(word.name == "SQL_BUFFER_RESULT" for word in tree.args.get("operation_modifiers") or ())
+
+
+def _kept(column: Column, table: str) -> Column:
+    """Return a column of a table as it is in a result that is sorted or grouped."""
+    return replace(column, kind=relations()[table].kept.get(column.name, column.kind))
 
 
 def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:

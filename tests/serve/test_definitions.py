@@ -83,7 +83,7 @@ STATEMENTS = [
     "SHOW PROCEDURE STATUS LIKE 'x'",
     *(
         f"SELECT * FROM information_schema.{table} WHERE 1 = 0"
-        for table in ("triggers", "views", "events", "innodb_cmp", "innodb_cmpmem")
+        for table in ("triggers", "views", "routines", "events", "innodb_cmp", "innodb_cmpmem")
     ),
     "SELECT TRIGGER_NAME FROM INFORMATION_SCHEMA.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND "
     "EVENT_OBJECT_TABLE = 'orders'",
