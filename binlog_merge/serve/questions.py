@@ -4,7 +4,7 @@ DuckDB gets what is asked about as tables in memory, and few functions: see `in_
 such statement comes, and the tables are made once for each version of the definitions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -66,7 +66,7 @@ def select(
         name = _relation(table, definitions, schema)
         used[name] = _filled(name, definitions, moment)
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
-    _check(tree)
+    _check(tree, _cased(used.values()))
     tree = _made_plain(tree, schema)
     names = {
         column.name.lower(): (_kept(column, name) if sorts else column, name.isupper())
@@ -88,6 +88,12 @@ def _kept(column: Column, table: str) -> Column:
     return replace(column, kind=relations()[table].kept.get(column.name, column.kind))
 
 
+def _cased(tables: Iterable[Filled]) -> frozenset[str]:
+    """Return the columns whose texts compare with regard to case, in whichever of the tables they are."""
+    named = [(c.name.lower(), c.name in table.cased) for table in tables for c in table.columns if not c.number]
+    return frozenset(name for name, _ in named) - {name for name, cased in named if not cased}
+
+
 def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:
     relation = relations()[name]
     if name in moment:
@@ -102,9 +108,9 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Val
     tree = _parsed(f"SELECT * FROM shown WHERE {_quoted(condition, columns)}")
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Table))) != 1:
         raise _not_understood(condition)
-    _check(tree)
-    tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     shown = Filled(columns, rows, {c.name for c in columns if CASE_MATTERS.fullmatch(c.name)}, fleeting=True)
+    _check(tree, _cased([shown]))
+    tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     with in_turn(), _database_of(None).of({"shown": shown}) as run:
         return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
 
@@ -176,8 +182,11 @@ def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
     return name
 
 
-def _check(tree: Any) -> None:
-    """Raise Refused for functions that are not known to be harmless, parameters, and clauses that DuckDB alone has."""
+def _check(tree: Any, cased: Collection[str]) -> None:
+    """Raise Refused for functions that are not known to be harmless, parameters, and clauses that DuckDB alone has.
+
+    `cased` are the columns whose texts compare with regard to case, in lower case.
+    """
     from sqlglot import exp
 
     for node in tree.walk():
@@ -186,7 +195,7 @@ def _check(tree: Any) -> None:
             raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name[:64]} does not exist here")
         if _of_duckdb_alone(node):
             raise _not_understood(node.sql(dialect="mysql"))
-        if _cased_search(node) or _of_unknown_length(node):
+        if _cased_search(node, cased) or _of_unknown_length(node):
             raise Refused(
                 ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve looks for signs alone by LOCATE and INSTR"
             )
@@ -207,14 +216,17 @@ def _of_duckdb_alone(node: Any) -> bool:
     return isinstance(node, exp.Bracket | exp.Qualify | exp.TableSample | exp.Lambda | exp.Struct | exp.Array)
 
 
-def _cased_search(node: Any) -> bool:
+def _cased_search(node: Any, cased: Collection[str]) -> bool:
     """Return whether a text is looked for in which case may matter, which DuckDB does not know of a collation."""
     from sqlglot import exp
 
     if not isinstance(node, exp.StrPosition):
         return False
     sought = node.args.get("substr")
-    plain = isinstance(sought, exp.Literal) and sought.is_string and not any(c.isalpha() for c in sought.this)
+    within = node.this.this if isinstance(node.this, exp.Upper | exp.Lower) else node.this
+    exact = isinstance(within, exp.Column) and within.name.lower() in cased
+    plain = isinstance(sought, exp.Literal) and sought.is_string
+    plain = plain and (exact or not any(c.isalpha() for c in sought.this))
     return not plain or node.args.get("position") is not None
 
 
