@@ -67,7 +67,7 @@ def select(
         used[name] = _filled(name, definitions, moment)
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
     _check(tree, _cased(used.values()))
-    tree = _made_plain(tree, schema)
+    tree = _made_plain(tree, schema, _numbers(used.values()))
     names = {
         column.name.lower(): (_kept(column, name) if sorts else column, name.isupper())
         for name, table in used.items()
@@ -94,6 +94,11 @@ def _cased(tables: Iterable[Filled]) -> frozenset[str]:
     return frozenset(name for name, _ in named) - {name for name, cased in named if not cased}
 
 
+def _numbers(tables: Iterable[Filled]) -> frozenset[str]:
+    """Return the columns that are numbers, in lower case."""
+    return frozenset(column.name.lower() for table in tables for column in table.columns if column.number)
+
+
 def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:
     relation = relations()[name]
     if name in moment:
@@ -112,7 +117,7 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Val
     _check(tree, _cased([shown]))
     tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     with in_turn(), _database_of(None).of({"shown": shown}) as run:
-        return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
+        return run(_made_plain(tree, None, _numbers([shown])).sql(dialect="duckdb"))[1]
 
 
 def _quoted(condition: str, columns: Sequence[Column]) -> str:
@@ -266,7 +271,24 @@ def _meant(items: Mapping[str, Any], node: Any) -> Any:
     return node
 
 
-def _made_plain(tree: Any, schema: str | None) -> Any:
+def _is_number(node: Any, numbers: Collection[str]) -> bool:
+    """Return whether an expression is a number; `numbers` are the columns that are, in lower case."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Literal():
+            return not node.is_string
+        case exp.Column():
+            return node.name.lower() in numbers
+        case exp.Case():
+            results = [branch.args["true"] for branch in node.args["ifs"]]
+            return any(_is_number(result, numbers) for result in (*results, node.args.get("default")))
+        case exp.Paren() | exp.Neg():
+            return _is_number(node.this, numbers)
+    return isinstance(node, exp.Add | exp.Sub | exp.Mul)
+
+
+def _made_plain(tree: Any, schema: str | None, numbers: Collection[str]) -> Any:
     """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character."""
     from sqlglot import exp
 
@@ -279,6 +301,8 @@ def _made_plain(tree: Any, schema: str | None) -> Any:
             node.set("operation_modifiers", None)
         if isinstance(node, exp.Column):
             node.set("db", None)
+        if isinstance(node, exp.Upper | exp.Lower) and _is_number(node.this, numbers):
+            return exp.cast(node.this.copy(), "text")
         if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Left):
             return exp.Left(this=node.copy(), expression=exp.Literal.number(_LONGEST_CONCAT))
         return node
