@@ -216,7 +216,7 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
 def _flat(cursor: Cursor, query: Query) -> Query:
     """Return SELECT * from a derived table as a SELECT from the table itself: what readers in parts wrap theirs in."""
     inner = query.source
-    if not isinstance(inner, Query):
+    if not isinstance(inner, Query) or isinstance(inner.source, Query):
         return query
     if query.items != (Item(""),) or inner.limit is not None or inner.order or any(item.number for item in inner.items):
         raise cursor.error("columns of a derived table: * alone is taken of one, or COUNT, MIN and MAX")
@@ -226,7 +226,7 @@ def _flat(cursor: Cursor, query: Query) -> Query:
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{wrong[0][:64]}' in 'where clause'")
     both = [node for node in (inner.where, query.where) if node is not None]
     where = Node("and", "", tuple(both)) if len(both) > 1 else next(iter(both), None)
-    return replace(query, items=inner.items, source=inner.source, where=where)
+    return replace(query, items=inner.items, source=replace(inner.source, alias=inner.alias), where=where)
 
 
 def _columns(node: Node | None) -> Iterator[str]:
