@@ -1,15 +1,16 @@
 """Write `binlog_merge/serve/mysql_9_7/` from a real server: `.venv/bin/python -m tools.server_facts`.
 
 Starts the MySQL under build/mysql with its own defaults, and asks it for what every server of its version has:
-variables, status, the tables of information_schema and performance_schema, and the rows of those that are the same on
-each server.
+variables, status, the tables of information_schema, performance_schema and mysql, and the rows of those that are the
+same on each server.
 What is of the machine or the moment is replaced. The files are JSON, a row a line:
 
     variables.jsonl   name, where it can be asked ("global", "session", "both"), type of the wire, value in SELECT and
                       in SHOW, the error of SET SESSION (0: none)
     status.jsonl      name, whether it is in SHOW GLOBAL STATUS, value
-    relations.jsonl   each table of the two schemas: its row of information_schema.TABLES; behind it its columns: type
-                      of the wire, and the row of information_schema.COLUMNS from the name on
+    relations.jsonl   each table of these schemas: its row of information_schema.TABLES; behind it its columns: type
+                      of the wire (or two: without and with a temporary table), and the row of
+                      information_schema.COLUMNS from the name on
     rows.jsonl        a table of information_schema, and one of its rows
     shows.jsonl       a SHOW, its columns (name, type of the wire), its rows
 """
@@ -30,7 +31,13 @@ import pymysql
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "binlog_merge" / "serve" / "mysql_9_7"
-SYSTEM: Final = ("information_schema", "performance_schema")
+SYSTEM: Final = ("information_schema", "mysql", "performance_schema")
+OF_MYSQL: Final = (
+    *("columns_priv", "func", "help_category", "help_keyword", "help_relation", "help_topic", "plugin", "procs_priv"),
+    *("proxies_priv", "servers", "tables_priv", "time_zone", "time_zone_leap_second", "time_zone_name"),
+    *("time_zone_transition", "time_zone_transition_type"),
+)
+"""Tables of mysql that clients ask, and that are empty where nothing is granted and nothing loaded."""
 CONSTANT_TABLES: Final = (
     *("CHARACTER_SETS", "COLLATIONS", "COLLATION_CHARACTER_SET_APPLICABILITY", "ENGINES", "INNODB_FT_DEFAULT_STOPWORD"),
     *("KEYWORDS", "PLUGINS", "ST_UNITS_OF_MEASURE"),
@@ -143,10 +150,15 @@ class Asked:
             "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, ENGINE, VERSION, ROW_FORMAT, TABLE_COLLATION, "
             f"CREATE_OPTIONS, TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA IN {SYSTEM} ORDER BY 1, 2"
         ):
+            if row[0] == "mysql" and row[1] not in OF_MYSQL:
+                continue
             yield row
-            # A few types are others where the plan has no temporary table, as with most ORDER BY.
-            kinds = dict(self.head(f"SELECT SQL_BUFFER_RESULT * FROM `{row[0]}`.`{row[1]}` LIMIT 1"))
-            yield from ([kinds[column[0]], *column] for column in columns[row[0], row[1]])
+            kinds, kept = (
+                dict(self.head(f"SELECT {how} * FROM `{row[0]}`.`{row[1]}` LIMIT 1"))
+                for how in ("", "SQL_BUFFER_RESULT")
+            )
+            for name, *rest in columns[row[0], row[1]]:
+                yield [kinds[name] if kinds[name] == kept[name] else [kinds[name], kept[name]], name, *rest]
 
     def constant(self) -> Iterator[list[Any]]:
         """Yield the rows of rows.jsonl."""

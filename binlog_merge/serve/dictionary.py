@@ -16,7 +16,7 @@ from binlog_merge.serve.constraints import (
 )
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.partition_rows import partitions
-from binlog_merge.serve.recorded import constant_rows, escaped, system_tables
+from binlog_merge.serve.recorded import constant_rows, escaped, listed_tables, system_tables
 from binlog_merge.serve.relation import Relation, Row
 from binlog_merge.serve.table_options import status_of, text_of
 from binlog_merge.values.binlog_types import GEOMETRY_TYPES
@@ -48,7 +48,7 @@ def _schemata_extensions(definitions: Definitions) -> Iterator[Row]:
 
 
 def _tables(definitions: Definitions) -> Iterator[Row]:
-    for system in system_tables().values():
+    for system in listed_tables().values():
         kind, engine, version, row_format, collation, options, comment = system.head
         sizes: Row = (0, 0, 0, 0, 0, 0) if engine is None else (None,) * 6
         head = ("def", system.schema, system.name, kind, engine, version, row_format)
@@ -58,7 +58,7 @@ def _tables(definitions: Definitions) -> Iterator[Row]:
 
 
 def _tables_extensions(definitions: Definitions) -> Iterator[Row]:
-    for schema, name in system_tables():
+    for schema, name in listed_tables():
         yield "def", schema, name, None, None
     for (of, table), version in sorted(definitions.tables.items()):
         yield "def", of, table, *engine_attributes(() if version.table is None else version.table.attributes)
@@ -74,7 +74,7 @@ def engine_attributes(attributes: "model.Attributes") -> Row:
 def _columns(definitions: Definitions) -> Iterator[Row]:
     from snapshot_store.render_sql import type_sql
 
-    for (schema, name), system in system_tables().items():
+    for (schema, name), system in listed_tables().items():
         for row in system.described:
             yield "def", schema, name, *row[:15], PRIVILEGES, *row[16:]
     for table in definitions.known():
@@ -91,7 +91,7 @@ def _columns(definitions: Definitions) -> Iterator[Row]:
 
 
 def _columns_extensions(definitions: Definitions) -> Iterator[Row]:
-    for (schema, name), system in system_tables().items():
+    for (schema, name), system in listed_tables().items():
         for row in system.described:
             yield "def", schema, name, row[0], None, None
     for table in definitions.known():
@@ -273,7 +273,7 @@ _OF_DEFINITIONS: Final[dict[str, Callable[[Definitions], Iterable[Row]]]] = {
 
 @cache
 def relations() -> dict[str, Relation]:
-    """Return the system tables: those of information_schema by name, the others as performance_schema.name.
+    """Return the system tables: those of information_schema by name, the others as schema.name.
 
     They hold what definitions tell, and what is so on each server; of all else there are no rows.
     """
@@ -281,5 +281,5 @@ def relations() -> dict[str, Relation]:
     for (schema, name), table in system_tables().items():
         inner = schema == "information_schema"
         rows = (_OF_DEFINITIONS.get(name) or _constant(name)) if inner else _constant("")
-        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased)
+        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased, table.kept)
     return found

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.serve.definitions import Definitions
-from binlog_merge.serve.recorded import Row, system_tables
+from binlog_merge.serve.recorded import Row, listed_tables
 
 if TYPE_CHECKING:
     from snapshot_store.ddl.partitioning import Partitioning, Tuples
@@ -17,7 +17,7 @@ def partitions(definitions: Definitions) -> Iterator[Row]:
     """Yield the rows of PARTITIONS."""
     from snapshot_store.ddl.partitioning import Partitioning
 
-    for schema, name in system_tables():
+    for schema, name in listed_tables():
         yield "def", schema, name, *(None,) * 10, *_TAIL
     for table in definitions.known():
         head = ("def", table.schema, table.name)

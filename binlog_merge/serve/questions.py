@@ -4,7 +4,8 @@ DuckDB gets what is asked about as tables in memory, and few functions: see `in_
 such statement comes, and the tables are made once for each version of the definitions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -56,6 +57,7 @@ def select(
         raise Refused(
             ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve answers single SELECTs over information_schema"
         )
+    sorts = _buffered(tree) or any(tree.find(kind) for kind in (exp.Order, exp.Group, exp.Distinct))
     aliases = {found.alias_or_name.lower() for found in tree.find_all(exp.CTE)}
     used: dict[str, Filled] = {}
     for table in list(tree.find_all(exp.Table)):
@@ -64,13 +66,37 @@ def select(
         name = _relation(table, definitions, schema)
         used[name] = _filled(name, definitions, moment)
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
-    _check(tree)
-    tree = _made_plain(tree, schema)
-    names = {c.name.lower(): (c, name.isupper()) for name, table in used.items() for c in table.columns}
+    _check(tree, _cased(used.values()))
+    tree = _made_plain(tree, schema, _numbers(used.values()))
+    names = {
+        column.name.lower(): (_kept(column, name) if sorts else column, name.isupper())
+        for name, table in used.items()
+        for column in table.columns
+    }
     with in_turn() as keep, _database_of(definitions).of(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
         keep(rows)
     return _described(tree, described, names, _items(sql)), rows
+
+
+def _buffered(tree: Any) -> bool:
+    return any(word.name == "SQL_BUFFER_RESULT" for word in tree.args.get("operation_modifiers") or ())
+
+
+def _kept(column: Column, table: str) -> Column:
+    """Return a column of a table as it is in a result that is sorted or grouped."""
+    return replace(column, kind=relations()[table].kept.get(column.name, column.kind))
+
+
+def _cased(tables: Iterable[Filled]) -> frozenset[str]:
+    """Return the columns whose texts compare with regard to case, in whichever of the tables they are."""
+    named = [(c.name.lower(), c.name in table.cased) for table in tables for c in table.columns if not c.number]
+    return frozenset(name for name, _ in named) - {name for name, cased in named if not cased}
+
+
+def _numbers(tables: Iterable[Filled]) -> frozenset[str]:
+    """Return the columns that are numbers, in lower case."""
+    return frozenset(column.name.lower() for table in tables for column in table.columns if column.number)
 
 
 def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:
@@ -87,11 +113,11 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Val
     tree = _parsed(f"SELECT * FROM shown WHERE {_quoted(condition, columns)}")
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Table))) != 1:
         raise _not_understood(condition)
-    _check(tree)
-    tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     shown = Filled(columns, rows, {c.name for c in columns if CASE_MATTERS.fullmatch(c.name)}, fleeting=True)
+    _check(tree, _cased([shown]))
+    tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     with in_turn(), _database_of(None).of({"shown": shown}) as run:
-        return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
+        return run(_made_plain(tree, None, _numbers([shown])).sql(dialect="duckdb"))[1]
 
 
 def _quoted(condition: str, columns: Sequence[Column]) -> str:
@@ -146,10 +172,10 @@ def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
     database = table.db or schema
     if not database:
         raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
-    if database.lower() == "performance_schema":
-        name = f"performance_schema.{table.name.lower()}"
+    if database.lower() in ("performance_schema", "mysql"):
+        name = f"{database.lower()}.{table.name.lower()}"
         if name not in relations():
-            raise unknown_table("performance_schema", table.name)
+            raise unknown_table(database.lower(), table.name)
         return name
     if database.lower() != "information_schema":
         if (database, table.name) in definitions.tables:
@@ -161,8 +187,11 @@ def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
     return name
 
 
-def _check(tree: Any) -> None:
-    """Raise Refused for functions that are not known to be harmless, parameters, and clauses that DuckDB alone has."""
+def _check(tree: Any, cased: Collection[str]) -> None:
+    """Raise Refused for functions that are not known to be harmless, parameters, and clauses that DuckDB alone has.
+
+    `cased` are the columns whose texts compare with regard to case, in lower case.
+    """
     from sqlglot import exp
 
     for node in tree.walk():
@@ -171,7 +200,7 @@ def _check(tree: Any) -> None:
             raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name[:64]} does not exist here")
         if _of_duckdb_alone(node):
             raise _not_understood(node.sql(dialect="mysql"))
-        if _cased_search(node) or _of_unknown_length(node):
+        if _cased_search(node, cased) or _of_unknown_length(node):
             raise Refused(
                 ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve looks for signs alone by LOCATE and INSTR"
             )
@@ -192,14 +221,17 @@ def _of_duckdb_alone(node: Any) -> bool:
     return isinstance(node, exp.Bracket | exp.Qualify | exp.TableSample | exp.Lambda | exp.Struct | exp.Array)
 
 
-def _cased_search(node: Any) -> bool:
+def _cased_search(node: Any, cased: Collection[str]) -> bool:
     """Return whether a text is looked for in which case may matter, which DuckDB does not know of a collation."""
     from sqlglot import exp
 
     if not isinstance(node, exp.StrPosition):
         return False
     sought = node.args.get("substr")
-    plain = isinstance(sought, exp.Literal) and sought.is_string and not any(c.isalpha() for c in sought.this)
+    within = node.this.this if isinstance(node.this, exp.Upper | exp.Lower) else node.this
+    exact = isinstance(within, exp.Column) and within.name.lower() in cased
+    plain = isinstance(sought, exp.Literal) and sought.is_string
+    plain = plain and (exact or not any(c.isalpha() for c in sought.this))
     return not plain or node.args.get("position") is not None
 
 
@@ -239,7 +271,24 @@ def _meant(items: Mapping[str, Any], node: Any) -> Any:
     return node
 
 
-def _made_plain(tree: Any, schema: str | None) -> Any:
+def _is_number(node: Any, numbers: Collection[str]) -> bool:
+    """Return whether an expression is a number; `numbers` are the columns that are, in lower case."""
+    from sqlglot import exp
+
+    match node:
+        case exp.Literal():
+            return not node.is_string
+        case exp.Column():
+            return node.name.lower() in numbers
+        case exp.Case():
+            results = [branch.args["true"] for branch in node.args["ifs"]]
+            return any(_is_number(result, numbers) for result in (*results, node.args.get("default")))
+        case exp.Paren() | exp.Neg():
+            return _is_number(node.this, numbers)
+    return isinstance(node, exp.Add | exp.Sub | exp.Mul)
+
+
+def _made_plain(tree: Any, schema: str | None, numbers: Collection[str]) -> Any:
     """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character."""
     from sqlglot import exp
 
@@ -252,6 +301,8 @@ def _made_plain(tree: Any, schema: str | None) -> Any:
             node.set("operation_modifiers", None)
         if isinstance(node, exp.Column):
             node.set("db", None)
+        if isinstance(node, exp.Upper | exp.Lower) and _is_number(node.this, numbers):
+            return exp.cast(node.this.copy(), "text")
         if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Left):
             return exp.Left(this=node.copy(), expression=exp.Literal.number(_LONGEST_CONCAT))
         return node

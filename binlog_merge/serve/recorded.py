@@ -4,7 +4,7 @@ Read when the first client asks: each file is a few milliseconds of work, kept f
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -46,11 +46,12 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class SystemTable:
-    """A table of information_schema or performance_schema.
+    """A table of information_schema, performance_schema or mysql.
 
     `head` is its row of information_schema.TABLES: type, engine, version, row format, collation, options, comment.
     `described` are its columns' rows of information_schema.COLUMNS from the name on; `cased` are the columns whose
-    texts compare with regard to case.
+    texts compare with regard to case. `kept` are the types of those that have another in a result that is sorted or
+    grouped.
     """
 
     schema: str
@@ -59,6 +60,7 @@ class SystemTable:
     columns: tuple[Column, ...]
     described: tuple[Row, ...]
     cased: frozenset[str]
+    kept: Mapping[str, ColumnType]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def known_status() -> dict[str, tuple[bool, str]]:
 
 @cache
 def system_tables() -> dict[tuple[str, str], SystemTable]:
-    """Return the tables of both schemas by (schema, name)."""
+    """Return the tables of the three schemas by (schema, name)."""
     found: dict[tuple[str, str], tuple[Row, list[Row]]] = {}
     columns: list[Row] = []
     for row in _rows("relations"):
@@ -95,8 +97,14 @@ def system_tables() -> dict[tuple[str, str], SystemTable]:
     return {name: _table(*name, *parts) for name, parts in found.items()}
 
 
+@cache
+def listed_tables() -> dict[tuple[str, str], SystemTable]:
+    """Return the system tables that are listed; those of mysql can be asked, but a dump would take them."""
+    return {names: table for names, table in system_tables().items() if names[0] != "mysql"}
+
+
 def system_table(schema: str, name: str) -> SystemTable | None:
-    """Return a table of either schema by its names, in upper or lower case."""
+    """Return a system table by its names, in upper or lower case."""
     of = schema.lower()
     return system_tables().get((of, name.upper() if of == "information_schema" else name.lower()))
 
@@ -127,10 +135,11 @@ def column_of(name: str, kind: int) -> Column:
     return Column(name, found in _NUMBERS or found in _MOMENTS, found)
 
 
-def _table(schema: str, name: str, head: Row, columns: Sequence[Row]) -> SystemTable:
+def _table(schema: str, name: str, head: Row, columns: Sequence[Sequence[Any]]) -> SystemTable:
     cased = frozenset(str(c[1]) for c in columns if str(c[12] or "").endswith("_bin"))
-    heads = tuple(column_of(str(c[1]), int(c[0] or 0)) for c in columns)
-    return SystemTable(schema, name, head, heads, tuple(c[1:] for c in columns), cased)
+    heads = tuple(column_of(c[1], c[0][0] if isinstance(c[0], list) else c[0]) for c in columns)
+    kept = {c[1]: ColumnType(c[0][1]) for c in columns if isinstance(c[0], list)}
+    return SystemTable(schema, name, head, heads, tuple(tuple(c[1:]) for c in columns), cased, kept)
 
 
 def _rows(name: str) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Tables of information_schema and performance_schema as values: their columns, and what gives their rows."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
@@ -35,8 +35,12 @@ Moment = Mapping[str, Callable[[], Iterable[Sequence[Value]]]]
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A system table; texts of its columns `cased` compare with regard to case."""
+    """A system table; texts of its columns `cased` compare with regard to case.
+
+    `kept` are the types of the columns that have another in a result that is sorted or grouped.
+    """
 
     columns: tuple[Column, ...]
     rows: Rows
     cased: frozenset[str] = frozenset()
+    kept: Mapping[str, ColumnType] = field(default_factory=dict)

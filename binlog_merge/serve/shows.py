@@ -13,7 +13,7 @@ from binlog_merge.serve.dictionary import (
     index_rows,
     keys_of,
 )
-from binlog_merge.serve.recorded import known_shows, system_table, system_tables
+from binlog_merge.serve.recorded import known_shows, listed_tables, system_table
 from binlog_merge.serve.refused import Refused, unknown_database, unknown_table
 from binlog_merge.serve.relation import Row, columns
 from binlog_merge.serve.show_sql import CONSTANT
@@ -54,9 +54,9 @@ def _tables(asked: ShowDefinitions, definitions: Definitions, default: str | Non
     schema = _schema(asked, definitions, default)
     head = _headed(f"Tables_in_{schema}", asked)
     if schema.lower() == "information_schema":
-        rows = [(name, "SYSTEM VIEW") for of, name in system_tables() if of == "information_schema"]
+        rows = [(name, "SYSTEM VIEW") for of, name in listed_tables() if of == "information_schema"]
     elif schema.lower() == "performance_schema":
-        rows = [(name, "BASE TABLE") for of, name in system_tables() if of == "performance_schema"]
+        rows = [(name, "BASE TABLE") for of, name in listed_tables() if of == "performance_schema"]
     else:
         rows = [(version.name, "BASE TABLE") for version in definitions.of(schema)]
     if asked.full:

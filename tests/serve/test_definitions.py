@@ -83,7 +83,7 @@ STATEMENTS = [
     "SHOW PROCEDURE STATUS LIKE 'x'",
     *(
         f"SELECT * FROM information_schema.{table} WHERE 1 = 0"
-        for table in ("triggers", "views", "events", "innodb_cmp", "innodb_cmpmem")
+        for table in ("triggers", "views", "routines", "events", "innodb_cmp", "innodb_cmpmem")
     ),
     "SELECT TRIGGER_NAME FROM INFORMATION_SCHEMA.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = DATABASE() AND "
     "EVENT_OBJECT_TABLE = 'orders'",
@@ -110,6 +110,11 @@ STATEMENTS = [
     "SELECT * FROM information_schema.key_column_usage WHERE table_schema='shop' "
     "ORDER BY table_name, constraint_name, ordinal_position",
     "SELECT * FROM information_schema.table_constraints WHERE table_schema='shop' ORDER BY table_name, constraint_name",
+    "SELECT column_name, LOCATE('UNSIGNED', UPPER(column_type)) AS u, LOCATE('int', column_type) AS i, "
+    "UPPER(CASE WHEN numeric_scale IS NULL THEN 10 ELSE numeric_scale END) AS n FROM information_schema.columns "
+    "WHERE table_schema = 'shop' AND table_name = 'orders' AND LOCATE('T', data_type) = 0 ORDER BY ordinal_position",
+    "SELECT * FROM mysql.tables_priv WHERE Db = 'shop'",
+    "SELECT Name FROM mysql.time_zone_name",
     "SHOW REPLICA STATUS",
     "SELECT * FROM information_schema.innodb_cmp WHERE page_size < 0",
     "SELECT page_size, relocation_ops FROM information_schema.innodb_cmpmem WHERE page_size < 0",

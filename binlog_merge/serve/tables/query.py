@@ -65,7 +65,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A SELECT. `order` are columns, each with whether it is descending."""
+    """A SELECT. `order` are columns, each with whether it is descending; `alias` is the name of a derived table."""
 
     items: tuple[Item, ...]
     source: "Source | Query"
@@ -77,6 +77,7 @@ class Query:
     """CHAR values would be padded to their full length (sql_mode)."""
     connection: str = CONNECTION
     """The collation of the session's literals."""
+    alias: str = ""
 
     @property
     def aggregated(self) -> bool:
@@ -199,8 +200,6 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
         raise cursor.error("aggregates beside columns")
     cursor.expect("FROM")
     source = _source(cursor, schema)
-    if isinstance(source, Query) and not items[0].aggregate:
-        raise cursor.error("columns of a derived table: only COUNT, MIN and MAX are taken of one")
     reader = ExpressionReader(cursor)
     where = reader.expression() if cursor.accept("WHERE") else None
     order: list[_Key] = _order(cursor) if cursor.accept("ORDER", "BY") else []
@@ -210,7 +209,33 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     padded = bool(cursor.session.sql_mode & PAD_CHAR_TO_FULL_LENGTH)
     _check_tables(source, {*reader.tables, *(item.table for item in items), *(table for *_, table in order)})
     _check_names(cursor, items, order, source)
-    return Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
+    found = Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
+    return _flat(cursor, found) if isinstance(source, Query) and not found.aggregated else found
+
+
+def _flat(cursor: Cursor, query: Query) -> Query:
+    """Return SELECT * from a derived table as a SELECT from the table itself: what readers in parts wrap theirs in."""
+    inner = query.source
+    if not isinstance(inner, Query) or isinstance(inner.source, Query):
+        return query
+    if query.items != (Item(""),) or inner.limit is not None or inner.order or any(item.number for item in inner.items):
+        raise cursor.error("columns of a derived table: * alone is taken of one, or COUNT, MIN and MAX")
+    known = {item.name.lower() for item in inner.items}
+    used = {*_columns(query.where), *(name.lower() for name, _ in query.order)}
+    if "" not in known and (wrong := sorted(used - known)):
+        raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{wrong[0][:64]}' in 'where clause'")
+    both = [node for node in (inner.where, query.where) if node is not None]
+    where = Node("and", "", tuple(both)) if len(both) > 1 else next(iter(both), None)
+    return replace(query, items=inner.items, source=replace(inner.source, alias=inner.alias), where=where)
+
+
+def _columns(node: Node | None) -> Iterator[str]:
+    """Yield the columns of an expression, in lower case."""
+    if node is not None:
+        if node.kind == "column":
+            yield node.text.lower()
+        for part in node.args:
+            yield from _columns(part)
 
 
 def _existence(cursor: Cursor, schema: str | None) -> Query:
@@ -230,7 +255,8 @@ def _existence(cursor: Cursor, schema: str | None) -> Query:
 def _check_tables(source: "Source | Query", tables: set[tuple[str, ...]]) -> None:
     """Raise Refused if another table than that which is asked stands before a column's name."""
     for table in filter(None, tables):
-        if isinstance(source, Query) or table[-1] != source.alias or table[:-1] not in ((), (source.schema,)):
+        schemas = ((),) if isinstance(source, Query) else ((), (source.schema,))
+        if table[-1] != source.alias or table[:-1] not in schemas:
             raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown table '{'.'.join(table)[:64]}' before a column")
 
 
@@ -305,8 +331,7 @@ def _source(cursor: Cursor, schema: str | None) -> "Source | Query":
             raise cursor.error("a derived table within, or of aggregates")
         cursor.expect_symbol(")")
         cursor.accept("AS")
-        cursor.word_or_name()
-        return inner
+        return replace(inner, alias=cursor.word_or_name())
     own, name = cursor.table_name()
     if cursor.word() in ("PARTITION", "USE", "FORCE", "IGNORE"):
         raise cursor.error("not understood")
