@@ -7,6 +7,7 @@ import pytest
 
 from binlog_merge.errors import ShardsInDoubt
 from binlog_merge.files.manifest import Manifest
+from binlog_merge.pipeline import run
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Stage, create_of
 from tests.merge_e2e.shards.test_colliding_keys import MODES, Case, in_duckdb, on_target, play
@@ -105,6 +106,36 @@ def test_a_copy_that_lags_is_no_difference(stage: Stage) -> None:
         assert merge(path, out).warnings == ()
         assert written(out) == written(whole)
         assert Manifest.load(out).state.last is not None
+
+
+def test_what_is_counted_is_not_counted_again(stage: Stage) -> None:
+    """Changes of the copy that does not come out may lie behind all that comes out, where the next run begins."""
+    path = configured(stage, "again", ALIKE)
+    assert [merge(path, path.parent / "out").warnings for _ in range(3)] == 3 * [()]
+
+
+def test_what_a_run_has_told_that_publishes_nothing_is_told_by_the_next(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = [*ALIKE, ("n1", "UPDATE k.countries SET name = 'Espagne' WHERE code = 'ES'")]
+    path = configured(stage, "killed", story, "warn")
+    out = path.parent / "out"
+    whole = {file: file.read_bytes() for file in path.parent.glob("n?/binlog.*")}
+    for file, data in whole.items():
+        file.write_bytes(data[: _event_end(data, len(data) // 2)])
+    assert not [text for text in merge(path, out, end_of_input=False).warnings if "the copy of" in text]
+    assert Manifest.load(out).state.last is not None
+    for file, data in whole.items():
+        file.write_bytes(data)
+
+    def fails(*arguments: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr(run, "publish_run", fails)
+        merge(path, out)
+    (said,) = (text for text in merge(path, out).warnings if "the copy of" in text)
+    assert "n2 has not made what n1 has: update of code='ES' at" in said
 
 
 def _event_end(data: bytes, least: int) -> int:
