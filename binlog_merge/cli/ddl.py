@@ -1,6 +1,7 @@
 """`binlog-merge ddl`: shows the DDL for which shards are awaited, and records an operator's decisions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -174,7 +175,10 @@ def _read(store: "Store", empty: bool = False) -> "tuple[Locks, tuple[Decided, .
         return Locks(store.last_key()), ()
     if text is None:
         raise _nothing(store.path)
-    return locks_from_json(text), decisions_from_json(store.note(DECISIONS) or "[]")
+    found = locks_from_json(text)
+    if found.stop is None:  # later rounds that found the same have published, and have not written the note again
+        found = replace(found, known=max(found.known, floor_of(store.path)))
+    return found, decisions_from_json(store.note(DECISIONS) or "[]")
 
 
 def _nothing(path: Path) -> StoreUnusable:

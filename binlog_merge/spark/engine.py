@@ -11,11 +11,19 @@ from binlog_merge.spark.waiting import answering, saying_what_is_awaited
 
 
 def slots(spark: Any) -> int:
-    """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
+    """Return the number of tasks that run at once, 2 if nobody says. Raises EngineLost if the JVM or its context is
+    gone.
+    """
+    return parallelism(spark) or 2
+
+
+def parallelism(spark: Any) -> int | None:
+    """Return the number of tasks that run at once, None if Spark Connect does not say. Raises EngineLost."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except (AttributeError, NotImplementedError):  # Spark Connect
-        return int(spark.conf.get("spark.default.parallelism", "2"))
+        said = spark.conf.get("spark.default.parallelism", None)
+        return None if said is None else int(said)
     except Exception as error:
         raise EngineLost(f"Spark is gone: {_gist(error)}") from error
 

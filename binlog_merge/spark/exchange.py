@@ -17,7 +17,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.base.blocks import HELD, Pieces, Read, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, needed
 from binlog_merge.pipeline.base.runner import Files
-from binlog_merge.spark.engine import finishing, slots
+from binlog_merge.spark.engine import finishing, parallelism
 from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, blocks_of, brought, columns_only, result_of
 
@@ -184,7 +184,8 @@ class ShuffleExchange:
             known = frozenset(paths)
             sent = _TARGETS.format(self._targets([route for route in far if route[1] in known]))
             frame = frame.union(written.selectExpr(sent, "path", "piece", "data"))
-        return frame.coalesce(slots(self._spark))
+        at_once = parallelism(self._spark)
+        return frame if at_once is None else frame.coalesce(at_once)
 
     def _targets(self, routes: Sequence[tuple[int, str, int]]) -> str:
         """Return the targets of each piece, with commas; the pieces by place, with semicolons; the tasks that wrote

@@ -4,8 +4,8 @@ from typing import Any
 
 
 def is_local(master: str) -> bool:
-    """Return whether a master runs its executors on this machine, for this session alone."""
-    return master.startswith("local")
+    """Return whether a master runs its tasks in this session's Java; `local-cluster[…]` has executors, as a cluster."""
+    return master.startswith("local") and not master.startswith("local-cluster")
 
 
 def is_connect(master: str | None) -> bool:

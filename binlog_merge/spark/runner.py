@@ -13,6 +13,7 @@ from binlog_merge.pipeline.base.progress import Progress, silent
 from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.pipeline.compiling import compiling
 from binlog_merge.spark.counting import counted
+from binlog_merge.spark.describing import described, description
 from binlog_merge.spark.engine import finishing, slots
 from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
 from binlog_merge.spark.executors import check_executors
@@ -39,6 +40,7 @@ class SparkRunner:
         self._shuffle: ShuffleExchange | None = None
         self._checked = False
         self._progress: Progress = silent
+        self._sizes: dict[str, int] = {}
         if not callable(spark):
             self._take(spark)
 
@@ -74,6 +76,10 @@ class SparkRunner:
         """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
         return slots(self._spark)
 
+    def size_is(self, stage: str, size: int) -> None:
+        """Take note that a stage reads so many bytes: Spark's pages show it."""
+        self._sizes[stage] = size
+
     def frame(self, function: Callable[[Task], Iterator[Any]], tasks: Sequence[Task], columns: str) -> Any:
         """Return the DataFrame of what `function` yields for each task, Arrow batches with `columns`, in the order of
         the tasks. Nothing runs before an action does. The blocks that tasks read must be carried.
@@ -99,7 +105,12 @@ class SparkRunner:
             return []
         common, own = pickled(tasks)
         work = partial(Work, function, common, len(tasks))
-        with finishing(self._spark, name), counted(self._spark, len(tasks), partial(self._progress, name)):
+        text = description(name, len(tasks), self._sizes.pop(name, None))
+        with (
+            finishing(self._spark, name),
+            described(self._spark, name, text),
+            counted(self._spark, len(tasks), partial(self._progress, name)),
+        ):
             if self._shuffle is not None:
                 rows = self._shuffle.run(work, own, [reads_of(task) for task in tasks])
                 found = {number: result_of(data) for number, data in rows}

@@ -46,7 +46,6 @@ _LAUNCHER_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Of the small Java that puts together the command line of the other one."""
 _DEFAULTS = {
     "spark.app.name": "binlog-merge",
-    "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "3",  # of a quarter of a MB: buffers grow to a batch's size
@@ -69,6 +68,9 @@ _DEFAULTS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
+
+_OF_ONE_MACHINE: Final = {"spark.ui.enabled": "false"}
+"""Of a cluster, its own settings say whether it shows what runs."""
 
 
 def is_submitted() -> bool:
@@ -101,9 +103,10 @@ def settings(
     The nearer to the command, the stronger: `master`, then `options`, then what spark-submit was told, then what the
     configuration says, then our defaults. `submitted` is None without spark-submit; it always has a master.
     """
-    values = {**_DEFAULTS, _MASTER: LOCAL, **configured, **(submitted or {}), **options}
+    given = {_MASTER: LOCAL, **configured, **(submitted or {}), **options}
     if master is not None:
-        values[_MASTER] = master
+        given[_MASTER] = master
+    values = {**_DEFAULTS, **(_OF_ONE_MACHINE if is_local(given[_MASTER]) else {}), **given}
     if any(f"#{PACKAGES}" in values.get(key, "") for key in _ARCHIVES):
         values.setdefault("spark.executorEnv.PYTHONPATH", PACKAGES)
     return values

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import LateTransaction
+from binlog_merge.files import glance
 from binlog_merge.files.as_of import AS_OF_NAME
 from binlog_merge.pipeline.base.clock import time_tso
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.rounds import Rounds
 from snapshot_store.tso import OrderKey
 from tests.capture.capturing import ALONE, capture_now, cluster, url_of
-from tests.merge_e2e.local import LocalRunner, merge, written
+from tests.command_line import command_line
+from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 from tests.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql
@@ -251,3 +253,40 @@ def test_a_node_that_wrote_after_its_note_lets_others_out_with_the_next(
         note_path(config, "dn-1").write_bytes(after)
         assert rounds.has_news()
         assert rounds.merge().held == 0
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_at_rest_there_is_no_news_and_nothing_is_written(
+    mode: str, servers: list[MySqlServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes of clocks come all the time: a round for each would be a line of the manifest a second, for ever."""
+    monkeypatch.setattr(glance, "LOOK_EVERY", 0.0)  # each look is a whole one, as it is once a second
+    urls = {f"dn-{i + 1}": url_of(server) for i, server in enumerate(servers)}
+    step = {"commit-tso": {"carrier": "gtid-time", "max-step-back": 0}}
+    config = cluster(tmp_path, urls, **{"shard-mode": mode}, **step)
+    for server in servers:
+        server.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, b TEXT)")
+    servers[0].execute("INSERT INTO d.t VALUES (1, 'a')")
+    capture_now(config)
+    with Rounds(LocalRunner(), config_loaded(config), config.parent / "out") as rounds:
+        rounds.merge()
+        more = [_merged_if_news(rounds, config) for _ in range(5)]
+        assert more[2:] == [False] * 3, "what the first have written is read again, once"
+        before = (config.parent / "out" / "manifest.jsonl").read_bytes()
+        assert not _merged_if_news(rounds, config)
+        assert (config.parent / "out" / "manifest.jsonl").read_bytes() == before
+        servers[1].execute("INSERT INTO d.t VALUES (2, 'b')")
+        capture_now(config)
+        assert rounds.has_news() and settled(rounds).held == 0
+    locks = command_line(["ddl", "locks", "--merged", config.parent / "out", "-o", "json"])
+    known = json.loads(locks.stdout)["known"]["order_key"]
+    assert known == state_of(config.parent / "out").last.watermark, "also where the note was not written again"
+
+
+def _merged_if_news(rounds: Rounds, config: Path) -> bool:
+    """Take new notes, and merge if that, or anything else, is news."""
+    capture_now(config)
+    news = rounds.has_news()
+    if news:
+        assert rounds.merge().held == 0
+    return news

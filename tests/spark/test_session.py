@@ -37,17 +37,32 @@ def test_the_nearest_master_wins() -> None:
 
 
 def test_what_spark_submit_was_told_wins_over_what_we_would_say() -> None:
-    ours = settings(None, {}, {}, None)
+    ours = settings("yarn", {}, {}, None)
     submitted = {"spark.master": "yarn", "spark.driver.memory": "4g", "spark.executor.cores": "3"}
     given = settings(None, {"spark.executor.cores": "2"}, {"spark.driver.memory": "9g", "a": "b"}, submitted)
     assert given == {**ours, **submitted, "spark.executor.cores": "2", "a": "b"}
 
 
 @pytest.mark.parametrize(
-    ("master", "local"), [("local", True), ("local[*]", True), (STANDALONE, False), ("yarn", False), ("k8s://h", False)]
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        (STANDALONE, False),
+        ("yarn", False),
+        ("k8s://h", False),
+        ("local-cluster[2,1,1024]", False),
+    ],
 )
 def test_masters_of_one_machine(master: str, local: bool) -> None:
     assert is_local(master) is local
+
+
+def test_a_cluster_says_itself_whether_it_shows_what_runs() -> None:
+    assert settings("local[2]", {}, {}, None)["spark.ui.enabled"] == "false"
+    for master in (STANDALONE, "yarn", "local-cluster[2,1,1024]"):
+        assert "spark.ui.enabled" not in settings(master, {}, {}, None)
+    assert settings("yarn", {}, {"spark.ui.enabled": "true"}, None)["spark.ui.enabled"] == "true"
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ Progress = Callable[[str, int, int], None]
 
 @runtime_checkable
 class Sized(Protocol):
-    """A Progress that also wants to know how many bytes a stage reads."""
+    """A Progress, or a Runner, that also wants to know how many bytes a stage reads."""
 
     def size_is(self, stage: str, size: int) -> None:
         """Take note of it, before the stage's parts are reported."""

@@ -87,8 +87,9 @@ class Job:
     def stage(self, name: str, total: int = 1, size: int = 0) -> Iterator[None]:
         """Time a stage and report its beginning and end. `size`: how many bytes it reads, if that says anything."""
         begun = time.perf_counter()
-        if size and isinstance(self.progress, Sized):
-            self.progress.size_is(name, size)
+        for told in (self.progress, self.engine):
+            if size and isinstance(told, Sized):
+                told.size_is(name, size)
         self.progress(name, 0, total)
         _LOG.debug("stage begins", extra={"stage": name, "tasks": total})
         yield

@@ -37,6 +37,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
     decisions_from_json,
     lock_of,
     locks_to_json,
+    says_the_same,
 )
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
@@ -416,11 +417,13 @@ def keep_shards(
     path = directory / STORE_NAME
     log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
     log.doubted = shards.doubted(next_floor)
-    text, locks = log_to_json(log), locks_to_json(shards.locks(below, held))
+    text, locks = log_to_json(log), shards.locks(below, held)
     known = entries_of(_note(directory, LOG, cache) or "[]")
-    if known and known[-1][0] <= floor.text() and known[-1][1] == text and _note(directory, LOCKS, cache) == locks:
+    same = known and known[-1][0] <= floor.text() and known[-1][1] == text
+    # Each round is known further than the one before. To write that alone would be news for the next one.
+    if same and says_the_same(_note(directory, LOCKS, cache), locks):
         return
     with as_merge_errors(path), Store.open(path) as store:
         entries = [e for e in known if e[0] <= floor.text() < next_floor.text()]
         store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), text]]))
-        store.set_note(LOCKS, locks)
+        store.set_note(LOCKS, locks_to_json(locks))

@@ -7,7 +7,7 @@ depends only on the logs and these two.
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Open, Shard
@@ -97,6 +97,16 @@ def decisions_about(table: tuple[str, str], decisions: Iterable[Decided]) -> tup
     """Return the decisions about one logical table, in the order of their keys."""
     found = [decided for decided in decisions if table_of(decided.id) == ".".join(table)]
     return tuple(sorted(found, key=lambda decided: decided.key))
+
+
+def says_the_same(text: str | None, locks: Locks) -> bool:
+    """Return whether a note says what these locks do, but for how far it was known: of that the manifest tells."""
+    if text is None:
+        return False
+    try:
+        return replace(locks_from_json(text), known=locks.known) == locks
+    except StoreError:
+        return False
 
 
 def locks_to_json(locks: Locks) -> str:
