@@ -20,7 +20,7 @@ from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.statements import Call
 from binlog_merge.serve.tables.values import real_text
 from binlog_merge.serve.variables import Facts
-from binlog_merge.serve.words import cursor_of
+from binlog_merge.serve.words import column_name, cursor_of
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql, string
@@ -110,7 +110,7 @@ def _item(cursor: Cursor) -> tuple[str, Node]:
     start = cursor.peek()
     node = ExpressionReader(cursor).expression()
     plain = node.kind == "string" and start.kind == "string"
-    label = start.text if plain else cursor.text[start.start : cursor.peek(-1).end]
+    label = column_name(start.text if plain else cursor.text[start.start : cursor.peek(-1).end])
     token = cursor.peek()
     bare = token.kind in ("name", "string") or (token.kind == "word" and cursor.word() not in _AFTER)
     if cursor.accept("AS") or bare:

@@ -132,7 +132,7 @@ _CONSTANTS = r"""
     EXISTS(SELECT * FROM t WHERE id > 99) AS there; EXISTS(SELECT id FROM t LIMIT 0);
     EXISTS(SELECT 1 FROM t) LIMIT 1; 1 FROM t LIMIT 1; 1 AS one FROM t WHERE id = 2; 1, id FROM t WHERE id = 2;
     007 FROM t LIMIT 1; 1 FROM nope; 99999999999999999999 FROM t LIMIT 1; MAX(a), 1 FROM t; COUNT(*), 1 FROM t;
-    1 FROM (SELECT a FROM t) y
+    1 FROM (SELECT a FROM t) y; 'a😀b' = 'a'; '😀'; CURDATE(); NOW() > 0; CURRENT_TIMESTAMP > '2020-01-01'
 """
 CONSTANTS = [one.strip() for one in _CONSTANTS.split(";")]
 """What is asked of no table, or only whether there are rows: pings of pools and tools among them."""
