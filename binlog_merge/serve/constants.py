@@ -75,12 +75,18 @@ def computed(sql: str, settings: Settings, facts: Facts) -> tuple[list[Column], 
     with in_turn(), _database().of({}) as run:
         _, rows = run(f"SELECT {', '.join(texts)}")
     values = tuple(_value(piece, value) for piece, value in zip(pieces, rows[0], strict=True))
-    names = [_column(label, piece) for (label, _), piece in zip(items, pieces, strict=True)]
+    names = [_column(label, *found) for (label, _), found in zip(items, zip(pieces, values, strict=True), strict=True)]
     return names, [values]
 
 
-def _column(label: str, piece: Sql) -> Column:
-    return Column(label, piece.kind in ("int", "bool", *_KINDS), _KINDS.get(piece.kind))
+def _column(label: str, piece: Sql, value: Value) -> Column:
+    kind = _KINDS.get(piece.kind)
+    if isinstance(value, int) and value > _MOST_SIGNED:  # no BIGINT without a sign is described here
+        kind = ColumnType.NEWDECIMAL
+    return Column(label, piece.kind in ("int", "bool", *_KINDS), kind)
+
+
+_MOST_SIGNED: Final = (1 << 63) - 1
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ from tests.effort import effort, seed_of_search
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 from tests.serve.running import Running, serving
-from tests.serve.test_tables import config_of
+from tests.serve.test_tables import config_of, prepared
 
 pytestmark = pytest.mark.mysql
 TABLE = """CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, u BIGINT UNSIGNED, s VARCHAR(20), c CHAR(5), l VARCHAR(9)
@@ -212,6 +212,19 @@ def test_constants_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer,
                     different.append((zone, items, ours, told))
     assert not different, "\n".join(map(str, different))
     assert len(answered) > len(ZONES) * len(CONSTANTS) * 0.7, sorted(set(CONSTANTS) - set(answered))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *("1e0 / 3", "NULL + 1e0", "1.5 * 2", "x'41ff'", "DATE'2026-01-02'", "TIME'-03:04:05'", "1 + 1"),
+        *("TIMESTAMP'2026-01-02 03:04:05'", "CONCAT('a', 1 + 1)", "-9223372036854775807 - 1"),
+    ],
+)
+def test_prepared_constants_are_a_servers(served: tuple[MySqlServer, Running], item: str) -> None:
+    server, running = served
+    with contextlib.closing(server.connect()) as theirs, contextlib.closing(running.connect()) as mine:
+        assert prepared(mine, f"SELECT {item}")[-1] == prepared(theirs, f"SELECT {item}")[-1]
 
 
 def named_rows_of(connection: Any, sql: str) -> list[Any] | str:
