@@ -13,15 +13,19 @@ from binlog_merge.protocol.fields import Field, FieldFlag
 
 Bytes = Sequence[bytes | None]
 _SIZES: Final = {T.TINY: 1, T.SHORT: 2, T.YEAR: 2, T.INT24: 4, T.LONG: 4, T.LONGLONG: 8}
+_REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
 _MICROSECONDS: Final = 6
 
 
 def binary_of(field: Field, texts: Bytes) -> Bytes:
-    """Return values of the text protocol, FLOAT and DOUBLE aside, as the binary protocol has them."""
+    """Return values of the text protocol as the binary protocol has them."""
     form: Callable[[bytes], bytes] = pack_packed_bytes
     if field.kind in _SIZES:
         size, signed = _SIZES[field.kind], not field.flags & FieldFlag.UNSIGNED
         form = lambda text: int(text).to_bytes(size, "little", signed=signed)  # noqa: E731
+    elif field.kind in _REALS:
+        real = _REALS[field.kind]
+        form = lambda text: real.pack(float(text))  # noqa: E731
     elif field.kind in (T.DATE, T.DATETIME, T.TIMESTAMP):
         form = _moment
     elif field.kind == T.TIME:

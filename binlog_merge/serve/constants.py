@@ -20,7 +20,7 @@ from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.statements import Call
 from binlog_merge.serve.tables.values import real_text
 from binlog_merge.serve.variables import Facts
-from binlog_merge.serve.words import cursor_of
+from binlog_merge.serve.words import column_name, cursor_of
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql, string
@@ -75,12 +75,18 @@ def computed(sql: str, settings: Settings, facts: Facts) -> tuple[list[Column], 
     with in_turn(), _database().of({}) as run:
         _, rows = run(f"SELECT {', '.join(texts)}")
     values = tuple(_value(piece, value) for piece, value in zip(pieces, rows[0], strict=True))
-    names = [_column(label, piece) for (label, _), piece in zip(items, pieces, strict=True)]
+    names = [_column(label, *found) for (label, _), found in zip(items, zip(pieces, values, strict=True), strict=True)]
     return names, [values]
 
 
-def _column(label: str, piece: Sql) -> Column:
-    return Column(label, piece.kind in ("int", "bool", *_KINDS), _KINDS.get(piece.kind))
+def _column(label: str, piece: Sql, value: Value) -> Column:
+    kind = _KINDS.get(piece.kind)
+    if isinstance(value, int) and value > _MOST_SIGNED:  # no BIGINT without a sign is described here
+        kind = ColumnType.NEWDECIMAL
+    return Column(label, piece.kind in ("int", "bool", *_KINDS), kind)
+
+
+_MOST_SIGNED: Final = (1 << 63) - 1
 
 
 @lru_cache(maxsize=1)
@@ -110,7 +116,7 @@ def _item(cursor: Cursor) -> tuple[str, Node]:
     start = cursor.peek()
     node = ExpressionReader(cursor).expression()
     plain = node.kind == "string" and start.kind == "string"
-    label = start.text if plain else cursor.text[start.start : cursor.peek(-1).end]
+    label = column_name(start.text if plain else cursor.text[start.start : cursor.peek(-1).end])
     token = cursor.peek()
     bare = token.kind in ("name", "string") or (token.kind == "word" and cursor.word() not in _AFTER)
     if cursor.accept("AS") or bare:

@@ -33,7 +33,7 @@ from binlog_merge.serve.statements import (
     UserVariable,
     exactly,
 )
-from binlog_merge.serve.words import cursor_of, name, rest
+from binlog_merge.serve.words import column_name, cursor_of, name, rest
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
@@ -105,6 +105,8 @@ def _select(cursor: Cursor) -> Select:
         items.append(_item(cursor))
     if cursor.accept("FROM") and not cursor.accept("DUAL"):
         raise cursor.error("not understood")
+    if all(isinstance(found, Call) and found.name in _TIMES for _, found in items):
+        raise cursor.error("moments, which are no texts")
     _limit(cursor)
     return Select(tuple(items))
 
@@ -119,6 +121,7 @@ def _item(cursor: Cursor) -> tuple[str, Expression]:
         label = cursor.peek(-1).text
         if cursor.peek().kind == "string":
             raise cursor.error("strings that are one together")
+    label = column_name(label)
     named = cursor.accept("AS")
     token = cursor.peek()
     if named or token.kind in ("name", "string") or (token.kind == "word" and token.text.lower() not in _CLAUSES):
@@ -126,6 +129,7 @@ def _item(cursor: Cursor) -> tuple[str, Expression]:
     return label, expression
 
 
+_TIMES: Final = ("now", "current_timestamp", "sysdate")
 _CLAUSES: Final = ("from", "limit", "where", "into", "union", "order")
 
 

@@ -8,6 +8,7 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
 
+_BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
 _PART: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|\w+|[^\w\s]""", re.DOTALL)
 
 
@@ -23,6 +24,11 @@ def name(cursor: Cursor) -> str:
     if cursor.peek().kind not in ("word", "name", "string"):
         raise cursor.error("expected a name")
     return cursor.next().text
+
+
+def column_name(text: str) -> str:
+    """Return the name that a server gives a column after its text: in utf8mb3, which has no more than U+FFFF."""
+    return _BEYOND.sub("?", text)
 
 
 def rest(cursor: Cursor) -> str:

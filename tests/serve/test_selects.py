@@ -12,7 +12,7 @@ from tests.effort import effort, seed_of_search
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 from tests.serve.running import Running, serving
-from tests.serve.test_tables import config_of
+from tests.serve.test_tables import config_of, prepared
 
 pytestmark = pytest.mark.mysql
 TABLE = """CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, u BIGINT UNSIGNED, s VARCHAR(20), c CHAR(5), l VARCHAR(9)
@@ -132,7 +132,7 @@ _CONSTANTS = r"""
     EXISTS(SELECT * FROM t WHERE id > 99) AS there; EXISTS(SELECT id FROM t LIMIT 0);
     EXISTS(SELECT 1 FROM t) LIMIT 1; 1 FROM t LIMIT 1; 1 AS one FROM t WHERE id = 2; 1, id FROM t WHERE id = 2;
     007 FROM t LIMIT 1; 1 FROM nope; 99999999999999999999 FROM t LIMIT 1; MAX(a), 1 FROM t; COUNT(*), 1 FROM t;
-    1 FROM (SELECT a FROM t) y
+    1 FROM (SELECT a FROM t) y; 'a😀b' = 'a'; '😀'; CURDATE(); NOW() > 0; CURRENT_TIMESTAMP > '2020-01-01'
 """
 CONSTANTS = [one.strip() for one in _CONSTANTS.split(";")]
 """What is asked of no table, or only whether there are rows: pings of pools and tools among them."""
@@ -212,6 +212,19 @@ def test_constants_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer,
                     different.append((zone, items, ours, told))
     assert not different, "\n".join(map(str, different))
     assert len(answered) > len(ZONES) * len(CONSTANTS) * 0.7, sorted(set(CONSTANTS) - set(answered))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *("1e0 / 3", "NULL + 1e0", "1.5 * 2", "x'41ff'", "DATE'2026-01-02'", "TIME'-03:04:05'", "1 + 1"),
+        *("TIMESTAMP'2026-01-02 03:04:05'", "CONCAT('a', 1 + 1)", "-9223372036854775807 - 1"),
+    ],
+)
+def test_prepared_constants_are_a_servers(served: tuple[MySqlServer, Running], item: str) -> None:
+    server, running = served
+    with contextlib.closing(server.connect()) as theirs, contextlib.closing(running.connect()) as mine:
+        assert prepared(mine, f"SELECT {item}")[-1] == prepared(theirs, f"SELECT {item}")[-1]
 
 
 def named_rows_of(connection: Any, sql: str) -> list[Any] | str:

@@ -86,7 +86,8 @@ CASES: list[tuple[str, Statement]] = [
     ("/*!40100 SET @@SQL_MODE='' */", SetVariables((("sql_mode", Literal("")),))),
     ("/*!99999 SET @@SQL_MODE='' */", Empty()),
     ("/*M!100100 SET WAIT_TIMEOUT=DEFAULT */ ;", Empty()),
-    ("SELECT CURRENT_TIMESTAMP", Select((("CURRENT_TIMESTAMP", Call("current_timestamp")),))),
+    ("SELECT 1, CURRENT_TIMESTAMP", Select((("1", Literal(1)), ("CURRENT_TIMESTAMP", Call("current_timestamp"))))),
+    ("SELECT CURRENT_TIMESTAMP", Constants("SELECT CURRENT_TIMESTAMP")),
     (
         "SHOW FULL TABLES IN `db` where Table_Type = 'BASE TABLE'",
         ShowDefinitions("tables", "db", full=True, where="Table_Type = 'BASE TABLE'"),

@@ -206,11 +206,15 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     return computation.gives or called.gives or _same(node, kinds)
 
 
+_MOST_WHOLE: Final = 1 << 64
+"""From here on a number that is written out is a DECIMAL."""
+
+
 def literal_kind(text: str) -> Kind:
     """Return the kind of a number, of TRUE, FALSE or NULL."""
     if text == "NULL":
         return "null"
-    if text.lower() in ("true", "false") or text.isdigit():
+    if text.lower() in ("true", "false") or (text.isdigit() and int(text) < _MOST_WHOLE):
         return "int"
     plain = text.lower()
     if plain.startswith("0x"):
