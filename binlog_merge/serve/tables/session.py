@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,6 +24,7 @@ from snapshot_store.mysql.text.codecs import is_utf8
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
+    from binlog_merge.serve.tables.compiled import Shape
     from binlog_merge.serve.tables.fields import Results
     from binlog_merge.serve.tables.keeper import Tables
     from binlog_merge.serve.tables.query import Query
@@ -127,14 +128,14 @@ class Reads:
 
         minutes, results = self.minutes(), self.results()
         if wanted is Wanted.COLUMNS:
-            compiled = compile_query(query, tables.shape(minutes, self._seconds()), results)
+            compiled = compile_query(query, self._read(tables.shape(minutes, self._seconds())), results)
             return Selected(tuple(output.field for output in compiled.outputs), iter(()))
         view = self._view or tables.view(rank, self._seconds(), self.locked)
         kept = self._view is not None or self._keeps()
         if kept:
             self._view = view
         try:
-            compiled = compile_query(query, view.shape(minutes), results)
+            compiled = compile_query(query, self._read(view.shape(minutes)), results)
             rows = view.rows(compiled, results, wanted is Wanted.BINARY, (lambda: None) if kept else view.release)
         except BaseException:
             if not kept:
@@ -142,6 +143,10 @@ class Reads:
             raise
         self._rows = rows
         return Selected(tuple(output.field for output in compiled.outputs), rows)
+
+    def _read(self, shape: "Shape") -> "Shape":
+        """Return a file's shape with the character set of the session's statements."""
+        return replace(shape, reading=replace(shape.reading, client=self.spoken()))
 
     def _keeps(self) -> bool:
         """Return whether a SELECT begins the transaction's view."""
@@ -176,10 +181,14 @@ class Reads:
             return Texts(collation=results.collation)
         return Texts(partial(encoded, results.charset), results.collation)
 
+    def spoken(self) -> str:
+        """Return the character set of the client's statements."""
+        name = self._values.get("character_set_client") or charset_of(self.collation)
+        return canonical_charset(str(name)) or "utf8mb4"
+
     def decoded(self, sql: bytes) -> str:
         """Return the text of a statement, in the character set of the client. Raises Refused."""
-        name = self._values.get("character_set_client") or charset_of(self.collation)
-        charset = canonical_charset(str(name)) or "utf8mb4"
+        charset = self.spoken()
         if sql.isascii() or charset in ("utf8mb4", "utf8mb3", "binary"):
             return sql.decode("utf-8", "surrogateescape")
         from snapshot_store.mysql.text.codecs import decode_text
