@@ -103,6 +103,7 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
     try:
         text = sql if isinstance(sql, str) else settings.reads.decoded(sql)
         check_stray_bytes(text)
+        settings.reads.check_lock()
         world.refresh()
         return _answer(text, settings, world, wanted)
     except Refused as refused:

@@ -1,7 +1,7 @@
 """A session's way to the tables: its transaction's view, its lock, the character set and the time zone of results."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
     from binlog_merge.serve.tables.compiled import Shape
     from binlog_merge.serve.tables.fields import Results
-    from binlog_merge.serve.tables.keeper import Tables
+    from binlog_merge.serve.tables.keeper import Hold, Tables
     from binlog_merge.serve.tables.query import Query
     from binlog_merge.serve.tables.view import Rows, View
 
@@ -76,7 +76,7 @@ class Reads:
         self.begun = False
         self._values = values
         self._view: View | None = None
-        self._release: Callable[[], None] | None = None
+        self._hold: tuple[Tables, Hold] | None = None
         self._rows: Rows | None = None
 
     def speak(self, collation: int) -> None:
@@ -87,7 +87,17 @@ class Reads:
     @property
     def locked(self) -> bool:
         """Return whether the session has locked the tables."""
-        return self._release is not None
+        return self._hold is not None and not self._hold[1].lost
+
+    def check_lock(self) -> None:
+        """Raise Refused, once, if the session's lock was given up: what it has read since may be of another moment."""
+        if self._hold is not None and self._hold[1].lost:
+            self._hold = None
+            raise Refused(
+                ErrorCode.ER_QUERY_INTERRUPTED,
+                "the lock of all tables was given up, because others waited for it too long: begin anew, and UNLOCK "
+                "TABLES as soon as each connection has its view",
+            )
 
     def begin(self, tables: "Tables", rank: int) -> "LogView":
         """Begin a transaction's view with at least `rank` transactions; return the log as of which it is."""
@@ -100,13 +110,14 @@ class Reads:
         """Keep the tables as they are until `unlock`, with at least `rank` transactions."""
         self.end()
         self.unlock()
-        self._release = tables.hold(rank, self._seconds())
+        self._hold = tables, tables.hold(rank, self._seconds())
 
     def unlock(self) -> None:
         """Let the tables go on."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        held, self._hold = self._hold, None
+        if held is not None:
+            tables, hold = held
+            tables.release(hold)
 
     def end(self) -> None:
         """End the transaction, and give up what has not been read of its results."""
