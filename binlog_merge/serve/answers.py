@@ -103,6 +103,7 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
     try:
         text = sql if isinstance(sql, str) else settings.reads.decoded(sql)
         check_stray_bytes(text)
+        settings.reads.check_lock()
         world.refresh()
         return _answer(text, settings, world, wanted)
     except Refused as refused:
@@ -172,8 +173,10 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case Unlock():
             settings.reads.unlock()
             return Ok()
-        case SetNames(charset, collation):
-            return _set_names(charset, collation, settings)
+        case SetNames(charset, collation, literals):
+            done = _set_names(charset, collation, settings)
+            settings.values["character_set_connection"] = (charset or "utf8mb4") if literals else "utf8mb4"
+            return done
         case SetIsolation(level):
             if level:
                 settings.values["transaction_isolation"] = level.upper()

@@ -192,7 +192,9 @@ def _argument(cursor: Cursor) -> Expression:
 
 
 def _set(cursor: Cursor) -> Statement:
-    if cursor.accept("NAMES") or cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
+    if cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
+        return SetNames(_charset(cursor), literals=False)
+    if cursor.accept("NAMES"):
         charset = _charset(cursor)
         return SetNames(charset, _charset(cursor) if cursor.accept("COLLATE") else "")
     if cursor.accept("TRANSACTION") or cursor.accept("SESSION", "TRANSACTION") or cursor.accept("LOCAL", "TRANSACTION"):

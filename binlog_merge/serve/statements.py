@@ -149,10 +149,14 @@ class Unlock:
 
 @dataclass(frozen=True, slots=True)
 class SetNames:
-    """SET NAMES and SET CHARACTER SET: the character set of statements and results, "" for the default."""
+    """SET NAMES and SET CHARACTER SET: the character set of statements and results, "" for the default.
+
+    `literals`: also that to which literals are converted, which SET CHARACTER SET leaves to be the server's.
+    """
 
     charset: str
     collation: str = ""
+    literals: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.tables import keeper
 from binlog_merge.serve.tables.keeper import Tables
 from tests.mysql_server import ROOT
 from tests.serve.merged import merged
@@ -145,6 +146,24 @@ def test_all_see_one_view_while_the_tables_are_locked(growing: Growing) -> None:
             two("COMMIT")
             two("SET lock_wait_timeout = 1")
             two(ALL)
+
+
+def test_a_lock_is_given_up_when_others_have_waited_for_long(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had it is told so with the next statement, once; the others get what was published meanwhile."""
+    monkeypatch.setattr(keeper, "LONGEST_LOCK", 1.0)
+    with serving(growing.out, growing.file) as running, session(running) as main:
+        main("FLUSH TABLES WITH READ LOCK")
+        before = running.query(ALL)
+        growing.publish(70)
+        while running.query("SELECT @@gtid_executed")[0][0].endswith(":1-50"):
+            pass
+        assert running.query(ALL) != before
+        with pytest.raises(pymysql.OperationalError, match="was given up"):
+            main("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        assert list(main(ALL)) == running.query(ALL)
+        main("FLUSH TABLES WITH READ LOCK")
+        main("UNLOCK TABLES")
+        assert [line for line in running.reports if "a lock of all tables is given up" in line]
 
 
 def test_the_first_read_begins_the_view_of_a_transaction(growing: Growing) -> None:

@@ -37,10 +37,14 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a file is read: whether dates and times are text in it, and the offset of the session's time zone."""
+    """How a file is read: whether dates and times are text in it, and the offset of the session's time zone.
+
+    `client` is the character set of the statement.
+    """
 
     temporal_text: bool
     minutes: int = 0
+    client: str = "utf8mb4"
 
 
 def display_width(kind: ColumnType) -> int:

@@ -146,7 +146,7 @@ def _condition(query: Query, reading: Reading, columns: Mapping[str, Column]) ->
     assert query.where is not None
     pieces = {name: compared(column, _in_file(column), reading) for name, column in columns.items()}
     try:
-        return condition(compile_value(query.where, pieces, query.connection))
+        return condition(compile_value(query.where, pieces, query.connection, reading.client))
     except UnknownColumn as error:
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{error.column[:64]}' in 'where clause'") from None
     except RecursionError:

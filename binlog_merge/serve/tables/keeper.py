@@ -11,6 +11,7 @@ import select
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Condition, Event, Thread
 from typing import Any, Final
@@ -35,12 +36,23 @@ from snapshot_store.model import Catalog
 
 _AGAIN: Final = 5.0
 _POLL: Final = 1.0
+LONGEST_LOCK: Final = 60.0
+"""Seconds for which a session may keep others waiting by its lock."""
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """A session's lock; `lost`: it was given up, as others have waited for long."""
+
+    begun: float
+    lost: bool = False
 
 
 class Tables:
     """The tables of a log in a DuckDB file; a context manager, which has the file for itself and keeps it up.
 
     Raises TargetBusy, ConfigError and IoError when it begins. What goes wrong later is reported, and refuses reads.
+    A lock that is older than LONGEST_LOCK is given up when somebody waits for it.
     """
 
     def __init__(self, log: PublishedLog, path: Path, report: Callable[[str], None]) -> None:
@@ -50,7 +62,7 @@ class Tables:
         self._closed = Event()
         self._changed = Condition()
         self._busy = False
-        self._holders = 0
+        self._holds: set[Hold] = set()
         self._wanted: list[int] = []
         self._failed: MergeError | None = None
         self._at: tuple[LogView, Catalog] | None = None
@@ -91,15 +103,22 @@ class Tables:
         Raises Refused if that takes more than `seconds`, and if the tables are not kept up any more.
         """
         with self._changed:
-            self._await(lambda at: (as_held and self._holders > 0) or at.state.rank >= rank, rank, seconds)
+            self._await(lambda at: (as_held and bool(self._holds)) or at.state.rank >= rank, rank, seconds)
             return self._begun()
 
-    def hold(self, rank: int, seconds: float) -> Callable[[], None]:
-        """Let no round begin until the function that is returned is called. Raises Refused as `view` does."""
+    def hold(self, rank: int, seconds: float) -> Hold:
+        """Let no round begin until what is returned is released, or lost. Raises Refused as `view` does."""
         with self._changed:
-            self._await(lambda at: self._holders > 0 or at.state.rank >= rank, rank, seconds)
-            self._holders += 1
-        return self._release
+            self._await(lambda at: bool(self._holds) or at.state.rank >= rank, rank, seconds)
+            hold = Hold(time.monotonic())
+            self._holds.add(hold)
+        return hold
+
+    def release(self, hold: Hold) -> None:
+        """Let rounds begin again, as far as this lock is in their way."""
+        with self._changed:
+            self._holds.discard(hold)
+            self._changed.notify_all()
 
     def shape(self, minutes: int, seconds: float) -> Shape:
         """Return what is known of the tables as of the last round, for a session's time zone. Raises Refused."""
@@ -116,10 +135,15 @@ class Tables:
         """Return whether dates and times are text in the file."""
         return self._target.temporal_text
 
-    def _release(self) -> None:
-        with self._changed:
-            self._holders -= 1
+    def _lose_old_locks(self) -> float:
+        """Give up the locks that others have waited for long enough, with the lock; return when the next one is."""
+        now = time.monotonic()
+        for hold in [hold for hold in self._holds if hold.begun + LONGEST_LOCK <= now]:
+            hold.lost = True
+            self._holds.discard(hold)
+            self._report(f"a lock of all tables is given up after {now - hold.begun:.0f} s: others wait for newer rows")
             self._changed.notify_all()
+        return min((hold.begun for hold in self._holds), default=now) + LONGEST_LOCK - now
 
     def _await(self, suits: Callable[[LogView], bool], rank: int, seconds: float) -> None:
         """Wait, with the lock, until no round runs and the position suits."""
@@ -133,6 +157,7 @@ class Tables:
                         f"the tables are not kept up with the log any more, they have {self.rank} transactions: "
                         f"{self._failed.code}: {self._failed.message}"[:500],
                     )
+                lost = self._lose_old_locks()
                 left = end - time.monotonic()
                 if left <= 0 or self._closed.is_set():
                     raise Refused(
@@ -140,7 +165,7 @@ class Tables:
                         f"Lock wait timeout exceeded: the tables have {self.rank} of the log's transactions, and "
                         f"{rank} are wanted; try again later, or SET lock_wait_timeout",
                     )
-                self._changed.wait(min(left, 3600.0))
+                self._changed.wait(min(left, lost if self._holds else 3600.0))
         finally:
             self._wanted.remove(rank)
             self._changed.notify_all()
@@ -178,7 +203,7 @@ class Tables:
                 return False
             if self._at is None and not view.state.rank:
                 return False
-            while self._holders or (self._at and any(rank <= self._at[0].state.rank for rank in self._wanted)):
+            while self._holds or (self._at and any(rank <= self._at[0].state.rank for rank in self._wanted)):
                 if self._closed.is_set():
                     return False
                 self._changed.wait()

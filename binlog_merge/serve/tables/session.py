@@ -1,8 +1,8 @@
 """A session's way to the tables: its transaction's view, its lock, the character set and the time zone of results."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -24,8 +24,9 @@ from snapshot_store.mysql.text.codecs import is_utf8
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
+    from binlog_merge.serve.tables.compiled import Shape
     from binlog_merge.serve.tables.fields import Results
-    from binlog_merge.serve.tables.keeper import Tables
+    from binlog_merge.serve.tables.keeper import Hold, Tables
     from binlog_merge.serve.tables.query import Query
     from binlog_merge.serve.tables.view import Rows, View
 
@@ -75,7 +76,7 @@ class Reads:
         self.begun = False
         self._values = values
         self._view: View | None = None
-        self._release: Callable[[], None] | None = None
+        self._hold: tuple[Tables, Hold] | None = None
         self._rows: Rows | None = None
 
     def speak(self, collation: int) -> None:
@@ -86,7 +87,17 @@ class Reads:
     @property
     def locked(self) -> bool:
         """Return whether the session has locked the tables."""
-        return self._release is not None
+        return self._hold is not None and not self._hold[1].lost
+
+    def check_lock(self) -> None:
+        """Raise Refused, once, if the session's lock was given up: what it has read since may be of another moment."""
+        if self._hold is not None and self._hold[1].lost:
+            self._hold = None
+            raise Refused(
+                ErrorCode.ER_QUERY_INTERRUPTED,
+                "the lock of all tables was given up, because others waited for it too long: begin anew, and UNLOCK "
+                "TABLES as soon as each connection has its view",
+            )
 
     def begin(self, tables: "Tables", rank: int) -> "LogView":
         """Begin a transaction's view with at least `rank` transactions; return the log as of which it is."""
@@ -99,13 +110,14 @@ class Reads:
         """Keep the tables as they are until `unlock`, with at least `rank` transactions."""
         self.end()
         self.unlock()
-        self._release = tables.hold(rank, self._seconds())
+        self._hold = tables, tables.hold(rank, self._seconds())
 
     def unlock(self) -> None:
         """Let the tables go on."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
+        held, self._hold = self._hold, None
+        if held is not None:
+            tables, hold = held
+            tables.release(hold)
 
     def end(self) -> None:
         """End the transaction, and give up what has not been read of its results."""
@@ -127,14 +139,14 @@ class Reads:
 
         minutes, results = self.minutes(), self.results()
         if wanted is Wanted.COLUMNS:
-            compiled = compile_query(query, tables.shape(minutes, self._seconds()), results)
+            compiled = compile_query(query, self._read(tables.shape(minutes, self._seconds())), results)
             return Selected(tuple(output.field for output in compiled.outputs), iter(()))
         view = self._view or tables.view(rank, self._seconds(), self.locked)
         kept = self._view is not None or self._keeps()
         if kept:
             self._view = view
         try:
-            compiled = compile_query(query, view.shape(minutes), results)
+            compiled = compile_query(query, self._read(view.shape(minutes)), results)
             rows = view.rows(compiled, results, wanted is Wanted.BINARY, (lambda: None) if kept else view.release)
         except BaseException:
             if not kept:
@@ -142,6 +154,10 @@ class Reads:
             raise
         self._rows = rows
         return Selected(tuple(output.field for output in compiled.outputs), rows)
+
+    def _read(self, shape: "Shape") -> "Shape":
+        """Return a file's shape with the character set of the session's statements."""
+        return replace(shape, reading=replace(shape.reading, client=self.spoken()))
 
     def _keeps(self) -> bool:
         """Return whether a SELECT begins the transaction's view."""
@@ -176,10 +192,14 @@ class Reads:
             return Texts(collation=results.collation)
         return Texts(partial(encoded, results.charset), results.collation)
 
+    def spoken(self) -> str:
+        """Return the character set of the client's statements."""
+        name = self._values.get("character_set_client") or charset_of(self.collation)
+        return canonical_charset(str(name)) or "utf8mb4"
+
     def decoded(self, sql: bytes) -> str:
         """Return the text of a statement, in the character set of the client. Raises Refused."""
-        name = self._values.get("character_set_client") or charset_of(self.collation)
-        charset = canonical_charset(str(name)) or "utf8mb4"
+        charset = self.spoken()
         if sql.isascii() or charset in ("utf8mb4", "utf8mb3", "binary"):
             return sql.decode("utf-8", "surrogateescape")
         from snapshot_store.mysql.text.codecs import decode_text

@@ -265,7 +265,7 @@ def cast(target: str, piece: Sql) -> Sql:
     if found := _CHAR.fullmatch(target):
         text = string(piece) if piece.kind != "null" else Sql("NULL::VARCHAR", "string")
         made = f"left({text.text}, {found[1]})" if found[1] else text.text
-        return replace(text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None)
+        return replace(text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None, raw=None)
     if target == "json":
         if piece.constant is None and piece.kind == "string":
             raise ExpressionError("CAST of a text that is no constant to JSON")

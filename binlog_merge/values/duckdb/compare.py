@@ -50,12 +50,12 @@ def check_converted(piece: Sql, charset: str) -> None:
     if piece.kind != "string" or own == charset or charset in _ALL_CHARACTERS or piece.strength == NUMERIC:
         return
     if charset == "binary":
-        if own not in ("utf8mb4", "utf8mb3", "ascii") and not (piece.constant or "ä").isascii():
+        if piece.raw is None and own not in ("utf8mb4", "utf8mb3", "ascii") and not (piece.constant or "ä").isascii():
             raise ExpressionError(f"the bytes of a text in {own}")
         return
     if own == "ascii" and charset != "binary":
         return
-    if piece.raw is not None:
+    if piece.constant is None and piece.raw is not None:
         raise ExpressionError(not_valid(own))
     if piece.constant is None:
         raise ExpressionError(f"a text that is made of others, in {own}, as one in {charset}")

@@ -47,7 +47,7 @@ from snapshot_store.mysql.text.charsets import (
     charset_named_by,
     default_collation,
 )
-from snapshot_store.surrogates import is_text
+from snapshot_store.mysql.text.codecs import encode_text, is_utf8
 
 Columns = Mapping[str, Sql]
 """The columns of a table by lower-case name."""
@@ -80,17 +80,21 @@ def compile_filter(node: Node, columns: Columns) -> str:
     return f"coalesce({piece.text}, FALSE)"
 
 
-def compile_value(node: Node, columns: Columns, connection: str = CONNECTION) -> Sql:
-    """Return the expression's value; `connection` is the session's collation. Raises ExpressionError, UnknownColumn."""
-    return _Compiler(columns, connection).piece(node)
+def compile_value(node: Node, columns: Columns, connection: str = CONNECTION, client: str = "utf8mb4") -> Sql:
+    """Return the expression's value. Raises ExpressionError, UnknownColumn.
+
+    `connection` is the session's collation, and `client` the character set in which the client has written.
+    """
+    return _Compiler(columns, connection, client).piece(node)
 
 
 class _Compiler:
     """Turns nodes into pieces; a method for each kind of node."""
 
-    def __init__(self, columns: Columns, connection: str = CONNECTION) -> None:
+    def __init__(self, columns: Columns, connection: str = CONNECTION, client: str = "utf8mb4") -> None:
         self.columns = columns
         self.connection = connection
+        self.client = client
 
     def piece(self, node: Node) -> Sql:
         """Return a node as SQL."""
@@ -121,17 +125,22 @@ class _Compiler:
         return numeric_literal(text)
 
     def _string(self, node: Node) -> Sql:
-        charset = canonical_charset(node.args[0].text) if node.args else "utf8mb4"
-        spoken = charset == charset_named_by(self.connection)
-        if charset == "binary" and not (spoken and node.text.isascii()):
-            raw = node.text.encode("utf-8", "surrogateescape")
-            return Sql(unhex(raw), "binary", raw=raw)
-        if charset is None or (not spoken and charset not in ("utf8mb4", "utf8mb3") and not node.text.isascii()):
+        charset, text = canonical_charset(node.args[0].text) if node.args else "utf8mb4", node.text
+        if charset == charset_named_by(self.connection) and (text.isascii() or charset != "binary"):
+            return self._spoken(charset, text)
+        data = _sent(self.client, text)
+        if charset == "binary":
+            return Sql(unhex(data), "binary", raw=data)
+        if charset is None or (not is_utf8(charset) and not text.isascii()):
             raise ExpressionError(f"a text of the character set {node.args[0].text}")
-        collation = self.connection if spoken else default_collation(charset)
-        if not is_text(node.text):
-            return no_text(node.text.encode("utf-8", "surrogateescape"), collation)
-        return Sql(quoted(node.text), "string", collation, constant=node.text)
+        return _utf8(data, default_collation(charset))
+
+    def _spoken(self, charset: str, text: str) -> Sql:
+        """Return a literal in the session's own character set."""
+        if charset == "binary" or is_utf8(charset):
+            return _utf8(_sent("utf8mb4", text), self.connection)
+        raw = None if text.isascii() else encode_text(charset, text)
+        return Sql(quoted(text), "string", self.connection, constant=text, raw=raw)
 
     def _column(self, node: Node) -> Sql:
         found = self.columns.get(node.text.lower())
@@ -203,7 +212,7 @@ class _Compiler:
         piece = string(self.piece(node.args[0]))
         if canonical_charset(node.text) != "utf8mb4":
             raise ExpressionError(f"CONVERT USING {node.text}")
-        return replace(piece, collation="utf8mb4_0900_ai_ci", strength=COLUMN)
+        return replace(piece, collation="utf8mb4_0900_ai_ci", strength=COLUMN, raw=None)
 
     def _row(self, node: Node) -> Sql:
         raise ExpressionError("a row of several values")
@@ -284,6 +293,22 @@ class _Compiler:
         raise ExpressionError("TRIM of something else than blanks")
 
 
+def _sent(client: str, text: str) -> bytes:
+    """Return the bytes of a part of a statement as a client has sent it; stray ones stay as they are."""
+    if is_utf8(client) or client == "binary" or text.isascii():
+        return text.encode("utf-8", "surrogateescape")
+    return encode_text(client, text)
+
+
+def _utf8(data: bytes, collation: str) -> Sql:
+    """Return a string literal of bytes in UTF-8."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return no_text(data, collation)
+    return Sql(quoted(text), "string", collation, constant=text)
+
+
 def _has_column(node: Node) -> bool:
     return node.kind == "column" or any(map(_has_column, node.args))
 
@@ -303,7 +328,10 @@ def _check_many(value: Sql, others: Sequence[Sql]) -> None:
         raise ExpressionError("a YEAR among the values of IN or BETWEEN; compare it with each")
     if value.year and any(not (piece.kind == "int" and len(piece.constant or "") == 4) for piece in others):
         raise ExpressionError("a YEAR IN or BETWEEN something else than years of four digits; compare it with each")
-    if any(piece.raw is not None for piece in others) and len({piece.kind for piece in (value, *others)}) > 1:
+    if (
+        any(piece.kind == "binary" and piece.raw is not None for piece in others)
+        and len({piece.kind for piece in (value, *others)}) > 1
+    ):
         raise ExpressionError("a bit literal beside other values of IN or BETWEEN; compare with each")
 
 

@@ -45,8 +45,8 @@ class Sql:
     """A piece: its SQL, its kind; for strings the collation and how strong it is; a constant's own value.
 
     `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals), "" where it is not known;
-    `raw` are the own bytes of a bit literal, and of a string literal that is no text; `year` marks a YEAR column, `bit`
-    a BIT one: bytes where text is asked for.
+    `raw` are the own bytes of a bit literal, and of a string literal that is no text or was not written in UTF-8;
+    `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
     `unsigned` is whether an integer is UNSIGNED, None where that is not known. `untold` says why the text of a value is
     not known though the value is.
     """

@@ -8,7 +8,17 @@ from typing import Final
 
 from binlog_merge.values.duckdb.collations import place_in, sort_key
 from binlog_merge.values.duckdb.compare import common_collation, comparable
-from binlog_merge.values.duckdb.piece import NULL, NUMERIC, ExpressionError, Sql, boolean, clamped, number, string
+from binlog_merge.values.duckdb.piece import (
+    NULL,
+    NUMERIC,
+    ExpressionError,
+    Sql,
+    boolean,
+    clamped,
+    number,
+    string,
+    unhex,
+)
 from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, ruling
 from snapshot_store.mysql.sql.session import DdlSession
@@ -97,6 +107,8 @@ def _length(args: Args, session: DdlSession) -> Sql:
 def bytes_of(piece: Sql) -> str:
     """Return SQL of the bytes of a text as a server has them. Raises ExpressionError where they are others here."""
     piece = string(piece)
+    if piece.raw is not None:
+        return unhex(piece.raw)
     if piece.kind == "string" and piece.charset not in ("utf8mb4", "utf8mb3", "ascii"):
         raise ExpressionError(f"the bytes of a text in {piece.charset}; CHAR_LENGTH() counts characters")
     return f"encode({piece.text})"

@@ -21,7 +21,7 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
         return [piece.text for piece in pieces], rule
     if len(kinds) == 1 and kinds <= {"date", "datetime", "time", "json", "binary", "bool"}:
         model = next(piece for piece in pieces if piece.kind in kinds)
-        return [piece.text for piece in pieces], replace(model, constant=None)
+        return [piece.text for piece in pieces], replace(model, constant=None, raw=None)
     if kinds <= {"date", "datetime"}:
         return [piece.text for piece in pieces], Sql("", "datetime")
     if kinds <= {"int", "bool", "decimal", "double"}:
@@ -49,7 +49,8 @@ def ruling(pieces: Args) -> Sql:
         rule = common_collation(rule, piece)
     for piece in strings:
         check_converted(piece, rule.charset)
-    return replace(rule, constant=None, numbers="" if any(piece.numbers is not None for piece in strings) else None)
+    numbers = "" if any(piece.numbers is not None for piece in strings) else None
+    return replace(rule, constant=None, raw=None, numbers=numbers)
 
 
 def _wider(pieces: Args) -> Sql:
@@ -71,4 +72,4 @@ def as_model(model: Sql, text: str) -> Sql:
     """Return SQL as a piece like another."""
     if model.kind == "null":
         return NULL
-    return replace(model, text=text, constant=None, numbers="" if model.numbers == "" else None)
+    return replace(model, text=text, constant=None, raw=None, numbers="" if model.numbers == "" else None)
