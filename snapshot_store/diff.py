@@ -222,8 +222,8 @@ def _plain(table: Table) -> object:
         table.collation,
         tuple(_plain_column(c) for c in table.columns),
         frozenset(_plain_index(i) for i in table.indexes),
-        frozenset(_plain_text(expression) for _, expression in table.checks),
-        frozenset(_plain_text(key[key.upper().find("FOREIGN KEY") :]) for key in table.foreign_keys),
+        frozenset(plain_text(expression) for _, expression in table.checks),
+        frozenset(plain_text(key[key.upper().find("FOREIGN KEY") :]) for key in table.foreign_keys),
     )
 
 
@@ -233,14 +233,14 @@ def _plain_column(column: Column) -> Column:
         type = replace(type, length=None if type.decimals is None else type.length)
     default = column.default
     if default is not None and default.kind == "expression":
-        default = replace(default, text=_plain_text(default.text))
+        default = replace(default, text=plain_text(default.text))
     if default is not None and default.kind == "null":
         default = None
     if default is not None and default.kind == "literal" and type.name in (*_WIDTH_IS_COSMETIC, "decimal"):
         default = replace(default, text=_plain_number(default.text))
     generated = column.generated
     if generated is not None:
-        generated = replace(generated, expression=_plain_text(generated.expression))
+        generated = replace(generated, expression=plain_text(generated.expression))
     return replace(column, name=column.name.lower(), type=type, default=default, generated=generated, comment="")
 
 
@@ -256,14 +256,14 @@ def _plain_index(index: Index) -> Index:
         replace(
             part,
             column=None if part.column is None else part.column.lower(),
-            expression=None if part.expression is None else _plain_text(part.expression),
+            expression=None if part.expression is None else plain_text(part.expression),
         )
         for part in index.parts
     )
     return replace(index, name=index.name.lower(), parts=parts)
 
 
-def _plain_text(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return an expression in lower case without blanks, backticks, introducers and outer parentheses.
 
     String literals stay as they are.

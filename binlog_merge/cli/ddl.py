@@ -45,7 +45,8 @@ transactions held back because of it. Stages:
   waiting    the shards awaited have to do the same
   conflict   the shards awaited have done, or may do, something that contradicts it
   queued     stands behind another statement of its shards that waits
-  spreading  has taken effect (optimistic); the shards awaited lag behind, and nothing is held
+  spreading  has taken effect; the shards awaited lag behind, and nothing is held
+  behind     is written; a shard that was made later has yet to run it, and its rows wait until it has
 
 \b
   binlog-merge ddl locks --merged merged/

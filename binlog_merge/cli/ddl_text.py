@@ -40,7 +40,9 @@ def _lock_values(lock: "Lock", found: "Locks", decisions: "Sequence[Decided]") -
 
 
 def _since_values(lock: "Lock") -> dict[str, Any]:
-    return moment_values(_since(lock))
+    from binlog_merge.pipeline.coordinate.shards.notes import since
+
+    return moment_values(since(lock))
 
 
 def _done_values(shard: "Shard", ran: "ShardStatement | None") -> dict[str, Any]:
@@ -81,15 +83,12 @@ def moment_values(key: "OrderKey") -> dict[str, Any]:
     }
 
 
-def _since(lock: "Lock") -> "OrderKey":
-    from snapshot_store.tso import OrderKey
-
-    return min((ran.key for ran in lock.ran), default=OrderKey.parse(lock.id.rpartition("@")[2]))
-
-
 def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
-    """Return the held rows of shards that are done; none for locks that are queued, which would repeat them."""
-    return [held for held in found.held if held.shard in lock.done and lock.stage in ("waiting", "conflict")]
+    """Return the held rows: of shards that are done, or that are behind; none for locks that are queued, which would
+    repeat them.
+    """
+    waits = lock.awaited if lock.stage == "behind" else lock.done
+    return [held for held in found.held if held.shard in waits and lock.stage in ("waiting", "conflict", "behind")]
 
 
 def at_end(known: "OrderKey") -> bool:
@@ -121,11 +120,12 @@ def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
 
 
 def _lock_lines(lock: "Lock", found: "Locks", decisions: "Iterable[Decided]") -> Iterator[str]:
+    from binlog_merge.pipeline.coordinate.shards import notes
     from snapshot_store.names import since
 
     ran = {ran.shard: ran for ran in lock.ran}
     yield lock.id
-    yield f"  {lock.mode}, {lock.stage} since {since(_since(lock))}: {lock.sql}"
+    yield f"  {lock.mode}, {lock.stage} since {since(notes.since(lock))}: {lock.sql}"
     yield from _rows("done", [_done_text(shard, ran.get(shard)) for shard in lock.done])
     yield from _rows("awaited", map(str, lock.awaited))
     yield from _rows("held", [_held_text(held) for held in _held_for(lock, found)])
@@ -164,16 +164,17 @@ def decided_text(decided: "Decided") -> str:
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
     """Return commands that decide about the first lock without a decision."""
-    from binlog_merge.pipeline.coordinate.shards.deciding import alone_of_its_kind
+    from binlog_merge.pipeline.coordinate.shards.deciding import WAITING, alone_of_its_kind
     from binlog_merge.pipeline.coordinate.shards.notes import table_of
 
     known = {decided.id for decided in decisions}
-    waiting = [lock for lock in found.locks if lock.stage in ("waiting", "conflict")]
+    waiting = [lock for lock in found.locks if lock.stage in WAITING]
     lock = next((lock for lock in waiting if lock.id not in known), None)
     if lock is None:
         return []
     alone = [table_of(one.id) for one in waiting].count(table_of(lock.id)) == 1
     command = f"binlog-merge ddl resolve {table_of(lock.id) if alone else lock.id} --merged {out}"
     ways = [f"--as-if-done {shard}" for shard in lock.awaited[:1]]
-    ways += ["--emit SQL", "--skip"] if alone_of_its_kind(lock.sql) is None else ["--skip"]
+    if lock.stage != "behind":
+        ways += ["--emit SQL", "--skip"] if alone_of_its_kind(lock.sql) is None else ["--skip"]
     return ["if a shard awaited will never follow:", *(f"  {command} {way}" for way in ways)]

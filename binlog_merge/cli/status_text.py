@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from binlog_merge.cli.sizes import ago, decimal_size, seconds_text
 from binlog_merge.json_values import unix_time_text
+from binlog_merge.status.health import waiting_text
 from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, Severity, Status, Watermark
 
 
@@ -60,6 +61,9 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
         yield from _rows("DDL", [f"{merged.locks:,} of shards wait for other shards: see `binlog-merge ddl locks`"])
     if merged.waiting:
         yield from _rows("waiting", [f"{_count(merged.waiting, 'branch', 'branches')} of shards wait for a DDL"])
+    listed = [f"{ddl.table}: {ddl.stage}, {waiting_text(ddl)}" for ddl in merged.waiting_ddl]
+    more = merged.locks - len(listed)
+    yield from _rows("DDL", [*listed, *([f"and {more} more"] if more > 0 else [])])
     if (rates := status.rates) is not None:
         per_second = f"{rates.transactions:,.1f} transactions/s, {decimal_size(rates.bytes)}/s of input"
         yield from _rows("rate", [f"{per_second} over {rates.seconds:.0f} s"])

@@ -19,6 +19,7 @@ from binlog_merge.pipeline.values import Run, WrittenRun
 
 _LOG = logging.getLogger(__name__)
 _MOST_LISTED: Final = 20
+_MOST_SHARDS: Final = 100
 _LONGEST_TEXT: Final = 2000
 _SAMPLE_SECONDS: Final = 2.0
 _SAMPLES_SECONDS: Final = 180.0
@@ -39,6 +40,7 @@ def note_run(run: Run, written: WrittenRun, result: MergeResult, collided: Seque
             "began": time.time() - sum(result.stages.values()),
             "nodes": {node: {**found, "gone": node in run.gone} for node, found in values["nodes"].items()},
             "locks": len(result.locks),
+            "waiting_ddl": [_short(lock) for lock in result.locks[:_MOST_LISTED]],
             "open_branches": [dict(found) for found in result.in_doubt[:_MOST_LISTED]],
             "warnings": [text[:_LONGEST_TEXT] for text in result.warnings[:_MOST_LISTED]],
             "warnings_count": len(result.warnings),
@@ -48,6 +50,12 @@ def note_run(run: Run, written: WrittenRun, result: MergeResult, collided: Seque
             "error": None,
         },
     )
+
+
+def _short(lock: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a DDL that waits, with as much as a note may hold of it."""
+    shards = {name: lock[name][:_MOST_SHARDS] for name in ("done", "awaited")}
+    return {**lock, **shards, "sql": lock["sql"][:_LONGEST_TEXT]}
 
 
 def note_error(directory: Path, error: MergeError) -> None:

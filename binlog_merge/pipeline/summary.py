@@ -6,7 +6,7 @@ from typing import Any
 from binlog_merge.pipeline.assemble.holding import why
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
-from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, lock_values
 from binlog_merge.pipeline.gather.collisions import looked_at
 from binlog_merge.pipeline.publish.driver import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
@@ -80,7 +80,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
             "statements": coordination.ignored.to_list(),
         },
         warnings=tuple(map(redacted, job.warnings)),
-        locks=tuple(_lock(lock) for lock in coordination.locks),
+        locks=tuple(lock_values(lock) for lock in coordination.locks),
         waiting=ordered.waiting_branches,
         waiting_shards=tuple(_held(held) for held in ordered.waiting),
         left_out=tuple({"node": f.node, "file": redacted(f.path), "reason": f.reason} for f in inputs.left_out),
@@ -98,7 +98,7 @@ def _hidden_tables(run: Run, limit: OrderKey) -> Iterator[dict[str, Any]]:
         if one.since < limit and (one.until is None or one.until >= run.floor)
     ]
     times = [Hidden(one.node, *one.name, one.since, one.until) for one in found]
-    rows = rows_hidden(run.job.engine, run.scanned, times, run.floor, limit)
+    rows = rows_hidden(run.job.engine, run.scanned, times, run.floor, limit, run.coordination.topology)
     for one, time in zip(found, times, strict=True):
         yield {
             "node": one.node,
@@ -115,17 +115,6 @@ def _hidden_tables(run: Run, limit: OrderKey) -> Iterator[dict[str, Any]]:
 def _held(held: HeldRows) -> dict[str, Any]:
     values = {"transactions": held.transactions, "bytes": held.bytes, "since": held.since.text()}
     return {**held.shard._asdict(), **values}
-
-
-def _lock(lock: Lock) -> dict[str, Any]:
-    return {
-        "id": lock.id,
-        "mode": lock.mode,
-        "stage": lock.stage,
-        "sql": lock.sql,
-        "done": [str(shard) for shard in lock.done],
-        "awaited": [str(shard) for shard in lock.awaited],
-    }
 
 
 def _text(key: OrderKey | None) -> str | None:

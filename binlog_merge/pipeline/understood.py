@@ -89,7 +89,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         announced=announced,
     )
     store = SchemaStore(config, job.directory, inputs.manifest, between.schemas)
-    coordination = coordinate(known, CoordinationReader(store, scanned), bound.key)
+    coordination = coordinate(known, CoordinationReader(store, scanned, routes), bound.key)
     job.warnings += coordination.notes
     _log_coordination(coordination, bound)
     return Run(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_merge.json_values import unix_time_text
 from binlog_merge.status.holding import below_all
 from binlog_merge.status.values import (
     ArchiveStatus,
@@ -14,6 +15,7 @@ from binlog_merge.status.values import (
     Problem,
     ServeStatus,
     Severity,
+    WaitingDdl,
 )
 
 CODES: Final[Mapping[str, Severity]] = {
@@ -31,10 +33,10 @@ CODES: Final[Mapping[str, Severity]] = {
     "component-away": Severity.error,
     "disk-full": Severity.error,
     "status-failed": Severity.error,
+    "ddl-waits": Severity.warning,
     "keys-collide": Severity.warning,
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
-    "ddl-waits": Severity.warning,
     "reader-late": Severity.warning,
     "stream-unmatched": Severity.warning,
     "archive-failed": Severity.warning,
@@ -68,10 +70,6 @@ def merge_problems(
         yield problem("merge-stopped", f"the last merge stopped: {error}")
     if merged is None:
         return
-    if merged.locks:
-        waiting = f", and {merged.waiting:,} branches for it" if merged.waiting else ""
-        text = f"{merged.locks} DDL of shards waits for other shards{waiting}: `binlog-merge ddl locks` says for whom"
-        yield problem("ddl-waits", text)
     unread = sum(node.news(merged.began_at) for node in nodes.values() if not node.gone)
     idle = now - merged.ran_at
     if unread and idle > limits.lag_seconds:
@@ -88,6 +86,25 @@ def merge_problems(
         if below_all(nodes, merged):
             because = "; no node holds back: a marker or a statement does, see the warnings of the last run"
         yield problem("watermark-late", f"the watermark is {lag:.0f} s behind{because}")
+
+
+def ddl_problems(merged: MergedStatus | None) -> Iterator[Problem]:
+    """Yield the DDL for which rows of shards wait, each with the shards that it waits for."""
+    if merged is not None and merged.locks and not merged.waiting_ddl:  # an earlier version's note has no names
+        text = f"{merged.locks} DDL of shards waits for other shards: `binlog-merge ddl locks` says for whom"
+        yield problem("ddl-waits", text)
+    for ddl in () if merged is None else merged.waiting_ddl:
+        if ddl.stage not in ("spreading", "queued"):
+            text = f"{ddl.table}: {waiting_text(ddl)}: `binlog-merge ddl locks` says what can be decided"
+            yield problem("ddl-waits", text)
+
+
+def waiting_text(ddl: WaitingDdl) -> str:
+    """Return a DDL that waits as text: the statement, since when, which shards have run it, and which are awaited."""
+    sql = " ".join(ddl.sql.split())
+    when = ddl.since if ddl.time is None else unix_time_text(ddl.time)
+    done, awaited = ", ".join(ddl.done) or "no shard", ", ".join(ddl.awaited) or "no shard"
+    return f"{sql if len(sql) <= 200 else f'{sql[:197]}...'}, run by {done} since {when}, waits for {awaited}"
 
 
 def collision_problems(collisions: Mapping[str, str]) -> Iterator[Problem]:

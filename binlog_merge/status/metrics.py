@@ -22,6 +22,7 @@ from binlog_merge.status.values import (
     NodeStatus,
     ReaderStatus,
     Status,
+    WaitingDdl,
     Watermark,
 )
 
@@ -150,6 +151,17 @@ def _capture_up(node: NodeStatus) -> float | None:
     return None if capture is None else float(capture.state == "connected" and not capture.silent)
 
 
+def _waiting(value: Callable[[WaitingDdl], float | None]) -> Callable[[Status], Values]:
+    def values(status: Status) -> Values:
+        found = () if status.merged is None else status.merged.waiting_ddl
+        return [((d.id, d.table, d.stage, d.sql[:200], ",".join(d.done), ",".join(d.awaited)), value(d)) for d in found]
+
+    return values
+
+
+_OF_WAITING: Final = ("id", "table", "stage", "sql", "done", "awaited")
+
+
 def _servers(status: Status) -> Values:
     """Return 1 for the server that each node has, 0 for those that it had."""
     found: dict[tuple[str, ...], float] = {}
@@ -210,6 +222,11 @@ METRICS: Final = (
     _component("accidents", "How often it has ended in a row, and not lived for a minute.", lambda c: c.accidents),
     _disk("free_bytes", "What may still be written to the disk.", lambda d: d.free_bytes),
     _disk("total_bytes", "The size of the disk of the merged log, of captured files.", lambda d: d.total_bytes),
+    Metric(f"{PREFIX}_ddl_waiting", "1 for each of the first 20 DDL that wait.", _OF_WAITING, _waiting(lambda d: 1.0)),
+    Metric(
+        f"{PREFIX}_ddl_waiting_since_timestamp_seconds", "When a shard ran a DDL that waits first.", _OF_WAITING,
+        _waiting(lambda d: d.time),
+    ),
     Metric(f"{PREFIX}_warnings", "Warnings of the last run.", (), lambda s: _one(s.warnings_count)),
     _node("files", "Binlog files of the node.", lambda n: n.files),
     _node("captured_timestamp_seconds", "When the node's last file grew.", lambda n: n.captured_at),

@@ -31,6 +31,7 @@ from binlog_merge.status.values import (
     ReaderStatus,
     ServeStatus,
     Severity,
+    WaitingDdl,
     time_of_key,
 )
 from snapshot_store.tso import OrderKey
@@ -60,6 +61,7 @@ class MergeNote:
     held_bytes: int = 0
     waiting: int = 0
     locks: int = 0
+    waiting_ddl: tuple[WaitingDdl, ...] = ()
     open_branches: tuple[OpenBranch, ...] = ()
     warnings: tuple[str, ...] = ()
     warnings_count: int = 0
@@ -148,6 +150,7 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
         held_bytes=_whole(values.get("held_bytes", 0)),
         waiting=_whole(values.get("waiting", 0)),
         locks=_whole(values.get("locks", 0)),
+        waiting_ddl=tuple(map(_waiting_ddl, values.get("waiting_ddl", ()))),
         open_branches=tuple(
             OpenBranch(str(b["node"]), str(b["file"]), _whole(b["position"]), int(b["transaction_id"]))
             for b in values.get("open_branches", ())
@@ -160,6 +163,20 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
         else LastDdl(str(ddl["key"]), str(ddl["schema"]), str(ddl["sql"]), time_of_key(str(ddl["key"])), None),
         samples=tuple(Sample(float(at), int(rank), int(size)) for at, rank, size in samples_of(values)),
         error=None if error is None else _error_text(error),
+    )
+
+
+def _waiting_ddl(values: Mapping[str, Any]) -> WaitingDdl:
+    return WaitingDdl(
+        id=str(values["id"]),
+        table=str(values["table"]),
+        mode=str(values["mode"]),
+        stage=str(values["stage"]),
+        sql=str(values["sql"]),
+        since=str(values["since"]),
+        time=time_of_key(str(values["since"])),
+        done=tuple(map(str, values["done"])),
+        awaited=tuple(map(str, values["awaited"])),
     )
 
 

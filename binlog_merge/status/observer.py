@@ -22,6 +22,7 @@ from binlog_merge.status.health import (
     archive_problems,
     collision_problems,
     component_problems,
+    ddl_problems,
     disk_problems,
     merge_problems,
     node_problems,
@@ -87,6 +88,7 @@ class Observer:
             nodes = with_holders(nodes, merged)
         serves = serve_notes(self.out, now, lambda sent: self._growth.behind(sent, now), problems)
         problems += merge_problems(merged, nodes, note.error, now, self._limits)
+        problems += ddl_problems(merged)
         problems += collision_problems(note.collisions)
         components, disks = self._components(), self._disks()
         problems += component_problems(components)
@@ -240,6 +242,7 @@ def _merged(state: ManifestState, note: MergeNote, published_at: float, now: flo
         held_bytes=note.held_bytes,
         waiting=note.waiting,
         locks=note.locks,
+        waiting_ddl=note.waiting_ddl,
         first_file=state.files[0].name if state.files else None,
         **_removed(state.gone),
     )

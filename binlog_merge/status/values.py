@@ -190,12 +190,32 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingDdl:
+    """A DDL of shards that waits, as `ddl locks` and a merge's result name it; at most 100 shards are listed.
+
+    `since` is the order key at which a shard ran it first, `time` its time if a TSO carries one. `done` are the shards
+    that have it, `awaited` those that have not. In the stage "spreading" no rows wait.
+    """
+
+    id: str
+    table: str
+    mode: str
+    stage: str
+    sql: str
+    since: str
+    time: float | None
+    done: tuple[str, ...]
+    awaited: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MergedStatus:
     """The output. `end` is where the next transaction will begin, `ran_at` when the last run ended.
     `began_at` is when the last run that was published began. `first_file` is the first file kept; `removed_files`,
     `removed_bytes` and the captured ones are counted since the beginning, `removed_at` is when files went last.
 
-    `totals` are those of the manifest. `held` are branches that are read and wait for the watermark.
+    `totals` are those of the manifest. `held` are branches that are read and wait for the watermark. `locks` is how
+    many DDL of shards wait, `waiting_ddl` are the first 20 of them.
     """
 
     run: int
@@ -221,6 +241,7 @@ class MergedStatus:
     removed_captured_files: int = 0
     removed_captured_bytes: int = 0
     removed_at: float | None = None
+    waiting_ddl: tuple[WaitingDdl, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ def diff_versions(
     except SnapshotStoreError:
         named, sql, names = a, "", Renames(untold=(*names.untold, *(old for old, _ in names.columns)))
     statements = (*([sql] if sql else []), *change_sql(named, b))
-    changes = (*_renamed_changes(a, named, names), *diff_tables(named, b, whole=True))
+    changes = (*renamed_changes(a, named, names), *diff_tables(named, b, whole=True))
     return TableDiff(table, before, after, changes, statements, (*_others_rows(between), *_may_lose(a, b, names)))
 
 
@@ -250,7 +250,7 @@ def _others_rows(between: Sequence[TableVersion]) -> Iterator[str]:
             yield f"table {what}: it was {schema}.{name} until {shorten(version.ddl)}; these statements move no rows"
 
 
-def _renamed_changes(before: Table, named: Table, names: Renames) -> Iterator[TableChange]:
+def renamed_changes(before: Table, named: Table, names: Renames) -> Iterator[TableChange]:
     """Yield the changes that are renames."""
     columns = {column.name.lower(): column for column in named.columns}
     indexes = {index.name.lower(): index for index in named.indexes}

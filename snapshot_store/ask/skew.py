@@ -1,24 +1,28 @@
 """Skew: physical tables that differ from their logical table, and how a merge changes their rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from snapshot_store.ask.alter import alter_sql
-from snapshot_store.ask.questions import check_beginning
+from snapshot_store.ask.questions import check_beginning, renamed_changes
+from snapshot_store.ask.renames import Renames, renames_of
 from snapshot_store.diff import ColumnMap, TableChange, column_map, diff_tables, equivalent
-from snapshot_store.errors import UnknownTable
-from snapshot_store.history import SchemaHistory, TableVersion
+from snapshot_store.errors import SnapshotStoreError, UnknownTable
+from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion
 from snapshot_store.model import Column, Table
 from snapshot_store.names import Moment, NamePattern
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
+
+NO_RENAMES = Renames()
 
 
 @dataclass(frozen=True, slots=True)
 class Skew:
     """A physical table that differs from its logical table at a moment, and how its rows are reshaped.
 
-    `logical` and `columns` are None if the logical table does not exist then.
+    `logical` and `columns` are None if the logical table does not exist then. A column that one of them has renamed,
+    and the other has yet to, is one column.
     """
 
     physical: TableVersion
@@ -83,10 +87,12 @@ def skew(
     moment: Moment,
     patterns: Sequence[NamePattern] = (),
     beginning: OrderKey = ORIGIN,
+    whole: Callable[[Sequence[HistoryKey]], SchemaHistory] | None = None,
 ) -> SkewAt:
     """Return the physical tables that differ from their logical table at a moment.
 
-    With `patterns`, only those of matching logical tables. `Store.history_at(moment.key)` is enough history.
+    With `patterns`, only those of matching logical tables. `Store.history_at(moment.key)` is enough history; with
+    `whole`, which gives that of some tables, columns that are renamed on one side only are known as such.
     """
     check_beginning(moment, beginning)
     compared, skews = 0, []
@@ -97,7 +103,13 @@ def skew(
                 continue
             compared += 1
             physical = history.at(schema, name, moment.key, node)
-            found = None if physical is None else compare(physical, logical_name, history.at(*logical_name, moment.key))
+            logical = history.at(*logical_name, moment.key)
+            found = None if physical is None else compare(physical, logical_name, logical)
+            if found is not None and whole is not None and physical is not None and found.logical is not None:
+                line: HistoryKey = (node, schema, name)
+                own: HistoryKey = (None, *logical_name)
+                names = renames_under_way(whole((line, own)), line, own, moment.key)
+                found = compare(physical, logical_name, logical, names) if names.columns else found
             if found is not None:
                 skews.append(found)
     if patterns and not compared:
@@ -108,8 +120,35 @@ def skew(
     return SkewAt(moment, compared, tuple(skews))
 
 
-def compare(physical: TableVersion, logical_name: tuple[str, str], logical: TableVersion | None) -> Skew | None:
-    """Return how a physical table differs from its logical table, or None if it does not."""
+def renames_under_way(history: SchemaHistory, physical: HistoryKey, logical: HistoryKey, key: OrderKey) -> Renames:
+    """Return the names that a physical table's columns have in the logical one, as statements of one of them say that
+    it has run since both were alike.
+    """
+    sides = [
+        [v for v in history.versions_for(schema, name, node) if v.key < key]
+        for node, schema, name in (physical, logical)
+    ]
+    for back, (mine, theirs) in ((True, sides), (False, sides[::-1])):
+        last = theirs[-1].table if theirs else None
+        for number in reversed(range(len(mine) - 1)):
+            table = mine[number].table
+            if table is not None and last is not None and equivalent(table, last):
+                found = renames_of(table, mine[number + 1 :])
+                pairs = (found.columns, found.indexes)
+                columns, indexes = (tuple((b, a) if back else (a, b) for a, b in names) for names in pairs)
+                if columns:
+                    return Renames(columns, indexes)
+                break
+    return NO_RENAMES
+
+
+def compare(
+    physical: TableVersion, logical_name: tuple[str, str], logical: TableVersion | None, names: Renames = NO_RENAMES
+) -> Skew | None:
+    """Return how a physical table differs from its logical table, or None if it does not.
+
+    `names` are columns and indexes that have another name in the logical table.
+    """
     table = physical.table
     if table is None:
         return None
@@ -117,10 +156,19 @@ def compare(physical: TableVersion, logical_name: tuple[str, str], logical: Tabl
     if target is None:
         return Skew(physical, logical_name, None, None, (), ())
     wanted = target.renamed(table.schema, table.name)
-    columns = column_map(table, target)
+    named, sql = table, ""
+    try:
+        named, sql = names.applied(table, wanted)
+    except SnapshotStoreError:
+        names = Renames()
+    if len(named.columns) != len(table.columns):  # another column is in the way
+        named, sql, names = table, "", Renames()
+    columns = column_map(named, target)
     if columns.identity and equivalent(table, wanted):
         return None
-    return Skew(physical, logical_name, logical, columns, diff_tables(table, wanted), alter_sql(table, wanted))
+    changes = (*renamed_changes(table, named, names), *diff_tables(named, wanted))
+    statements = (*([sql] if sql else []), *alter_sql(named, wanted))
+    return Skew(physical, logical_name, logical, columns, changes, statements)
 
 
 def rows_pass(physical: Table, logical: Table) -> bool:

@@ -7,7 +7,7 @@ The default also decides how a table that has the column compares with one that 
 import re
 from dataclasses import replace
 
-from snapshot_store.diff import _plain_number, _plain_text
+from snapshot_store.diff import _plain_number, plain_text
 from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, same, sign_of
 from snapshot_store.lattice.types import compare_types, join_types
 from snapshot_store.model import Column, Default
@@ -119,7 +119,7 @@ def _value_of(default: Default, type: ColumnType) -> str:
         return "CURRENT_TIMESTAMP"
     text = default.text
     if default.kind == "expression":
-        text = _plain_text(text)
+        text = plain_text(text)
         literal = _QUOTED.fullmatch(text)
         if literal is None:
             return f"({text})"
@@ -157,4 +157,4 @@ def _generated_text(column: Column) -> str:
     generated = column.generated
     if generated is None:
         return "not generated"
-    return f"{_plain_text(generated.expression)} {'STORED' if generated.stored else 'VIRTUAL'}"
+    return f"{plain_text(generated.expression)} {'STORED' if generated.stored else 'VIRTUAL'}"

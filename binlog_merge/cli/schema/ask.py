@@ -257,7 +257,8 @@ def skew(
 
     def ask(store: "SchemaStore") -> "SkewAt":
         moment = moment_in(store, at_tso, at_time)
-        return skew_at(store.history_at(moment.key), topology_in(store, config), moment, names, store.beginning())
+        topology, history = topology_in(store, config), store.history_at(moment.key)
+        return skew_at(history, topology, moment, names, store.beginning(), store.history_of)
 
     forms = _Forms(
         schema_text.skew_text,

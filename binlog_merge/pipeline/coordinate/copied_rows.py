@@ -5,7 +5,7 @@ number of rows of a table whose CREATE TABLE is in the files.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventType
@@ -27,17 +27,23 @@ from snapshot_store.ddl.statements import TruncateTable
 from snapshot_store.errors import SnapshotStoreError
 
 Name = tuple[str, str]
+Called = Callable[[str, str], Name]
 
 MOST_BYTES = 256 << 20
 """Of a longer log, the numbers count as unknown: reading it again would take longer than what follows is worth."""
 
 
-def copied_rows(node: NodeInput, path: str, position: int, table: Name, copy: Name) -> tuple[int, int] | None:
-    """Return how many rows a table and its copy have before the statement at a position; None if that is unknown."""
+def copied_rows(
+    node: NodeInput, path: str, position: int, table: Name, copy: Name, called: Called
+) -> tuple[int, int] | None:
+    """Return how many rows a table and its copy have before the statement at a position; None if that is unknown.
+
+    `called` returns the name by which the node knows a table, of one as it is written.
+    """
     files = _files_to(node, path)
     if not files or sum(file.size for file in files[:-1]) + position > MOST_BYTES:
         return None
-    tables = _Tables()
+    tables = _Tables(called)
     try:
         for number, file in enumerate(files):
             for event in _events(file, position if number == len(files) - 1 else file.size):
@@ -78,6 +84,7 @@ class _Unknown(Exception):  # noqa: N818 (it is no error)
 class _Tables:
     """The number of rows of each table whose creation was seen, None if it is unknown; and of tables that are gone."""
 
+    called: Called
     rows: dict[Name, int | None] = field(default_factory=dict)
     left: dict[Name, int | None] = field(default_factory=dict)
     _group: list[RawEvent] = field(default_factory=list)
@@ -98,7 +105,7 @@ class _Tables:
     def _commit(self) -> None:
         changes: Counter[Name] = Counter()
         for name, code, rows in changed_rows(self._group):
-            changes[name] += rows if code in WRITE_TYPES else -rows if code in DELETE_TYPES else 0
+            changes[self.called(*name)] += rows if code in WRITE_TYPES else -rows if code in DELETE_TYPES else 0
         for name, change in changes.items():
             known = self.rows.get(name)
             if known is not None:
@@ -117,13 +124,14 @@ class _Tables:
                 self._ddl(parsed, query.schema_text)
 
     def _ddl(self, parsed: ParsedDdl, database: str) -> None:
-        effects = effects_of(parsed.statement, database)
-        moved = {old: self.rows.get(old) for old, _ in effects.paths}
+        effects, called = effects_of(parsed.statement, database), self.called
+        paths = [(called(*old), called(*new)) for old, new in effects.paths]
+        moved = {old: self.rows.get(old) for old, _ in paths}
         for name in moved:
             self.left[name] = self.rows.pop(name, None)
-        self.rows |= {new: moved[old] for old, new in effects.paths}
+        self.rows |= {new: moved[old] for old, new in paths}
         for effect in effects.all:
-            name = effect.table
+            name, other = called(*effect.table), None if effect.other is None else called(*effect.other)
             match effect.verb:
                 case Verb.MAKE:
                     self.rows.setdefault(name, 0)
@@ -133,4 +141,4 @@ class _Tables:
                 case Verb.EMPTY if name in self.rows:
                     self.rows[name] = 0 if isinstance(parsed.statement, TruncateTable) else None
                 case Verb.EXCHANGE | Verb.FILE:
-                    self.rows |= dict.fromkeys(filter(None, (name, effect.other)))
+                    self.rows |= dict.fromkeys(filter(None, (name, other)))

@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
@@ -69,6 +70,7 @@ class CoordinationReader:
 
     store: SchemaStore
     scanned: Sequence[ScannedNode]
+    topology: Topology
 
     def part(self, known: CoordinationInput, messages: Messages) -> StoredSchemas:
         """Return the part of the store's histories that concerns the tables this run touches."""
@@ -99,7 +101,8 @@ class CoordinationReader:
         nodes = {node.source_id: node for node in self.scanned}
 
         def found(node: str, name: tuple[str, str], since: OrderKey) -> OrderKey | None:
-            at = first_rows(nodes[node], {name}, max(since, floor)) if node in nodes else None
+            called = partial(self.topology.named, node)
+            at = first_rows(nodes[node], {name}, max(since, floor), called) if node in nodes else None
             return None if at is None else at[0]
 
         return found
@@ -107,7 +110,10 @@ class CoordinationReader:
     def counted(self, swap: Swap) -> tuple[int, int] | None:
         """Return how many rows a table and its copy have where the copy takes its place, None if that is unknown."""
         node = next(node for node in self.scanned if node.source_id == swap.shard.node)
-        return copied_rows(node.input, swap.file, swap.position, (swap.shard.schema, swap.shard.table), swap.copy)
+        called = partial(self.topology.named, swap.shard.node)
+        return copied_rows(
+            node.input, swap.file, swap.position, (swap.shard.schema, swap.shard.table), swap.copy, called
+        )
 
     def stray_markers(self, known: CoordinationInput, limit: OrderKey) -> Bound:
         """Return the bound at the first marker that was not written by a distributed transaction."""

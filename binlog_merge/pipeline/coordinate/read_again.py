@@ -1,6 +1,6 @@
 """Reads parts of a node's log again on the driver: groups at known offsets, its DDL, and the first rows of a table."""
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -98,19 +98,29 @@ def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
     return None, 0
 
 
+def as_written(schema: str, table: str) -> tuple[str, str]:
+    """Return the name that row events have, for nodes that know a table by that."""
+    return schema, table
+
+
 def groups_touching(
-    node: ScannedNode, tables: Collection[tuple[str, str]]
+    node: ScannedNode, tables: Collection[tuple[str, str]], called: Callable[[str, str], tuple[str, str]] = as_written
 ) -> Iterator[tuple[OrderKey, int, int, int, tuple[str, str]]]:
-    """Yield key, file index, start, end and table of each transaction's branch that changes one of `tables`."""
+    """Yield key, file index, start, end and table of each transaction's branch that changes one of `tables`.
+
+    `called` returns the name by which the node knows the table of row events: those of servers with
+    lower_case_table_names=2 have it as it was first written.
+    """
     for e in node.edges:
-        for name in (name for name in e.tables if name in tables):
+        for name in (name for name in (called(*raw) for raw in e.tables) if name in tables):
             yield e.key, e.file_index, e.start, e.end, name
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         for branch in block.patch.kept:
-            for name in (name for name in branch.tables if name in tables):
+            for name in (name for name in (called(*raw) for raw in branch.tables) if name in tables):
                 for key, *_ in keys_of(block, [branch.local]):
                     yield key, branch.file_index, branch.start, branch.end, name
-        sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
+        found = ((i, called(*raw)) for i, names in enumerate(block.sets) for raw in names)
+        sets = {i: name for i, name in found if name in tables}
         if not sets:
             continue
         columns, _ = block.local()
@@ -125,9 +135,15 @@ def groups_touching(
 
 
 def first_rows(
-    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
+    node: ScannedNode,
+    tables: Collection[tuple[str, str]],
+    floor: OrderKey,
+    called: Callable[[str, str], tuple[str, str]] = as_written,
 ) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
-    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
-    found = ((key, index, start, name) for key, index, start, _, name in groups_touching(node, tables) if key >= floor)
+    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`, by
+    the names that `called` returns.
+    """
+    groups = groups_touching(node, tables, called)
+    found = ((key, index, start, name) for key, index, start, _, name in groups if key >= floor)
     key, index, position, name = min(found, default=(floor, -1, 0, ("", "")))
     return (key, node.input.files[index].path, position, name) if index >= 0 else None

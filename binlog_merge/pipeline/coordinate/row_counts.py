@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from binlog_merge.pipeline.base.read_group import read_group
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.transaction_events import transaction_events
 from binlog_merge.pipeline.coordinate.read_again import groups_touching
-from snapshot_store.topology import Hidden
+from snapshot_store.topology import Hidden, Topology
 from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
@@ -61,28 +62,43 @@ def count_rows(task: CountTask) -> Counter[Name]:
 
 
 def rows_hidden(
-    runner: Runner, scanned: Sequence[ScannedNode], hidden: Collection[Hidden], floor: OrderKey, limit: OrderKey
+    runner: Runner,
+    scanned: Sequence[ScannedNode],
+    hidden: Collection[Hidden],
+    floor: OrderKey,
+    limit: OrderKey,
+    topology: Topology,
 ) -> Counter[Hidden]:
     """Return how many rows with floor <= key < limit are left out because their table is hidden."""
     tasks: list[CountTask] = []
     owners: list[dict[Name, Hidden]] = []
     for node in scanned:
         for one in (one for one in hidden if one.node == node.source_id):
-            name = (one.schema, one.table)
+            called = partial(topology.named, node.source_id)
+            names = {raw for raw in _tables_of(node) if called(*raw) == (one.schema, one.table)}
             found = [
                 (file_index, start, end)
-                for key, file_index, start, end, _ in groups_touching(node, {name})
+                for key, file_index, start, end, _ in groups_touching(node, names)
                 if floor <= key < limit and one.holds(key)
             ]
             for groups in _shared(found):
-                tasks.append(CountTask(node.input, groups, frozenset({name})))
-                owners.append({name: one})
+                tasks.append(CountTask(node.input, groups, frozenset(names)))
+                owners.append(dict.fromkeys(names, one))
     counts: Counter[Hidden] = Counter()
     if tasks:
         for found_rows, owner in zip(runner.run("count rows left out", count_rows, tasks), owners, strict=True):
             for name, rows in found_rows.items():
                 counts[owner[name]] += rows
     return counts
+
+
+def _tables_of(node: ScannedNode) -> set[Name]:
+    """Return the tables that a node's row events name."""
+    found = {name for edge in node.edges for name in edge.tables}
+    for block in node.blocks:
+        found |= {name for branch in block.patch.kept for name in branch.tables}
+        found |= {name for names in block.sets for name in names}
+    return found
 
 
 def _shared(groups: Sequence[tuple[int, int, int]]) -> Iterator[tuple[tuple[int, int, int], ...]]:

@@ -284,6 +284,29 @@ def test_names_as_given_in_the_log(stage: Stage) -> None:
         stage.nodes["n1"].execute(f"DROP TABLE r{number}b.Moved, r{number}a.Orders")
 
 
+def test_rows_of_tables_like_a_tools_are_found_in_any_case(stage: Stage) -> None:
+    """Also where row events have names as given: what is a tool's is counted, what is not comes out."""
+    number = 938
+    stage.clear()
+    script = f"""
+        n1 CREATE TABLE T {T}
+        n1 INSERT INTO T VALUES (1, 'x'), (2, 'x')
+        n1 CREATE TABLE _T_new {T}
+        n1 INSERT INTO _T_new VALUES (3, 'kept')
+        n1 CREATE /* gh-ost */ TABLE _T_ghc (id BIGINT AUTO_INCREMENT PRIMARY KEY, hint VARCHAR(64))
+        n1 CREATE /* gh-ost */ TABLE _T_gho LIKE T
+        n1 ALTER /* gh-ost */ TABLE _T_gho ADD UNIQUE (V)
+        n1 INSERT /* gh-ost */ IGNORE INTO _T_gho (Id, V) SELECT Id, V FROM T
+        n1 RENAME /* gh-ost */ TABLE T TO _T_del, _T_gho TO T"""
+    played = Teller(stage, Story("tools", script), number).tell()
+    sections = {"lower-case-table-names": 2, "shard-doubts": "warn"}
+    path = stage.configuration("tools-in-any-case", [played], "pessimistic", sections=sections)
+    result = merge(path, path.parent / "out")
+    assert any("kept" in line for line in said(path.parent / "out"))
+    assert {one["table"]: one["rows"] for one in result.hidden} == {"_t_del": 0, "_t_ghc": 0, "_t_gho": 1}
+    assert any("has 1 rows where it has 2" in warning for warning in result.warnings), result.warnings
+
+
 def test_markers_name_tables_in_any_case(folding: Stage) -> None:
     number = 937
     folding.clear()

@@ -12,7 +12,7 @@ from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
-WAITING = ("waiting", "conflict")
+WAITING = ("waiting", "conflict", "behind")
 """The stages in which a decision is possible."""
 
 ENDS = ("emit", "skip")
@@ -70,6 +70,11 @@ def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str,
         before = next((other for other in locks.locks if other.stage in WAITING and _is_before(other, lock)), None)
         first = "what it waits for" if before is None else before.id
         raise Refused(f"{lock.id} waits behind another statement", f"resolve {first} first, and merge")
+    if lock.stage == "behind" and action != "as-if-done":
+        raise Refused(
+            f"{lock.sql!r} is written already: the shards awaited have yet to run it",
+            "run it on them, or let each count as having run it: --as-if-done SHARD",
+        )
     mine = [decided for decided in decisions if decided.id == lock.id]
     ended = next((decided for decided in mine if decided.action in ENDS), None)
     if ended is not None:

@@ -1,6 +1,7 @@
 """Coordinates a run's shards without markers: earlier runs' log, what this run adds, and the notes for the next run."""
 
 import json
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,10 +33,13 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
     DECISIONS,
     LOCKS,
     HeldRows,
+    Lock,
     Locks,
     NodeStatement,
     decisions_from_json,
     lock_of,
+    lock_values,
+    locks_from_json,
     locks_to_json,
     says_the_same,
 )
@@ -56,6 +60,7 @@ from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 LOG = "shard-log"
+_LOG = logging.getLogger(__name__)
 _UNKNOWN = SessionVariables(sql_mode=SESSION.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
 """The session of statements that operators write, as servers since 8.0 have it: without these values an event means
 5.7's.
@@ -400,6 +405,19 @@ def _ddl(log: ShardLog, placed: Placed, database: str) -> LogicalDdl:
     return LogicalDdl(key_of(placed.place), database, placed.sql, variables, placed.table is None, origin="shards")
 
 
+def _log_waiting(before: Sequence[Lock], now: Sequence[Lock]) -> None:
+    """Log which DDL begin to wait and for whom, for whom they wait now instead, and which do not wait any more."""
+    old, new = {lock.id: lock for lock in before}, {lock.id: lock for lock in now}
+    for id, lock in new.items():
+        if id not in old:
+            _LOG.info("a DDL begins to wait", extra=lock_values(lock))
+        elif (old[id].awaited, old[id].stage) != (lock.awaited, lock.stage):
+            _LOG.info("a DDL waits for others now", extra=lock_values(lock))
+    for id, lock in old.items():
+        if id not in new:
+            _LOG.info("a DDL waits no longer", extra=lock_values(lock))
+
+
 def keep_shards(
     shards: CoordinatedShards,
     directory: Path,
@@ -419,9 +437,11 @@ def keep_shards(
     log.doubted = shards.doubted(next_floor)
     text, locks = log_to_json(log), shards.locks(below, held)
     known = entries_of(_note(directory, LOG, cache) or "[]")
+    earlier = _note(directory, LOCKS, cache)
+    _log_waiting(() if earlier is None else locks_from_json(earlier).locks, locks.locks)
     same = known and known[-1][0] <= floor.text() and known[-1][1] == text
     # Each round is known further than the one before. To write that alone would be news for the next one.
-    if same and says_the_same(_note(directory, LOCKS, cache), locks):
+    if same and says_the_same(earlier, locks):
         return
     with as_merge_errors(path), Store.open(path) as store:
         entries = [e for e in known if e[0] <= floor.text() < next_floor.text()]

@@ -35,7 +35,14 @@ from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
-from snapshot_store.ddl.statements import AlterTable, CreateTable, CreateTableLike, RenameTables, TruncateTable
+from snapshot_store.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    CreateTableLike,
+    DropTables,
+    RenameTables,
+    TruncateTable,
+)
 from snapshot_store.errors import AmbiguousRoute, DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
@@ -161,7 +168,8 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
             continue
         shard, table = Shard(ddl.node, *name), ddl.effect.catalog.get(*name)
         if name in ddl.before.tables and name not in ddl.tools.withheld:
-            yield logical, Leaves(ddl.key, shard, f"DROP TABLE {_quoted(logical)}")
+            cautious = isinstance(ddl.statement, DropTables) and ddl.statement.if_exists
+            yield logical, Leaves(ddl.key, shard, f"DROP TABLE {'IF EXISTS ' * cautious}{_quoted(logical)}")
         if table is not None:
             joined = _as_logical(ddl, topology, table, logical)
             yield logical, Joins(ddl.key, shard, joined, _creation(ddl, topology, logical, table))
@@ -258,7 +266,7 @@ def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) ->
         if new in ddl.before.tables:
             with nullcontext() if tool else suppress(SnapshotStoreError):
                 instead = tuple(_swapped(ddl, topology, now, to, old))
-    return Renamed(ddl.key, shard, to, was, now, table, instead, tool, sql=text)
+    return Renamed(ddl.key, shard, to, was, now, table, instead, tool, sql=text, session=ddl.session)
 
 
 def _with_logical_names(ddl: NodeDdl, topology: Topology) -> str:

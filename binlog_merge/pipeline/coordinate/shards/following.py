@@ -26,7 +26,8 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from binlog_merge.places import Place
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_sql
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
 Follows = Callable[[Shard, Shard, Shard, Name], bool]
@@ -166,7 +167,7 @@ class Following:
             self._note(table)
         for event in others:
             if event.table is not None and event.new is not None and event.to not in self.by_shard:
-                sql = create_sql(event.table, qualified=True)
+                sql = in_session(create_sql(event.table, qualified=True), event.session or DdlSession())
                 self._join(event.new, Joins(event.key, event.to, event.table, sql), event)
 
     def _carried(self, renames: Sequence[Renamed | Moves]) -> list[Renamed | Moves]:

@@ -1,12 +1,13 @@
 """The logical table under coordination, and the record of its logical DDL, effects and findings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape, Shapes
+from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import Level, levelled, loosened, tightens
 from binlog_merge.pipeline.coordinate.shards.rowmoves import MOVING, moves_rows
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
@@ -22,9 +23,11 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from binlog_merge.pipeline.coordinate.shards.writing import Renames, write, writing_session
 from binlog_merge.places import Place
+from snapshot_store.ask.alter import alter_sql
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.render_sql import in_session
 from snapshot_store.tso import OrderKey
 
 
@@ -99,7 +102,7 @@ class Ledger:
         """
         table = self.table
         if table is None or self.shape is None or self.shapes.alike(self.shape, joined):
-            return self._inert_place(event, alone), ()
+            return self._inert_place(event, self.shapes[joined], alone), ()
         written = write(table, self.shapes[joined], own, renames, origin, self.session, alone)
         if written is None:
             raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
@@ -108,6 +111,23 @@ class Ledger:
             return self.here(event), ()
         gone = tuple(c.name for c in table.columns if written.table.index_of(c.name) is None)
         return self.append(event, written.statements, written.table, written.own), gone
+
+    def loosen(self, event: Event, joined: Shape, ddls: Sequence[ShardDdl]) -> None:
+        """Write that the logical table loses the checks and foreign keys that statements of shards have dropped."""
+        if self.table is None:
+            return
+        for sql in alter_sql(self.table, loosened(self.table, self.shapes[joined], ddls)):
+            text, session = " ".join(sql.split("\n")), writing_session(self.session)
+            self.append(event, (in_session(text, session),), applied(self.table, text, session), own=False)
+
+    def level(self, event: Event, ddls: Sequence[ShardDdl], tables: Collection[Table]) -> None:
+        """Write what all shards (`tables`) say of the table that no order of tables sees, as statements brought it."""
+        level = Level.of(((ddl.before, ddl.after) for ddl in ddls), tables)
+        if self.table is None or level is None:
+            return
+        steps = [step.sql for ddl in ddls if ddl.shard == ddls[-1].shard for step in ddl.steps]
+        for sql, table in levelled(self.table, level, steps, writing_session(self.session)):
+            self.append(event, (sql,), table, own=False)
 
     def move(self, shard: Shard, to: Shard) -> None:
         """Count for `to` what `shard` has run, which is called so from here on."""
@@ -130,7 +150,7 @@ class Ledger:
         """Record that statements take effect at a place."""
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
-    def _inert_place(self, event: Event, alone: bool) -> Place:
+    def _inert_place(self, event: Event, joined: Table, alone: bool) -> Place:
         """Write a DDL that does not change how tables compare (a comment, an engine), once and not once per shard.
 
         It is swallowed if the logical table does not accept it (it has its own partitions), or if it would empty a
@@ -142,6 +162,8 @@ class Ledger:
             return here
         if not self.shapes.alike(self.shapes.of(event.before), self.shapes.of(event.after)):
             return here
+        if not alone and tightens(event.before, event.after, joined):
+            return here  # the last shard brings it
         if not alone and (net_change_of([event]).replaced or moves_rows(event, *MOVING)):
             self.swallowed.append(event)
             return here

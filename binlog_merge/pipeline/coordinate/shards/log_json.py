@@ -17,6 +17,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Leaves,
     Moves,
     Name,
+    Owing,
     Renamed,
     Shard,
     ShardDdl,
@@ -122,7 +123,9 @@ def _event(event: ShardEvent, tables: _Numbered, sessions: _Numbered) -> list[An
         case Renamed():
             table = None if event.table is None else tables.table(event.table)
             instead = [_event(ddl, tables, sessions) for ddl in event.instead]
-            return [*head, event.to, event.old, event.new, table, instead, event.tool, event.plain, event.sql]
+            session = None if event.session is None else sessions.text(json.dumps(asdict(event.session)))
+            kind = [event.tool, event.plain, event.sql, session]
+            return [*head, event.to, event.old, event.new, table, instead, *kind]
         case _:
             return [*head, event.sql]
 
@@ -168,11 +171,12 @@ def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
     if kind == "Moves":
         return Moves(key, shard, Shard(*rest))
     if kind == "Renamed":
-        to, old, new, table, instead, *more = rest
+        to, old, new, table, instead, tool, plain, sql, *more = rest
         ddls = (_read_event(ddl, tables, sessions) for ddl in instead)
         made = tuple(ddl for ddl in ddls if isinstance(ddl, ShardDdl))
         now = None if table is None else tables[table]
-        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, *more)
+        found = None if not more or more[0] is None else sessions[more[0]]
+        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, tool, plain, sql, found)
     return _KINDS[kind](key, shard, rest[0])
 
 
@@ -183,17 +187,32 @@ def _start(start: Start, tables: _Numbered, sessions: _Numbered) -> list[Any]:
         start.rows_left,
         None if start.session is None else sessions.text(json.dumps(asdict(start.session))),
         [[text, [[*shard, n] for shard, n in sorted(counts.items())]] for text, counts in sorted(start.inert.items())],
+        start.created,
+        [_event(ddl, tables, sessions) for ddl in start.written],
+        [
+            [*shard, owing.again, [_event(ddl, tables, sessions) for ddl in owing.owed]]
+            for shard, owing in sorted(start.behind.items())
+        ],
     ]
 
 
 def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> Start:
-    members, table, rows_left, session, inert = row
+    members, table, rows_left, session, inert, *more = row
+    created, written, behind = more or ("", (), ())
+
+    def ddl(rows: Sequence[Any]) -> tuple[ShardDdl, ...]:
+        events = (_read_event(event, tables, sessions) for event in rows)
+        return tuple(event for event in events if isinstance(event, ShardDdl))
+
     return Start(
         {Shard(*shard): tables[t] for *shard, t in members},
         None if table is None else tables[table],
         rows_left,
         None if session is None else sessions[session],
         {text: {Shard(*shard): n for *shard, n in counts} for text, counts in inert},
+        created,
+        ddl(written),
+        {Shard(*shard): Owing(ddl(owed), again) for *shard, again, owed in behind},
     )
 
 

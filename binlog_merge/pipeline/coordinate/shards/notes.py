@@ -88,6 +88,25 @@ def lock_of(waiting: Open, mode: Mode, source: Callable[[str, OrderKey], NodeSta
     return Lock(waiting.id, mode, waiting.stage, waiting.ddl.sql, waiting.done, waiting.awaited, ran)
 
 
+def since(lock: Lock) -> OrderKey:
+    """Return the key at which a shard ran the DDL first."""
+    return min((ran.key for ran in lock.ran), default=OrderKey.parse(lock.id.rpartition("@")[2]))
+
+
+def lock_values(lock: Lock) -> dict[str, Any]:
+    """Return a DDL that waits as plain values: what it is, since when, which shards have it, and which are awaited."""
+    return {
+        "id": lock.id,
+        "table": table_of(lock.id),
+        "mode": lock.mode,
+        "stage": lock.stage,
+        "sql": lock.sql,
+        "since": since(lock).text(),
+        "done": [str(shard) for shard in lock.done],
+        "awaited": [str(shard) for shard in lock.awaited],
+    }
+
+
 def table_of(id: str) -> str:
     """Return the logical table of a coordination, as schema.table."""
     return id.rpartition("@")[0]

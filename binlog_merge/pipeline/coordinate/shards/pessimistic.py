@@ -13,11 +13,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from binlog_merge.pipeline.coordinate.shards.behind import KEPT, Included, Latecomers, included
 from binlog_merge.pipeline.coordinate.shards.carrying import Run, carry_out
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.dropping import Dropping
 from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
-from binlog_merge.pipeline.coordinate.shards.net_change import inverse, net_change_of, same_ddl
+from binlog_merge.pipeline.coordinate.shards.net_change import inverse, net_change_of, plain, same_ddl
 from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
@@ -66,6 +67,8 @@ class PessimisticRun(Run):
         self.rows_left = start.rows_left
         self.debts = Debts()
         self.removals = Removals()
+        self.created, self.written = start.created, start.written
+        self.behind = Latecomers(start)
         self.decision: Decided | None = None
 
     @property
@@ -77,7 +80,12 @@ class PessimisticRun(Run):
 
     @property
     def quiet(self) -> bool:
-        return not (self.sequence.under_way or self.gone or self.debts or self.decision or self.removals)
+        waiting = self.sequence.under_way or self.gone or self.debts or self.decision or self.removals
+        return not (waiting or self.behind.wait)
+
+    def start(self) -> Start:
+        owing = self.behind.start()
+        return replace(super().start(), created=self.created, written=self.written, behind=owing)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         self._doubt_drops(ddl)
@@ -91,6 +99,8 @@ class PessimisticRun(Run):
                 self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
             self.ledger.effects += debt.effects(ddl)
             return
+        if self._is_owed(ddl):
+            return
         try:
             self.sequence = self.sequence.add(Item(ddl.shard, ddl.key, ddl), same_ddl)
         except OutOfSequence as error:
@@ -98,12 +108,39 @@ class PessimisticRun(Run):
             assert isinstance(expected, ShardDdl)
             detail = f"{ddl.shard} runs {ddl.sql!r} where {expected.shard} has run {expected.sql!r}"
             raise Stopped(Fault.DIFFERENT_DDL, ddl, detail) from None
+        self._owed_by_none(ddl)
         self._resolve(ddl)
+
+    def _is_owed(self, ddl: ShardDdl) -> bool:
+        """Take a statement that the logical table has gone through before its shard was made; False for any other."""
+        logical = self.ledger.table
+        after = None if logical is None else self.behind.pay(ddl, logical)
+        if after is None or logical is None:
+            return False
+        found = doubts_of(after.ran, after.change(logical), Dropping(), False)
+        self.ledger.doubt(finding for finding in found if finding.key == ddl.key)
+        if moves_rows(ddl, Verb.EMPTY):
+            self.ledger.findings.append(rows_stay(ddl, self._name()))
+        if after.fits(logical):
+            self.ledger.effects += after.released(self.ledger.here(ddl))
+        return True
+
+    def _owed_by_none(self, ddl: ShardDdl) -> None:
+        """Take what a shard has run, as if it owed it, for a DDL that all run, now that another has run it, too."""
+        place = len(self.sequence.order) - 1
+        ready = {shard for shard, items in self.sequence.shards.items() if len(items) == place}
+        shard, ran = self.behind.anew(ddl, ready) or (ddl.shard, ())
+        for own in ran:
+            self.sequence = self.sequence.add(Item(shard, own.key, own), same_ddl)
 
     def _decide(self, event: Decided) -> None:
         """Apply a decision about the DDL for which shards are awaited; for any other DDL it is too late or too
         early.
         """
+        owing = self.behind.decided(event.id)
+        if owing:
+            self._count_as_done_behind(event, owing)
+            return
         under_way = self.sequence.order[self.sequence.active :]
         if not under_way or open_id(under_way[0].ddl) != event.id:
             self.ledger.swallowed.append(event)
@@ -122,37 +159,55 @@ class PessimisticRun(Run):
         self.sequence = self.sequence.as_if_done(awaited)
         self._resolve(event)
 
+    def _count_as_done_behind(self, event: Decided, owing: Collection[Shard]) -> None:
+        """Let a shard count as having run DDL that is written already, so that its rows need not wait for it."""
+        assert self.ledger.table is not None
+        shard = event.shard
+        if event.action != "as-if-done" or shard is None:
+            raise Stopped(Fault.DECISION, event, "it is written already; a shard can only count as having run it")
+        if shard not in owing:
+            raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for it")
+        ddl, after = self.behind.count_as_done(shard, self.ledger.table)
+        place = self.ledger.here(event)
+        self.debts.owe(shard, ddl)
+        self.debts.settle(ddl, place, True)
+        if after.fits(self.ledger.table):
+            self.ledger.effects += after.released(place)
+
     def _take_joins(self, event: Joins) -> None:
         if self.ledger.table is None:
             self._begin_table(event)
             self.sequence = Sequence({event.shard: ()})
+            self.created, self.written = event.sql, ()
         else:
-            self.sequence = self.sequence.joined(event.shard, self._ddl_included(event), event.key)
+            found = self._included(event, self.ledger.table)
+            self.sequence = self.sequence.joined(event.shard, found.count, event.key)
+            self.behind.admit(event, found, self.ledger.table)
             self.ledger.swallowed.append(event)
         self._members[event.shard] = event.table
 
-    def _ddl_included(self, event: Joins) -> int:
-        """Return how many DDL of the sequence a new shard's table already includes; the most if several numbers fit.
+    def _included(self, event: Joins, logical: Table) -> Included:
+        """Return how much of the DDL a new shard's table already includes.
 
         One that is expected to do what others have done has done nothing of it yet, if that fits.
         """
-        logical = self.ledger.table
-        if event.shard in self.removals.expected and logical is not None and equivalent(event.table, logical):
-            return self.sequence.active
-        states = [(len(self.sequence.order[: i + 1]), item.ddl.after) for i, item in enumerate(self.sequence.order)]
-        for count, table in reversed(states[self.sequence.active :]):
-            if equivalent(event.table, table):
-                return count
-        assert self.ledger.table is not None
-        if not equivalent(event.table, self.ledger.table):
+        active = self.sequence.active
+        if event.shard in self.removals.expected and equivalent(event.table, logical):
+            return Included(active)
+        waiting = self.sequence.order[active:]
+        pending = [(active, logical), *((active + n, item.ddl.after) for n, item in enumerate(waiting, 1))]
+        replays = bool(event.sql) and plain(event.sql) == plain(self.created)
+        found = included(event.table, logical, self.written, pending, replays)
+        if found is None:
             detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
-        return self.sequence.active
+        return found
 
     def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
         del self._members[event.shard]
         self.debts.forget(event.shard)
+        self.ledger.effects += self.behind.leave(event.shard, event.key, self.ledger.here(event))
         self.sequence = self.sequence.without(event.shard)
         self.rows_left = not self.over
         shared = len(self.sequence.order) - self.sequence.active if self.shards else 0
@@ -172,6 +227,7 @@ class PessimisticRun(Run):
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
+        self.behind.move(event.shard, event.to)
         self.ledger.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)
@@ -206,6 +262,8 @@ class PessimisticRun(Run):
             # The logical table keeps the old names.
             self.ledger.effects += [Effect(ddl.shard, LAST, place, inverse(ddl.renames)) for ddl in real if ddl.renames]
         self.debts.settle(first, place, not skipped)
+        if not skipped:
+            self.written = (*self.written, last)[-KEPT:]
 
     def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
         assert self.ledger.table is not None
@@ -231,12 +289,12 @@ class PessimisticRun(Run):
     def outcome(self) -> Outcome:
         pending = [item for items in self.sequence.shards.values() for item in items[self.sequence.active :]]
         held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
-        held += self.removals.held()
+        held += [*self.removals.held(), *self.behind.held()]
         return Outcome(
             tuple(self.ledger.logical),
             (*self.ledger.effects, *self.debts.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
             tuple(self.ledger.findings),
-            (*self._open(), *self.removals.open(self.shards, self.ledger.table)),
+            (*self._open(), *self.removals.open(self.shards, self.ledger.table), *self.behind.open(self.shards)),
             tuple(self.ledger.swallowed),
             self.tables(),
             self.ledger.table,

@@ -120,5 +120,16 @@ def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
 
 def start_under(start: Start, name: Name) -> Start:
     """Return the state from which coordination continues, under the table's current name."""
-    members = {shard: table_under(table, name) for shard, table in start.members.items()}
-    return replace(start, members=members, table=None if start.table is None else table_under(start.table, name))
+    if start.table is not None and name_of(start.table) == name:
+        return start
+    return replace(
+        start,
+        members={shard: table_under(table, name) for shard, table in start.members.items()},
+        table=None if start.table is None else table_under(start.table, name),
+        created="",  # shards that are made later are not made under that name
+        written=tuple(ddl_under(ddl, name) for ddl in start.written),
+        behind={
+            s: owing._replace(owed=tuple(ddl_under(ddl, name) for ddl in owing.owed))
+            for s, owing in start.behind.items()
+        },
+    )

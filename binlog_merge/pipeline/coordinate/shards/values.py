@@ -109,7 +109,8 @@ class Renamed:
     `old` and `new` are the logical tables, None if the table does not come out there; `table` is its definition under
     the new logical name. `instead` are the statements that turn the table that had the new name into this one. `tool`:
     a tool for online schema changes created the table, so it has that table's rows. `plain` is False if more than the
-    name changes. `sql` is the whole statement with logical names, "" unless all its tables come out.
+    name changes. `sql` is the whole statement with logical names, "" unless all its tables come out; `session` is its
+    own.
     """
 
     key: OrderKey
@@ -122,6 +123,7 @@ class Renamed:
     tool: bool = False
     plain: bool = True
     sql: str = ""
+    session: DdlSession | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +261,7 @@ class Stop:
         return self.event.key
 
 
-OpenStage = Literal["waiting", "conflict", "queued", "spreading"]
+OpenStage = Literal["waiting", "conflict", "queued", "spreading", "behind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +269,9 @@ class Open:
     """An open coordination: the shards that have run the DDL, those awaited, and the first statement.
 
     `stage`: "waiting" for other shards to do the same; "conflict" if other shards do something else; "queued" after
-    another DDL; "spreading" if it has taken effect already, and nothing is held back for it. `ran` are the statements
-    of shards that have run it themselves.
+    another DDL; "spreading" if it has taken effect already, and nothing is held back for it; "behind" if it has, and
+    rows of the awaited shards wait until they have run it. `ran` are the statements of shards that have run it
+    themselves.
     """
 
     id: str
@@ -284,12 +287,21 @@ def open_id(ddl: ShardDdl) -> str:
     return f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
 
 
+class Owing(NamedTuple):
+    """Written DDL that a shard has yet to run; `again`: its table is as the logical one even if it never does."""
+
+    owed: tuple[ShardDdl, ...]
+    again: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The state from which coordination of a logical table begins or continues.
 
     `rows_left`: rows of shards that no longer exist may still be in the logical table. `session` is that of the last
-    statement. `inert` counts how often each shard has run each DDL that changes nothing that is compared.
+    statement. `inert` counts how often each shard has run each DDL that changes nothing that is compared. `created` is
+    the statement that made the logical table, `written` the last DDL since, which shards that are made later may owe;
+    `behind` are those that do.
     """
 
     members: Mapping[Shard, Table] = field(default_factory=dict)
@@ -297,6 +309,9 @@ class Start:
     rows_left: bool = False
     session: DdlSession | None = None
     inert: Mapping[str, Mapping[Shard, int]] = field(default_factory=dict)
+    created: str = ""
+    written: tuple[ShardDdl, ...] = ()
+    behind: Mapping[Shard, Owing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

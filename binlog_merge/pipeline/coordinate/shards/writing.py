@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, applied_parsed, columns_named
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import no_tighter, tightens
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.errors import SnapshotStoreError
@@ -50,9 +51,9 @@ def write(
     """
     session = writing_session(session)
     for statements in own:
-        table = _carried_out(logical, joined, statements, session, alone)
-        if table is not None:
-            return WrittenDdl(tuple(statements), table, True)
+        done = _carried_out(logical, joined, statements, session, alone)
+        if done is not None:
+            return WrittenDdl(*done, True)
     made = _made(logical, joined, renames, origin, session)
     return None if made is None else WrittenDdl(*made, False)
 
@@ -68,18 +69,34 @@ def writing_session(session: DdlSession) -> DdlSession:
 
 def _carried_out(
     logical: Table, joined: Table, statements: Sequence[str], session: DdlSession, alone: bool
-) -> Table | None:
-    table = logical
+) -> tuple[tuple[str, ...], Table] | None:
+    """Return the statements and the table after them, which is `joined`; None if it is not.
+
+    Of several that neither drop nor rename columns, those are left out that cannot be run, as another shard has brought
+    the same, or that bring a check or a foreign key that not all shards have.
+    """
+    table, run = logical, list[str]()
     try:
-        for sql in statements:
-            ddl = ParsedDdl.of(sql, session)
-            adds, drops, _ = columns_named(ddl.statement)
-            if not alone and {name.lower() for name in adds} & {name.lower() for name in drops}:
-                return None
-            table = applied_parsed(table, ddl)
+        parsed = [ParsedDdl.of(sql, session) for sql in statements]
     except SnapshotStoreError:
         return None
-    return table if statements and order(table, joined) == 0 else None
+    named = [columns_named(ddl.statement) for ddl in parsed]
+    if not alone and any({n.lower() for n in adds} & {n.lower() for n in drops} for adds, drops, _ in named):
+        return None
+    strict = len(parsed) == 1 or any(drops or renames for _, drops, renames in named)
+    for ddl in parsed:
+        try:
+            after = applied_parsed(table, ddl)
+        except SnapshotStoreError:
+            if strict:
+                return None
+            continue
+        if alone or not tightens(table, after, joined):
+            run.append(ddl.sql)
+            table = after
+        elif strict:
+            return None
+    return (tuple(run), table) if run and order(table, joined) == 0 else None
 
 
 def _made(
@@ -150,7 +167,7 @@ def target(logical: Table, joined: Table, origin: Table) -> Table:
         if logical.index_of(column.name) is None:
             columns.insert(_insert_index(column.name, origin, columns), column)
     return replace(
-        logical,
+        no_tighter(logical, joined),
         columns=tuple(columns),
         indexes=_indexes(logical, joined),
         charset=joined.charset,

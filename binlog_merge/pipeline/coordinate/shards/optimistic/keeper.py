@@ -181,6 +181,7 @@ class LockKeeper(Run):
         if operation is not None:
             own.append(tuple(step.sql for step in operation.written))
         own += [tuple(step.sql for step in ddl.steps[i:]) for ddl in reversed(ddls) for i in range(1, len(ddl.steps))]
+        own.append(tuple(step.sql for step in ddls[-1].steps if not step.drops and not step.renames))
         renames = tuple(pair for queue in queues for pair in change_of(queue).renames)
         place = self._write(event, own, renames, ddls[-1].after)
         if before is not None:
@@ -188,11 +189,22 @@ class LockKeeper(Run):
             for queue in queues:
                 mine = [info.ddl for info in queue]
                 self.ledger.doubt(doubts_of(mine, logical, dropping, queue is queues[-1], self.alone))
-        self._took_effect(ddls, place)
+        self._took_effect(ddls, max(place, self._unseen(event, infos)))
         if self.lock.all_ready:
             self.uneven.clear()
         else:
             self.uneven += infos
+
+    def _unseen(self, event: Event, infos: Sequence[Info]) -> Place:
+        """Write what the order of tables does not see of statements; return the place after it."""
+        joined, written = self.lock.joined, len(self.ledger.logical)
+        ddls = [info.ddl for info in infos]
+        if joined is not None:
+            self.ledger.loosen(event, joined, ddls)
+        if self.lock.all_ready:
+            tables = [self.shapes[shape] for shape in set(self.lock.final.values())]
+            self.ledger.level(event, [*(info.ddl for info in self.uneven), *ddls], tables)
+        return max((one.place for one in self.ledger.logical[written:]), default=self.ledger.here(event))
 
     def _write(
         self, event: Event, own: Sequence[tuple[str, ...]], renames: Sequence[tuple[str, str]], origin: Table

@@ -1,0 +1,159 @@
+"""Tables that shards make one after the other, while those that have them change them: what is made late owes the rest.
+
+Every shard runs the same program in the end, each at its own time, with rows in between; a shard may also make its
+table as it has become elsewhere. The target has what the nodes have together.
+"""
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.effort import effort
+from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, tables
+from tests.merge_e2e.shards.test_removals import rows, target
+from tests.merge_e2e.shards.test_renames import grown
+
+pytestmark = [pytest.mark.mysql]
+
+STRICT = {"shard-doubts": "error"}
+CREATE = "CREATE TABLE {t} (id INT PRIMARY KEY, a INT, b BIGINT NOT NULL DEFAULT 7, w BIGINT)"
+Shard = tuple[str, str]
+
+
+@dataclass
+class Late:
+    """One story: the program that every shard runs, and what was run, in turn."""
+
+    seed: int
+    rng: random.Random
+    steps: list[str] = field(default_factory=list)
+    row: int = 0
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Return the route of the shards."""
+        return (Route(f"x{self.seed}_n?", "t?", (f"x{self.seed}", "t")),)
+
+    def shards(self) -> list[Shard]:
+        """Return the shards of one logical table, each with its node."""
+        places = (("n1", "t1"), ("n1", "t2"), ("n2", "t1"), ("n2", "t2"))
+        return self.rng.sample([(node, f"x{self.seed}_{node}.{t}") for node, t in places], self.rng.randint(2, 4))
+
+    def program(self) -> list[str]:
+        """Return what is done to the table after it is made."""
+        found, names = list[str](), ["a", "b", "w"]
+        for number in range(self.rng.randint(1, 5)):
+            match self.rng.choice(
+                ("add", "add", "add two", "drop", "rename", "narrow", "index", "unique", "comment", "null")
+            ):
+                case "add":
+                    found.append(f"ADD COLUMN c{number} INT NOT NULL DEFAULT {number}")
+                case "add two":
+                    found.append(f"ADD COLUMN c{number} VARCHAR(9) AFTER id, ADD COLUMN d{number} INT DEFAULT 3")
+                case "drop" if len(names) > 1:
+                    found.append(f"DROP COLUMN {names.pop(self.rng.randrange(len(names)))}")
+                case "rename":
+                    place = self.rng.randrange(len(names))
+                    found.append(f"RENAME COLUMN {names[place]} TO {names[place]}x")
+                    names[place] += "x"
+                case "narrow" if "w" in names:
+                    found.append("MODIFY COLUMN w INT")
+                case "index":
+                    found.append(f"ADD INDEX i{number} ({self.rng.choice(names)})")
+                case "unique":
+                    found.append(f"ADD UNIQUE INDEX u{number} (id, {self.rng.choice(names)})")
+                case "comment":
+                    found.append(f"COMMENT = 'number {number}'")
+                case "null" if "a" in names:
+                    found.append("MODIFY COLUMN a BIGINT")
+        return [f"ALTER TABLE {{t}} {one}" for one in found]
+
+
+def play(stage: Stage, seed: int, unfinished: bool = False) -> tuple[Late, Played]:
+    """Play a story on the nodes; with `unfinished` a shard may stop anywhere in the program."""
+    rng = random.Random(seed)
+    story = Late(seed, rng)
+    stage.clear()
+    with stage.scene(f"late {seed}", story.routes) as (sessions, played):
+        for node, session in sessions.items():
+            session.run(f"CREATE DATABASE x{seed}_{node}")
+        shards, program = story.shards(), story.program()
+        places = dict.fromkeys(shards, -1)
+        ends = {shard: rng.randint(-1, len(program)) if unfinished else len(program) for shard in shards}
+        while behind := [shard for shard in shards if places[shard] < ends[shard]]:
+            shard = rng.choice(behind[:2])
+            for _ in range(rng.randint(1, 3)):
+                if places[shard] < ends[shard]:
+                    advance(story, dict(sessions), places, shard, program)
+            for one in rng.choices([shard for shard in shards if places[shard] >= 0] or [shard], k=2):
+                write(story, dict(sessions), one)
+    return story, played[0]
+
+
+def advance(
+    story: Late, sessions: dict[str, Session], places: dict[Shard, int], shard: Shard, program: list[str]
+) -> None:
+    """Let a shard run the next statement of the program; or make its table as another has it."""
+    like = [other for other, place in places.items() if place >= 0 and other[0] == shard[0]]
+    if places[shard] < 0 and like and story.rng.random() < 0.4:
+        other = story.rng.choice(like)
+        run(story, sessions, shard, f"CREATE TABLE {{t}} LIKE {other[1]}")
+        places[shard] = places[other]
+        return
+    run(story, sessions, shard, CREATE if places[shard] < 0 else program[places[shard]])
+    places[shard] += 1
+
+
+def write(story: Late, sessions: dict[str, Session], shard: Shard) -> None:
+    """Write rows of a shard with whatever columns it has."""
+    node, table = shard
+    schema, name = table.split(".")
+    story.row += 1
+    found = sessions[node].ask(
+        f"SELECT column_name FROM information_schema.columns WHERE table_schema = '{schema}' AND table_name = '{name}' "
+        "AND column_name <> 'id'"
+    )
+    if not found:
+        return
+    names = [str(column) for (column,) in found]
+    values = ", ".join(str(story.rng.randint(0, 99)) for _ in names)
+    run(story, sessions, shard, f"INSERT INTO {{t}} (id, {', '.join(names)}) VALUES ({story.row}, {values})")
+    if story.rng.random() < 0.4:
+        run(story, sessions, shard, f"UPDATE {{t}} SET {story.rng.choice(names)} = 5 ORDER BY id LIMIT 1")
+    if story.rng.random() < 0.2:
+        run(story, sessions, shard, "DELETE FROM {t} ORDER BY id LIMIT 1")
+
+
+def run(story: Late, sessions: dict[str, Session], shard: Shard, sql: str) -> None:
+    """Run a statement on a shard."""
+    sessions[shard[0]].run(sql.format(t=shard[1]))
+    story.steps.append(f"{shard[0]}: {sql.format(t=shard[1])}")
+
+
+def attack(stage: Stage, seed: int, modes: tuple[str, ...], cut: bool = False) -> None:
+    """The target has what the nodes have, and nothing waits; cut into runs it comes to the same bytes."""
+    story, played = play(stage, seed)
+    expected = sorted(
+        (row for server in stage.nodes.values() for name in tables(server) for row in rows(server, name)), key=repr
+    )
+    for mode in modes:
+        path = stage.configuration(f"late-{seed}-{mode}", [played], mode, sections=STRICT)
+        out = path.parent / "out"
+        where = f"seed {seed}, {mode}, {path}\n" + "\n".join(story.steps)
+        try:
+            result = merge(path, out)
+        except Exception as error:
+            raise AssertionError(where) from error
+        assert (result.warnings, result.locks, result.waiting_shards) == ((), (), ()), where
+        assert list(target(stage, out).values()) == [expected], where
+        if cut:
+            again = stage.configuration(f"cut-{seed}-{mode}", [played], mode, sections=STRICT)
+            assert grown(again, written(out), random.Random(seed), 5) == written(out), where
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 4) for first in range(0, effort(8, 80), 4)], ids=str)
+def test_shards_that_make_their_tables_late(stage: Stage, seeds: range) -> None:
+    for seed in seeds:
+        attack(stage, seed, ("pessimistic",), cut=seed % 4 == 0)
