@@ -34,7 +34,7 @@ FOUND = (
     "STRCMP(lb, 'œuvre')", "l1 > 'œ'", "i8 IN (b64, b, '  7')", "i8 IN (~z, 3)", "x'ff' < s", "_binary'œ' = l1",
     "lb LIKE '_' ESCAPE 'ä'", "u64 * 18446744073709551615", "CAST(u64 AS DECIMAL(38,20))", "u64 * i64",
     "CASE i8 WHEN b64 THEN 1 ELSE 0 END", "0.000000000000000000000000000000000000001 - 3",
-    "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
+    "WEEKDAY(da - INTERVAL 1 DAY)", "DATEDIFF(dt, d0 + INTERVAL 1 DAY)", "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""

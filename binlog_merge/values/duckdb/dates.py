@@ -23,7 +23,8 @@ def _digits(piece: Sql, session: DdlSession) -> tuple[str, str]:
 def _date(piece: Sql, session: DdlSession) -> str:
     """Return SQL of a day; NULL for one that is in no calendar."""
     day, _ = _digits(piece, session)
-    return f"TRY(make_date(({day} // 10000)::BIGINT, ({day} // 100 % 100)::BIGINT, ({day} % 100)::BIGINT))"
+    made = "TRY(make_date((d // 10000)::BIGINT, (d // 100 % 100)::BIGINT, (d % 100)::BIGINT))"
+    return f"list_transform([{day}], lambda d: {made})[1]"  # the engine TRYs nothing that may stop itself
 
 
 def _days(piece: Sql, session: DdlSession) -> str:
