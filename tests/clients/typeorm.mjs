@@ -17,7 +17,8 @@ function plain(table) {
     name: table.name,
     engine: table.engine,
     comment: table.comment,
-    columns: names(table.columns, column),
+    // It asks without an order, and a server's own is that of its plan.
+    columns: names(table.columns, column).sort((a, b) => (a.name < b.name ? -1 : 1)),
     indices: names(table.indices, ["name", "columnNames", "isUnique", "isFulltext", "isSpatial"])
       .sort((a, b) => (a.name < b.name ? -1 : 1)),
     foreignKeys: names(table.foreignKeys, key).sort((a, b) => (a.name < b.name ? -1 : 1)),
