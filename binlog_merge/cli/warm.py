@@ -56,7 +56,11 @@ def warm(
         lacking = error.message
     with tempfile.TemporaryDirectory(prefix="binlog-merge-warm-") as folder:
         out = Path(folder) / "merged"
-        classes = _merge(config, out, anew=not java_only) if lacking is None else _merge_here(config, out)
+        classes = None
+        if lacking is None:
+            classes = _merge(config, out, anew=not java_only)
+        else:
+            _merge_here(config, out)
         if not java_only:
             _read(Path(folder))
     from binlog_merge.binlog.kernels import cache
