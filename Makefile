@@ -143,7 +143,7 @@ check-clients: $(SETUP)
 
 check-report: $(SETUP)
 	@tools/get-browser.sh build/browser
-	@$(RUN) $(VENV)/python -m pytest -m browser tests/report $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest -m browser tests/report tests/status $(TEST_ARGS)
 
 dist: $(SETUP)
 	@$(RUN) $(VENV)/python -m tools.dist

@@ -30,6 +30,10 @@ class TruncatedEvent(BinlogFormatError):  # noqa: N818
     """The bytes end inside an event: the file is being written, the server crashed, or a copy is incomplete."""
 
 
+class NoBinlog(BinlogFormatError):  # noqa: N818
+    """The file does not begin as a binlog does: it is something else, or its beginning is damaged."""
+
+
 class ChecksumMismatch(BinlogFormatError):  # noqa: N818
     """The CRC32 of an event does not match its bytes."""
 

@@ -23,7 +23,7 @@ from binlog_merge.binlog.constants import (
     EventFlag,
     EventType,
 )
-from binlog_merge.binlog.errors import BinlogFormatError, ChecksumMismatch, EncryptedBinlog, TruncatedEvent
+from binlog_merge.binlog.errors import BinlogFormatError, ChecksumMismatch, EncryptedBinlog, NoBinlog, TruncatedEvent
 from binlog_merge.binlog.wire import Buffer
 
 _HEADER: Final = struct.Struct("<IBIIIH")
@@ -97,8 +97,9 @@ def check_magic(data: Buffer, file: str = "") -> None:
             "the file is encrypted; copy it decrypted (mysqlbinlog --read-from-remote-server --raw)", file, 0
         )
     if magic != BINLOG_MAGIC:
-        kind = TruncatedEvent if BINLOG_MAGIC.startswith(magic) else BinlogFormatError
-        raise kind(f"the file begins with {magic.hex(' ') or 'nothing'}, a binlog with fe 62 69 6e", file, 0)
+        if BINLOG_MAGIC.startswith(magic):
+            raise TruncatedEvent(f"the file begins with {magic.hex(' ') or 'nothing'}, and ends", file, 0)
+        raise NoBinlog(f"the file is no binlog: it begins with {magic.hex(' ')}, a binlog with fe 62 69 6e", file, 0)
 
 
 def server_version_split(version: str) -> tuple[int, int, int]:

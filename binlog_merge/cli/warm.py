@@ -14,6 +14,7 @@ from binlog_merge.cli.merge import Session, check_engine
 from binlog_merge.cli.options import Output
 from binlog_merge.cli.output import OutputFormat, print_document
 from binlog_merge.cli.progress import progress
+from binlog_merge.errors import ConfigError
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
@@ -29,7 +30,7 @@ start at once. The first merge does it too, while it runs: this is for images of
 It merges the demo's binlogs in a temporary folder, verifies and replays them. What is kept lies in NUMBA_CACHE_DIR,
 else in ~/.cache/binlog-merge/kernels: 10 MB of kernels and 150 MB of Java's classes. It is read where it cannot be
 written. Kernels are for the kind of processor on which they were compiled, Java's classes for the same Java and Spark:
-elsewhere, they are made anew."""
+elsewhere, they are made anew. Without Java there are kernels alone."""
 
 JavaOnly = Annotated[bool, typer.Option("--java-only", hidden=True, help="As a merge starts it in the background.")]
 
@@ -46,9 +47,20 @@ def warm(
 
     begun = time.monotonic()
     config = MergeConfig.load(cluster())
-    check_engine(config, _MASTER, None)
+    lacking = None
+    try:
+        check_engine(config, _MASTER, None)
+    except ConfigError as error:
+        if java_only:
+            raise
+        lacking = error.message
     with tempfile.TemporaryDirectory(prefix="binlog-merge-warm-") as folder:
-        classes = _merge(config, Path(folder) / "merged", anew=not java_only)
+        out = Path(folder) / "merged"
+        classes = None
+        if lacking is None:
+            classes = _merge(config, out, anew=not java_only)
+        else:
+            _merge_here(config, out)
         if not java_only:
             _read(Path(folder))
     from binlog_merge.binlog.kernels import cache
@@ -59,7 +71,8 @@ def warm(
         print_document({**found, "seconds": seconds}, output)
         return
     print(f"kernels: {cache.folder()}")
-    print(f"Java's classes: {classes or 'not archived: Java starts as before'}")
+    why = f"{lacking}, which merge, demo and run need" if lacking else "Java starts as before"
+    print(f"Java's classes: {classes or f'not archived: {why}'}")
 
 
 _MASTER = "local[1]"
@@ -82,6 +95,18 @@ def _merge(config: "MergeConfig", out: Path, anew: bool) -> Path | None:
             if not session.ends_well():
                 part.unlink(missing_ok=True)
     return class_archive.archive()
+
+
+def _merge_here(config: "MergeConfig", out: Path) -> None:
+    """Merge the demo in this process, for a machine without Java, which reads logs that others merge."""
+    from binlog_merge.pipeline.base.runner import Files, InDriver
+    from binlog_merge.pipeline.compiling import compiling
+    from binlog_merge.pipeline.run import run_merge
+
+    with progress() as report:
+        with compiling(report):
+            pass
+        run_merge(InDriver(Files()), config, out, end_of_input=True, progress=report)
 
 
 def _read(folder: Path) -> None:

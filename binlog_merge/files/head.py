@@ -120,7 +120,7 @@ def _check_magic(data: bytes, node: str, path: str) -> None:
         node=node,
         file=path,
         position=0,
-        remedy="copy the file from the node again, or narrow the node's `files` pattern",
+        remedy="narrow the node's `files` pattern to binlogs; if this should be one, copy it from the node again",
     )
 
 

@@ -90,6 +90,9 @@ def _failure(error: format_errors.BinlogFormatError) -> MergeError:
     if isinstance(error, format_errors.TruncatedEvent):
         remedy = "copy the file again; if the server is still writing to it, the event is not complete yet"
         return TruncatedEvent(error.reason, **place, remedy=remedy)
+    if isinstance(error, format_errors.NoBinlog):
+        remedy = "give a binlog, such as binlog.000001; if this should be one, copy it from the node again"
+        return ChecksumMismatch(error.reason, **place, remedy=remedy)
     return ChecksumMismatch(error.reason, **place)
 
 

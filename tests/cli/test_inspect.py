@@ -169,6 +169,16 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", str(tmp_path / "payload")]) == 12
 
 
+def test_what_is_no_binlog_is_called_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.yaml").write_text("version: 1\n")
+    assert run(["inspect", str(tmp_path / "cluster.yaml")]) == 12
+    said = capsys.readouterr().err
+    assert "the file is no binlog: it begins with 76 65 72 73" in said and "give a binlog, such as binlog.0" in said
+    (tmp_path / "short").write_bytes(BINLOG_MAGIC[:2])
+    assert run(["inspect", str(tmp_path / "short")]) == 11
+    assert "the file begins with fe 62, and ends" in capsys.readouterr().err
+
+
 def test_several_files_share_the_positions_as_mysqlbinlog_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,19 @@ def test_every_verb_has_help(tmp_path: Path) -> None:
     assert out.count("Usage: binlog-merge ") == len(verbs) > 15
 
 
+def test_warm_has_kernels_for_those_who_read(tmp_path: Path) -> None:
+    code, told, err = _run(["warm"], nothing=tmp_path)
+    assert code == 0, err
+    assert "kernels: " in told and "not archived: pyspark is not installed, which merge, demo and run need" in told
+    without_java = PROGRAM.replace('sys.modules["pyspark"] = sys.modules["py4j"] = None', "pass")
+    assert without_java != PROGRAM
+    environment = {k: v for k, v in os.environ.items() if k != "JAVA_HOME"} | {"PATH": str(tmp_path)}
+    command = [sys.executable, "-c", without_java, json.dumps([["warm"], ["warm", "--java-only"]])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "[0, 2]" in done.stderr, done.stderr
+    assert "not archived: no Java on the PATH, which merge, demo and run need" in done.stdout
+
+
 def test_a_merged_log_is_looked_at_verified_and_replayed(tmp_path: Path) -> None:
     out = merged(CASE)
     code, told, err = _run(
