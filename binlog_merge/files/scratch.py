@@ -46,14 +46,24 @@ def scratch_folder() -> AbstractContextManager[Path]:
 def _folder(prefix: str) -> Iterator[Path]:
     parent = users_folder()
     _sweep(parent, prefix)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    folder, fd = _made(parent, prefix)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(fd)
+
+
+def _made(parent: Path, prefix: str) -> tuple[Path, int]:
+    """Return a new folder and its lock, which is held; another one if a sweep came in between making and locking."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with suppress(FileNotFoundError):
+            fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            if (folder / _LOCK).exists():
+                return folder, fd
+            os.close(fd)
 
 
 def _sweep(parent: Path, prefix: str) -> None:
