@@ -35,6 +35,7 @@ FOUND = (
     "lb LIKE '_' ESCAPE 'ä'", "u64 * 18446744073709551615", "CAST(u64 AS DECIMAL(38,20))", "u64 * i64",
     "CASE i8 WHEN b64 THEN 1 ELSE 0 END", "0.000000000000000000000000000000000000001 - 3",
     "COALESCE(ABS(NULL), bc)", "NULL COLLATE utf8mb4_0900_as_ci", "du > IF(i8, 'Σς', da)",
+    "bl > (u8 COLLATE utf8mb4_0900_as_cs)", "NULL NOT BETWEEN a1 AND 'Äpfel'", "NULL BETWEEN s AND 'a'",
     "WEEKDAY(da - INTERVAL 1 DAY)", "DATEDIFF(dt, d0 + INTERVAL 1 DAY)", "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
