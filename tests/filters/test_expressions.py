@@ -183,7 +183,7 @@ WRONG = [
     ("j BETWEEN 1 AND 2", "BETWEEN with a JSON value"),
     ("j = b", "a BIT compared with a JSON value"),
     ("s BETWEEN 'a' AND 5", "BETWEEN of different types"),
-    ("IF(a > 1, e, s) + 1 > 2", "an ENUM or SET out of CASE"),
+    ("IF(a > 1, e, s) + 1 > 2", "an ENUM, a SET, or a date beside texts, out of CASE"),
     ("j <= TRUE", "the order of a JSON value and a truth value"),
     ("j < s", "the order of a JSON value and a string"),
     ("d >= '10:00:00'", "write it with its date"),

@@ -34,6 +34,8 @@ FOUND = (
     "STRCMP(lb, 'œuvre')", "l1 > 'œ'", "i8 IN (b64, b, '  7')", "i8 IN (~z, 3)", "x'ff' < s", "_binary'œ' = l1",
     "lb LIKE '_' ESCAPE 'ä'", "u64 * 18446744073709551615", "CAST(u64 AS DECIMAL(38,20))", "u64 * i64",
     "CASE i8 WHEN b64 THEN 1 ELSE 0 END", "0.000000000000000000000000000000000000001 - 3",
+    "COALESCE(ABS(NULL), bc)", "NULL COLLATE utf8mb4_0900_as_ci", "du > IF(i8, 'Σς', da)",
+    "bl > (u8 COLLATE utf8mb4_0900_as_cs)", "NULL NOT BETWEEN a1 AND 'Äpfel'", "NULL BETWEEN s AND 'a'",
     "WEEKDAY(da - INTERVAL 1 DAY)", "DATEDIFF(dt, d0 + INTERVAL 1 DAY)", "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
@@ -48,6 +50,7 @@ COMPUTED = (
     "CAST('1e1' AS UNSIGNED)", "NULLIF(l1, 'abc')", "CAST(da AS REAL)", "LOWER(y)", "DATE_FORMAT(s, '%Y')",
     "CASE i8 WHEN ~b64 THEN 1 ELSE 0 END", "i8 IN (i64, u64)", "CASE i8 WHEN i64 THEN 1 WHEN u64 THEN 2 END",
     "CAST(99999999999999999999999999999999999999999 AS JSON)", "18446744073709551616 + u8",
+    "DATE_FORMAT(ts, gb)",
     "DATE_FORMAT(dt, '')", "DATE_FORMAT(da, s9)", "CAST(d AS JSON)", "JSON_ARRAY(CAST(7.0 AS JSON), CAST(d AS JSON))",
     "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
 )  # fmt: skip

@@ -204,6 +204,8 @@ def _bytes_sides(left: Sql, right: Sql) -> tuple[str, str]:
             raise ExpressionError("a binary string compared with a number")
         sides = number(other).text, bits.numbers
     elif other.kind == "string":
+        if other.strength == EXPLICIT:
+            raise ExpressionError("a binary string compared with a text by COLLATE")
         check_converted(other, "binary")
         sides = f"encode({other.text})" if other.raw is None else unhex(other.raw), bits.text
     else:

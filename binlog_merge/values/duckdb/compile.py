@@ -102,6 +102,8 @@ class _Compiler:
         if method is None:
             raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
         found = method(node)
+        if found.kind == "null":  # whatever it was made of, so that the engine gives it no type
+            return NULL
         made = found.kind == "string" and (
             found.strength == NUMERIC or (node.kind == "cast" and found.charset == charset_named_by(self.connection))
         )
@@ -204,6 +206,8 @@ class _Compiler:
 
     def _collate(self, node: Node) -> Sql:
         piece, collation = string(self.piece(node.args[0])), canonical_collation(node.text)
+        if piece.kind == "null":
+            raise ExpressionError("COLLATE of NULL")
         if collation is None or collation == "binary" or charset_named_by(collation) != piece.charset:
             raise ExpressionError(f"COLLATE {node.text} of a text in {piece.charset}")
         return replace(piece, collation=collation, strength=EXPLICIT)

@@ -38,6 +38,8 @@ def check_between(value: Sql, low: Sql, high: Sql) -> None:
         raise ExpressionError("BETWEEN of a number and a text that is none; compare with each")
     if own == "string":
         _check_collations(value, bounds)
+    if own == "null" and len(bounds) > 1 and others == {"string"}:
+        common_collation(*bounds)  # a server looks for it though the answer is NULL
 
 
 def check_in(value: Sql, items: Sequence[Sql]) -> None:

@@ -113,7 +113,7 @@ def condition(piece: Sql) -> str:
 def number(piece: Sql) -> Sql:
     """Return a piece as a number; a string gives what stands at its beginning, else 0."""
     if piece.numbers == "":
-        raise ExpressionError("an ENUM or SET out of CASE, IF or COALESCE as a number")
+        raise ExpressionError("an ENUM, a SET, or a date beside texts, out of CASE, IF or COALESCE as a number")
     if piece.numbers is not None:
         return Sql(piece.numbers, "int", unsigned=True)
     if piece.kind == "bool":

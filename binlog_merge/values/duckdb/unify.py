@@ -38,7 +38,9 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
     if "json" in kinds:
         raise ExpressionError("a JSON value or something else, out of CASE, IF or COALESCE")
     texts = [string(piece) for piece in pieces]
-    return [piece.text for piece in texts], ruling(texts)
+    rule = ruling(texts)
+    # As a number a date among texts is another one than its text.
+    return [piece.text for piece in texts], replace(rule, numbers="") if kinds & {"date", "datetime", "time"} else rule
 
 
 def ruling(pieces: Args) -> Sql:

@@ -194,6 +194,8 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
         raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
     if node.text == "date_format" and (kinds[0] not in ("date", "datetime") or kinds[1] != "text"):
         raise NotComputableError(f"date_format() of values of kinds {kinds[0]} and {kinds[1]}")
+    if node.text == "date_format" and not {_charset_of(n, columns) or "utf8mb4" for n in _nodes(node)} <= _UNICODE:
+        raise NotComputableError("date_format() with a format in another character set, whose bytes a server leaves")
     if "text" in computation.takes:
         _check_zeros(node, columns)
     for kind in kinds:
