@@ -77,6 +77,7 @@ class Report:
     _sum: list[int] = field(default_factory=lambda: [0, 0])
     _warned: set[str] = field(default_factory=set)
     _removed: Mapping[str, Any] = field(default_factory=dict)
+    _locks: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _last: "MergeResult | None" = None
 
     def merged(self, result: "MergeResult") -> None:
@@ -86,6 +87,7 @@ class Report:
         self._warned.update(new)
         for warning in new:
             say(f"binlog-merge: {printable(warning)}", warning, logging.WARNING)
+        self._say_what_waits({str(lock["id"]): lock for lock in result.locks})
         if result.removed != self._removed:
             self._removed = result.removed
             for line in removal_lines(result.removed):
@@ -100,6 +102,22 @@ class Report:
                 print_json(document_of(merged=str(self.out), result=result))
         elif time.monotonic() - self.printed >= LINE_EVERY and (self._sum[0] or self.printed < 0):
             self._print()
+
+    def _say_what_waits(self, locks: dict[str, Mapping[str, Any]]) -> None:
+        """Say which DDL begins to wait, and for whom, for whom one waits now, and which waits no longer."""
+        before, self._locks = self._locks, locks
+        for id, lock in locks.items():
+            awaited = lock["awaited"]
+            if id not in before or awaited != before[id]["awaited"]:
+                verb = "waits" if id not in before else "still waits"
+                say(
+                    f"binlog-merge: {verb} for {', '.join(awaited) or 'nobody'}: {printable(lock['sql'])}",
+                    "ddl waits",
+                    **lock,
+                )
+        for id, lock in before.items():
+            if id not in locks:
+                say(f"binlog-merge: waits no longer: {printable(lock['sql'])}", "ddl waits no longer", **lock)
 
     def failed(self, error: "MergeError", pause: float) -> None:
         """Say what keeps rounds from their end, and when the next is tried."""

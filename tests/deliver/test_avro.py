@@ -130,7 +130,7 @@ def test_without_a_library_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, lacking, None)
     result = _replay(online_ddl, "127.0.0.1:1", "http://127.0.0.1:1")
-    assert result.returncode == 2 and "pip install 'binlog-merge[avro]'" in result.stderr, result.stderr
+    assert result.returncode == 2 and "pip install '.[avro]'" in result.stderr, result.stderr
 
 
 @pytest.mark.parametrize(

@@ -62,4 +62,4 @@ def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     merge(case_named("two-nodes") / "cluster.yaml", tmp_path)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     result = command_line(["replay", "--merged", tmp_path, "--to", "kafka://127.0.0.1:1", "--format", "canal"])
-    assert result.returncode == 2 and "pip install 'binlog-merge[kafka]'" in result.stderr
+    assert result.returncode == 2 and "pip install '.[kafka]'" in result.stderr
