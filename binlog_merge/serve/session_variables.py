@@ -101,14 +101,11 @@ def _of_session(settings: Settings) -> Mapping[str, Value]:
     if settings.database is not None:
         found["character_set_database"], found["collation_database"] = settings.database
     found |= {name: value for name, value in given.items() if value is not None or name == "character_set_results"}
-    named = given.get("character_set_client")
-    if named is not None and "collation_connection" not in given and "character_set_connection" not in given:
-        of = collation_id(str(named), None)
-        chosen = given.get("collation_results")
-        found["character_set_connection"] = named
-        found["collation_connection"] = collation_name(int(chosen) if chosen else of or 0)
-    elif "character_set_connection" in given:
-        found["collation_connection"] = collation_name(collation_id(str(given["character_set_connection"]), None) or 0)
+    named = given.get("character_set_connection") or given.get("character_set_client")
+    if named is not None and "collation_connection" not in given:
+        chosen = int(given.get("collation_results") or 0)
+        number = chosen if charset_of(chosen) == named else collation_id(str(named), None) or 0
+        found["character_set_connection"], found["collation_connection"] = named, collation_name(number)
     return found
 
 

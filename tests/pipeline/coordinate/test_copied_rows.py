@@ -50,7 +50,7 @@ def counted(server: MySqlServer, story: str) -> tuple[int, int] | None:
     server.execute(f"{MADE}; {story}")
     node = node_of(server)
     last = node.files[-1]
-    return copied_rows(node, last.path, last.size, ("a", "t"), ("a", "u"))
+    return copied_rows(node, last.path, last.size, ("a", "t"), ("a", "u"), lambda schema, table: (schema, table))
 
 
 def node_of(server: MySqlServer) -> NodeInput:
@@ -90,7 +90,7 @@ def test_rows_that_are_rolled_back_do_not_count(mysql_server: MySqlServer) -> No
     rolled_back = replace(end, header=replace(end.header, type_code=EventType.QUERY_EVENT), body=body)
     commit = replace(rolled_back, body=Query(1, 0, 0, b"a", b"COMMIT").pack())
     for last, rows in (([end], 2), ([commit], 2), ([rolled_back, commit], 3)):
-        tables = counting._Tables()
+        tables = counting._Tables(lambda schema, table: (schema, table))
         for event in [*events[:-1], *last]:
             tables.take(event, file)
         assert tables.rows["a", "t"] == rows
