@@ -79,16 +79,19 @@ def test_the_options_of_a_verb(job: FakeJob, cluster: str, monkeypatch: pytest.M
     monkeypatch.setattr(sys.modules["binlog_merge.spark.job"], "merge", merging)
     plain = command_line(["merge", "-c", cluster])
     assert plain.returncode == 0
-    assert re.fullmatch(r"scan: 3/3 in \d\.\d s\n", plain.stderr), plain.stderr
+    assert re.fullmatch(r"starting Spark\nscan: 3/3 in \d\.\d s\n", plain.stderr), plain.stderr
     logged = command_line(["merge", "-c", cluster, "--log-level", "info"])
-    assert ' INFO binlog_merge.pipeline.run: a word one="a b" two=2\nscan: 3/3' in logged.stderr
+    assert ' INFO binlog_merge.pipeline.run: a word one="a b" two=2\nstarting Spark\nscan: 3/3' in logged.stderr
     assert logged.stdout == plain.stdout
-    assert command_line(["merge", "-c", cluster]).stderr.startswith("scan: 3/3"), "an earlier run's log goes on"
+    assert command_line(["merge", "-c", cluster]).stderr.startswith("starting Spark\nscan: 3/3"), (
+        "an earlier run's log goes on"
+    )
 
 
 def test_in_json_all_of_stderr_is_json(job: FakeJob, cluster: str, tmp_path: Path) -> None:
     done = command_line(["merge", "-c", cluster, "--log-format", "json"])
-    (stage,) = _documents(done.stderr)
+    starts, stage = _documents(done.stderr)
+    assert (starts["event"], starts["fields"]) == ("starting Spark", {})
     assert (stage["event"], stage["fields"]["stage"], stage["fields"]["tasks"]) == ("progress", "scan", 3)
     failed = command_line(["merge", "-c", tmp_path / "none.yaml", "--log-format", "json"])
     (error,) = _documents(failed.stderr)

@@ -116,7 +116,7 @@ def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, caps
         assert part in out
     assert "X'61',X'62',1" in out
     assert r"a table named \x1b[31mred" in out
-    assert err == "scan: 3/3 in 0.0 s\n"
+    assert err == "starting Spark\nscan: 3/3 in 0.0 s\n"
 
 
 def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import count, islice
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -229,7 +230,9 @@ def test_descriptors_are_used_up(cluster: Cluster, tmp_path: Path) -> None:
     with StatusServer(cluster.config, cluster.out, "0") as server:
         well = server.status()
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + 4, limits[1]))
+        used = {int(each.name) for each in Path("/proc/self/fd").iterdir()}
+        fifth = next(islice((number for number in count() if number not in used), 4, None))  # numbers may have gaps
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fifth, limits[1]))
         try:
             with pytest.raises(OSError, match="Too many open files"):
                 check_descriptors()
