@@ -113,7 +113,14 @@ def _round(value: Value, digits: int = 0) -> Value:
     assert isinstance(value, Decimal)
     digits = min(digits, _MOST_DECIMALS)
     scale = min(max(0, -int(value.as_tuple().exponent)), max(0, digits))
-    return value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP).quantize(Decimal(1).scaleb(-scale))
+    return without_minus_zero(
+        value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP).quantize(Decimal(1).scaleb(-scale))
+    )
+
+
+def without_minus_zero(value: Decimal) -> Decimal:
+    """Return a DECIMAL as a server has it, where a zero has no sign."""
+    return value if value else value.copy_abs()
 
 
 def _document(value: Value | None) -> Any:

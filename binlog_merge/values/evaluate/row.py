@@ -18,7 +18,7 @@ from typing import Any, Final
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.convert.cells import coerce
 from binlog_merge.values.convert.time import shifted
-from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK
+from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK, without_minus_zero
 from binlog_merge.values.evaluate.kinds import (
     BIGINT,
     BIGINT_UNSIGNED,
@@ -253,7 +253,7 @@ def _arithmetic(symbol: str, a: int | float | Decimal, b: int | float | Decimal)
     if isinstance(a, int) and isinstance(b, int):
         return _bounded(a + b if symbol == "+" else a - b if symbol == "-" else a * b)
     x2, y2 = Decimal(a), Decimal(b)
-    return x2 + y2 if symbol == "+" else x2 - y2 if symbol == "-" else x2 * y2
+    return without_minus_zero(x2 + y2 if symbol == "+" else x2 - y2 if symbol == "-" else x2 * y2)
 
 
 def _cast(word: str, value: Value) -> Value:
