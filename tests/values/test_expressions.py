@@ -53,7 +53,8 @@ COMPUTED = (
     "DATE_FORMAT(ts, gb)",
     "DATE_FORMAT(dt, '')", "DATE_FORMAT(da, s9)", "CAST(d AS JSON)", "JSON_ARRAY(CAST(7.0 AS JSON), CAST(d AS JSON))",
     "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
-    "UPPER(ROUND(d38))", "CONCAT(d38 * 0)", "ROUND(d38)", "LOWER(ROUND(d38, 5) * 1.0)",
+    "UPPER(_binary'abc')", "LOWER(CONCAT(_binary'ABC', z))", "UPPER(ROUND(d38))", "CONCAT(d38 * 0)", "ROUND(d38)",
+    "LOWER(ROUND(d38, 5) * 1.0)",
 )  # fmt: skip
 """The same of what is computed row by row."""
 

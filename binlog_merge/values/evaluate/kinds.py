@@ -10,7 +10,7 @@ from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK, FEWER
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.nodes import Node, literal
 from snapshot_store.mysql.sql.functions import MANY, Kind, function
 
 _COLUMN_KINDS: Final[dict[str, Kind]] = {
@@ -158,6 +158,7 @@ def check_charsets(node: Node, columns: Mapping[str, Column]) -> None:
         raise NotComputableError(f"texts of several character sets: {', '.join(sorted(found))} and utf8mb4")
 
 
+_BYTES: Final = literal("binary")
 _UNICODE: Final = {"utf8mb4", "utf8mb3", "ascii"}
 
 
@@ -175,6 +176,8 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     called = function(node.text)
     if called.depends in ("call", "session"):
         raise NotComputableError(f"{node.text}() gives another value each time")
+    if node.text in ("upper", "lower") and any(n.kind == "string" and n.args == (_BYTES,) for n in _nodes(node)):
+        raise NotComputableError(f"{node.text}() of bytes, whose letters a server leaves as they are")
     if node.text in CLOCK and (not kinds or called.gives == "datetime"):
         return called.gives
     if node.text in CHOICES:
