@@ -22,15 +22,10 @@ def locks_values(found: "Locks", decisions: "Sequence[Decided]") -> dict[str, An
 
 
 def _lock_values(lock: "Lock", found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
-    from binlog_merge.pipeline.coordinate.shards.notes import table_of
+    from binlog_merge.pipeline.coordinate.shards.notes import lock_values
 
     ran = {ran.shard: ran for ran in lock.ran}
-    return {
-        "id": lock.id,
-        "table": table_of(lock.id),
-        "mode": lock.mode,
-        "stage": lock.stage,
-        "sql": lock.sql,
+    return lock_values(lock) | {
         "since": _since_values(lock),
         "done": [_done_values(shard, ran.get(shard)) for shard in lock.done],
         "awaited": [_shard_values(shard) for shard in lock.awaited],

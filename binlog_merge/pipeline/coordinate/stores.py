@@ -127,7 +127,7 @@ class SchemaStore:
         """Return the nodes' tables that exist after everything below a key."""
         from snapshot_store.store.db import Store
 
-        with as_merge_errors(self.path), Store.open(self.path) as store:
+        with as_merge_errors(self.path), Store.open(self.path, read_only=True) as store:
             return store.merging().physical_tables(below)
 
     def save(self, made: Made, next_floor: OrderKey) -> int | None:
@@ -211,7 +211,7 @@ def stored_note(path: Path, name: str) -> str | None:
     """Return the note of a store with this name, None if there is none."""
     from snapshot_store.store.db import Store
 
-    with as_merge_errors(path), Store.open(path) as store:
+    with as_merge_errors(path), Store.open(path, read_only=True) as store:
         return store.note(name)
 
 
