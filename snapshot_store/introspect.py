@@ -12,7 +12,7 @@ from typing import Any
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.server import ServerAddress, message_of, way_in
+from snapshot_store.server import ServerAddress, connect_remedy, message_of
 from snapshot_store.topology import SYSTEM_SCHEMAS
 
 PASSES = 5
@@ -41,7 +41,9 @@ def introspect(address: ServerAddress, schemas: Sequence[str] = ()) -> ServerSna
     try:
         connection = address.connect()
     except (pymysql.err.Error, OSError) as error:
-        raise ServerRefused(f"{address} cannot be reached: {message_of(error)}; {way_in(error, address)}") from None
+        raise ServerRefused(
+            f"{address} cannot be reached: {message_of(error)}; {connect_remedy(error, address)}"
+        ) from None
     try:
         with connection.cursor() as cursor:
             return _Pass(cursor, schemas).snapshot()

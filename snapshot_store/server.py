@@ -82,7 +82,7 @@ def message_of(error: Exception) -> str:
     return str(error.args[1]) if len(error.args) > 1 else str(error)
 
 
-def way_in(error: Exception, address: ServerAddress) -> str:
+def connect_remedy(error: Exception, address: ServerAddress) -> str:
     """Return what to do about an error of PyMySQL's where a session could not be opened."""
     number = error.args[0] if error.args else 0
     if number == _DENIED and not address.password:

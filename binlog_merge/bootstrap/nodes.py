@@ -20,7 +20,7 @@ from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, message_of, way_in
+from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 
 _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
     "gtid_mode": ("ON", "GTIDs tell which transactions a SELECT has seen"),
@@ -214,11 +214,11 @@ class NodeReader:
                     raise ServerRefused(
                         f"{self.address}: {message_of(error)}",
                         node=self.node,
-                        remedy=way_in(error, self.address) if number == _DENIED else _RIGHTS,
+                        remedy=connect_remedy(error, self.address) if number == _DENIED else _RIGHTS,
                     ) from error
                 self._close()
                 if time.monotonic() > end:
-                    first = f"{way_in(error, self.address)}; " if number == NO_CONNECTION else ""
+                    first = f"{connect_remedy(error, self.address)}; " if number == NO_CONNECTION else ""
                     raise ServerRefused(
                         f"{self.address}: {message_of(error)}",
                         node=self.node,

@@ -18,7 +18,7 @@ from binlog_merge.capture.packets import payloads
 from binlog_merge.capture.standing import Standing, standing_of
 from binlog_merge.capture.stream import Place
 from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
-from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, message_of, way_in
+from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 
 HEARTBEAT_SECONDS: Final = 0.1
 """The period of heartbeats from a source that has nothing to send: files are flushed then, and notes renewed."""
@@ -91,7 +91,7 @@ class Source:
             self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
             return self._facts()
         except pymysql.MySQLError as error:
-            raise self._refused(error, way_in(error, self._address)) from error
+            raise self._refused(error, connect_remedy(error, self._address)) from error
         except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
             if isinstance(error, OSError) and self._ssl_ca is not None:
                 raise IoError(f"cannot be used as a CA: {error}", file=self._ssl_ca) from error

@@ -27,7 +27,7 @@ from binlog_merge.replay.duckdb.types import CATALOG, place
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.server import ServerAddress, message_of, way_in
+from snapshot_store.server import ServerAddress, connect_remedy, message_of
 
 BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
@@ -109,7 +109,7 @@ class ServerSide:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{address}: {message_of(error)}", remedy=way_in(error, address)) from error
+            raise ServerRefused(f"{address}: {message_of(error)}", remedy=connect_remedy(error, address)) from error
         return connection
 
     def ask(self, sql: str, arguments: Sequence[Any] = (), number: int = 0) -> list[tuple[Any, ...]]:

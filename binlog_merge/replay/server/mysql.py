@@ -26,7 +26,7 @@ from binlog_merge.log.reader import Rows
 from binlog_merge.log.rows import row_text
 from binlog_merge.replay.server.overwriting import overwriting
 from binlog_merge.replay.server.target_shape import TargetShapes
-from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of, way_in
+from snapshot_store.server import CONNECTION_LOST, ServerAddress, connect_remedy, message_of
 
 RETRY: Final = frozenset({1205, 1213, 3572})
 """Errors after which a retry may succeed: lock wait timeout, deadlock, NOWAIT."""
@@ -60,7 +60,7 @@ class Session:
         try:
             self._connection = address.connect(self.target.ssl_ca)
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{address}: {message_of(error)}", remedy=way_in(error, address)) from error
+            raise ServerRefused(f"{address}: {message_of(error)}", remedy=connect_remedy(error, address)) from error
         except OSError as error:
             raise IoError(f"cannot be used as a CA: {error}", file=self.target.ssl_ca) from error
         # A session that waits for a long DDL must not be closed as idle.
