@@ -1,5 +1,6 @@
 """DDL in a DuckDB file does to rows that are there what a server does: the same statements, compared cell by cell."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,22 @@ from tests.replay.duckdb.test_duckdb import differences, loaded, tables_at, tabl
 
 # What mysql_tzinfo_to_sql would say of 2024: forward at 1711846800, back at 1729990800.
 BERLIN = """
-INSERT IGNORE INTO mysql.time_zone VALUES (1, 'N'); INSERT IGNORE INTO mysql.time_zone_name VALUES ('Europe/Berlin', 1);
-INSERT IGNORE INTO mysql.time_zone_transition_type VALUES (1, 0, 3600, 0, 'CET'), (1, 1, 7200, 1, 'CEST');
-INSERT IGNORE INTO mysql.time_zone_transition VALUES (1, -2147483648, 0), (1, 1711846800, 1), (1, 1729990800, 0)
+INSERT INTO mysql.time_zone VALUES (1, 'N'); INSERT INTO mysql.time_zone_name VALUES ('Europe/Berlin', 1);
+INSERT INTO mysql.time_zone_transition_type VALUES (1, 0, 3600, 0, 'CET'), (1, 1, 7200, 1, 'CEST');
+INSERT INTO mysql.time_zone_transition VALUES (1, -2147483648, 0), (1, 1711846800, 1), (1, 1729990800, 0)
 """
+NO_ZONES = """
+DELETE FROM mysql.time_zone; DELETE FROM mysql.time_zone_name; DELETE FROM mysql.time_zone_transition_type;
+DELETE FROM mysql.time_zone_transition
+"""
+
+
+@pytest.fixture
+def berlin(mysql_server: MySqlServer) -> Iterator[MySqlServer]:
+    """The run's server with a zone, and afterwards without: what other tests ask of its zones is not ours to change."""
+    mysql_server.execute(BERLIN)
+    yield mysql_server
+    mysql_server.execute(NO_ZONES)
 
 
 def replayed(server: MySqlServer, folder: Path, statements: str, **options: Any) -> None:
@@ -58,9 +71,8 @@ ALTER TABLE t MODIFY q TIMESTAMP;
 
 
 @pytest.mark.mysql
-def test_times_are_those_of_the_statements_session(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    mysql_server.execute(BERLIN)
-    replayed(mysql_server, tmp_path, CLOCKS)
+def test_times_are_those_of_the_statements_session(berlin: MySqlServer, tmp_path: Path) -> None:
+    replayed(berlin, tmp_path, CLOCKS)
 
 
 SYSTEM = """
