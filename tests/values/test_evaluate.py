@@ -21,6 +21,12 @@ BIG = Column("c", ColumnType("bigint"))
 TEXT = Column("c", ColumnType("varchar", 30, charset="utf8mb4"))
 LATE = Civil(2024, 1, 31, 23, 59, 59, 500_000)
 ROW = Row({"i": -7, "t": "Ab", "d": None, "at": Civil(2024, 1, 31, 23, 0, 0), "late": LATE}, 1692863695_456789, 8 * 60)
+OF_CHARACTERS = {
+    **dict.fromkeys(("CHAR_LENGTH", "REVERSE", "UPPER", "LOWER"), ""),
+    **dict.fromkeys(("LEFT", "RIGHT", "SUBSTR"), ", 1"),
+    **dict.fromkeys(("LPAD", "RPAD"), ", 1, 'x'"),
+}
+"""Functions that do something else to bytes than to characters, with more arguments."""
 
 
 @pytest.mark.parametrize(
@@ -79,6 +85,8 @@ def test_value(source: str, column: Column, value: object) -> None:
         ("CHAR_LENGTH(t, 1)", "."),
         ("i +", "."),
         ("_latin1'é'", "written in latin1"),
+        *((f"{name}(CAST(t AS BINARY){more})", "of bytes") for name, more in OF_CHARACTERS.items()),
+        ("UPPER(CONCAT(_binary'a', t))", "of bytes"),
     ],
 )
 def test_refused(source: str, reason: str) -> None:

@@ -54,7 +54,8 @@ COMPUTED = (
     "DATE_FORMAT(dt, '')", "DATE_FORMAT(da, s9)", "CAST(d AS JSON)", "JSON_ARRAY(CAST(7.0 AS JSON), CAST(d AS JSON))",
     "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
     "UPPER(_binary'abc')", "LOWER(CONCAT(_binary'ABC', z))", "UPPER(ROUND(d38))", "CONCAT(d38 * 0)", "ROUND(d38)",
-    "LOWER(ROUND(d38, 5) * 1.0)",
+    "LOWER(ROUND(d38, 5) * 1.0)", "UPPER(BINARY s)", "CHAR_LENGTH(BINARY s)", "REVERSE(CAST(s AS BINARY))",
+    "LEFT(BINARY s, 1)", "LPAD(BINARY s, 3, 'x')",
 )  # fmt: skip
 """The same of what is computed row by row."""
 

@@ -44,6 +44,8 @@ class Computation:
     nulls: bool = False
     counts: tuple[int, ...] = ()
     """The places of arguments that are whole numbers, whatever kind the others have."""
+    bytes: bool = True
+    """Whether bytes may be among its arguments, which have neither characters to count nor letters."""
 
 
 def _text(value: Value) -> str:
@@ -202,19 +204,19 @@ def _first_known(*arguments: Argument) -> Value | None:
 CALLS: Final[dict[str, Computation]] = {
     "concat": Computation(lambda *parts: "".join(map(_text, parts)), _TEXTS),
     "concat_ws": Computation(_concat_ws, _TEXTS, nulls=True),
-    "upper": Computation(_cased(str.upper), _TEXTS),
-    "lower": Computation(_cased(str.lower), _TEXTS),
-    "char_length": Computation(lambda value: len(_text(value)), _TEXTS),
-    "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS, counts=(1,)),
-    "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, counts=(1,)),
-    "substr": Computation(_substr, _TEXTS, counts=(1, 2)),
+    "upper": Computation(_cased(str.upper), _TEXTS, bytes=False),
+    "lower": Computation(_cased(str.lower), _TEXTS, bytes=False),
+    "char_length": Computation(lambda value: len(_text(value)), _TEXTS, bytes=False),
+    "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS, counts=(1,), bytes=False),
+    "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, counts=(1,), bytes=False),
+    "substr": Computation(_substr, _TEXTS, counts=(1, 2), bytes=False),
     "trim": Computation(lambda value: _text(value).strip(" "), _TEXTS),
     "ltrim": Computation(lambda value: _text(value).lstrip(" "), _TEXTS),
     "rtrim": Computation(lambda value: _text(value).rstrip(" "), _TEXTS),
-    "reverse": Computation(lambda value: _text(value)[::-1], _TEXTS),
+    "reverse": Computation(lambda value: _text(value)[::-1], _TEXTS, bytes=False),
     "repeat": Computation(_repeat, _TEXTS, counts=(1,)),
-    "lpad": Computation(_padded(True), _TEXTS, counts=(1,)),
-    "rpad": Computation(_padded(False), _TEXTS, counts=(1,)),
+    "lpad": Computation(_padded(True), _TEXTS, counts=(1,), bytes=False),
+    "rpad": Computation(_padded(False), _TEXTS, counts=(1,), bytes=False),
     "hex": Computation(lambda value: f"{value & (1 << 64) - 1:X}", ("int",)),
     "abs": Computation(abs, _NUMBERS),
     "sign": Computation(lambda value: (value > 0) - (value < 0), _NUMBERS),

@@ -162,6 +162,10 @@ _BYTES: Final = literal("binary")
 _UNICODE: Final = {"utf8mb4", "utf8mb3", "ascii"}
 
 
+def _is_bytes(node: Node) -> bool:
+    return (node.kind == "string" and node.args == (_BYTES,)) or (node.kind == "cast" and node.text.endswith("binary"))
+
+
 def _charset_of(node: Node, columns: Mapping[str, Column]) -> str | None:
     return columns[node.text.lower()].type.charset if node.kind == "column" else None
 
@@ -176,8 +180,6 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     called = function(node.text)
     if called.depends in ("call", "session"):
         raise NotComputableError(f"{node.text}() gives another value each time")
-    if node.text in ("upper", "lower") and any(n.kind == "string" and n.args == (_BYTES,) for n in _nodes(node)):
-        raise NotComputableError(f"{node.text}() of bytes, whose letters a server leaves as they are")
     if node.text in CLOCK and (not kinds or called.gives == "datetime"):
         return called.gives
     if node.text in CHOICES:
@@ -190,6 +192,8 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     computation = CALLS.get(node.text)
     if computation is None:
         raise _not_computed(node)
+    if not computation.bytes and any(map(_is_bytes, _nodes(node))):
+        raise NotComputableError(f"{node.text}() of bytes, which have neither characters nor letters")
     for place in computation.counts:
         if place < len(kinds) and kinds[place] not in ("int", "null"):
             raise NotComputableError(f"{node.text}() of a count of kind {kinds[place]}")
