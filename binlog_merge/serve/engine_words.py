@@ -6,7 +6,7 @@ from typing import Final
 
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused
-from binlog_merge.values.duckdb.stopped import why_stopped
+from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
 
 _LOG = logging.getLogger(__name__)
 _WORDS: Final = tuple(
@@ -50,7 +50,7 @@ _OTHER: Final = "binlog-merge serve does not answer this SELECT"
 def in_mysqls_words(error: Exception) -> Refused:
     """Return the error that a client gets for one of DuckDB's; what is not known goes to the operator's log."""
     stopped = why_stopped(error)
-    if stopped is not None and stopped.endswith("value is out of range"):
+    if stopped is not None and stopped.endswith(OUT_OF_RANGE):
         return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped)
     text = (str(error).splitlines() or [""])[0]
     for pattern, code, message in _WORDS:

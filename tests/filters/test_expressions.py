@@ -188,7 +188,7 @@ WRONG = [
     ("j < s", "the order of a JSON value and a string"),
     ("d >= '10:00:00'", "write it with its date"),
     ("y = 's'", "a YEAR compared with"),
-    ("y IN (70, 1999)", "a YEAR IN or BETWEEN"),
+    ("y IN (70, 1999)", "a YEAR in IN, BETWEEN or CASE"),
     ("NULLIF(e, 'x') = 1", "NULLIF"),
     ("s < 'x' COLLATE utf8mb4_unicode_ci", "the order of utf8mb4_unicode_ci"),
     ("IF(a > 1, j, s) = 'x'", "a JSON value or something else"),

@@ -104,6 +104,7 @@ def test_refused(source: str, reason: str) -> None:
         ("REPEAT('x', 99999999)", TEXT, "too long"),
         ("CAST('x' AS SIGNED)", BIG, "not a number"),
         ("NOW()", TEXT, "a moment"),
+        ("ROUND(IF(i, 1.5, d), 2)", TEXT, "rounded after a choice"),
         ("at + INTERVAL 9999 YEAR", Column("c", ColumnType("date")), "no date"),
     ],
 )

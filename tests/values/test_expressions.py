@@ -37,6 +37,14 @@ FOUND = (
     "COALESCE(ABS(NULL), bc)", "NULL COLLATE utf8mb4_0900_as_ci", "du > IF(i8, 'Σς', da)",
     "bl > (u8 COLLATE utf8mb4_0900_as_cs)", "NULL NOT BETWEEN a1 AND 'Äpfel'", "NULL BETWEEN s AND 'a'",
     "WEEKDAY(da - INTERVAL 1 DAY)", "DATEDIFF(dt, d0 + INTERVAL 1 DAY)", "i64 - d0", "u64 - dt > 1", "d0 + 0 > 1",
+    "POW(i64, 9007199254740993) % 'n'", "g * g / 0", "(i64 * 4) DIV 0", "(i64 * 4) % (1 - 1)", "i64 * 4 + NULL",
+    "(i64 * 4) = NULL", "(i64 * 4 = 1) AND FALSE", "(i64 * 4 = 1) OR TRUE", "LEFT(i64 * 4, NULL)",
+    "(i64 * 4) > 1 % 0", "IF(i64 * 4, NULL, NULL)", "REPLACE(i64 * 4, NULL, 'a')", "i64 * 4 BETWEEN NULL AND NULL",
+    "CAST(0 AS DATE)", "DATE(00000000)", "CHAR_LENGTH(IF(sb, 123456, d))", "IF(i8, 5, d) LIKE '5'",
+    "CASE WHEN i8 THEN d ELSE 12 END LIKE '12'", "BINARY IF(i8, TRUE, 5.25)", "CAST(IF(i8, 5, d) AS JSON)",
+    "NULLIF(99, y)", "NULLIF(y, 99)", "NULLIF(y, 2021)", "CASE y WHEN 99 THEN 1 ELSE 0 END",
+    "CASE ROUND(i64, 2) WHEN 18446744073709551615 THEN 1 ELSE 0 END", "CASE u64 WHEN -1 THEN 1 ELSE 0 END",
+    "CASE -1 WHEN 18446744073709551615 THEN 1 ELSE 0 END", "i64 IN (18446744073709551615, 3)",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
@@ -55,7 +63,8 @@ COMPUTED = (
     "dt + INTERVAL 2 MICROSECOND", "CAST('été' AS CHAR CHARACTER SET latin1)", "ROUND(d, NULL)", "s + INTERVAL 1 DAY",
     "UPPER(_binary'abc')", "LOWER(CONCAT(_binary'ABC', z))", "UPPER(ROUND(d38))", "CONCAT(d38 * 0)", "ROUND(d38)",
     "LOWER(ROUND(d38, 5) * 1.0)", "UPPER(BINARY s)", "CHAR_LENGTH(BINARY s)", "REVERSE(CAST(s AS BINARY))",
-    "LEFT(BINARY s, 1)", "LPAD(BINARY s, 3, 'x')",
+    "LEFT(BINARY s, 1)", "LPAD(BINARY s, 3, 'x')", "LOWER(COALESCE(d, d38))", "CONCAT(IF(i8, 1.5, d) + 1)",
+    "CONCAT(ROUND(IF(i8, 1.5, d), 2))", "CONCAT(IF(i8, z, 5))", "CONCAT(NULLIF(y, 0))",
 )  # fmt: skip
 """The same of what is computed row by row."""
 

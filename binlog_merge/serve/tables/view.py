@@ -18,7 +18,7 @@ from binlog_merge.serve.tables.columns import Reading
 from binlog_merge.serve.tables.compiled import Compiled, Shape
 from binlog_merge.serve.tables.fields import Results
 from binlog_merge.serve.tables.values import rows_of
-from binlog_merge.values.duckdb.stopped import why_stopped
+from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
 from snapshot_store.model import Catalog
 
 _LOG = logging.getLogger(__name__)
@@ -164,6 +164,6 @@ def _failed(error: Exception) -> IoError | Refused:
     if stopped is None:
         _LOG.error("the tables cannot be read: %s", str(error)[:1000])
         return IoError("the file of --tables cannot be read: serve's own log says why")
-    if stopped.endswith("value is out of range"):
+    if stopped.endswith(OUT_OF_RANGE):
         return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped)
     return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compare so: {stopped[:300]}")

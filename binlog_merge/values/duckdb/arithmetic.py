@@ -27,7 +27,7 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
     string,
 )
-from binlog_merge.values.duckdb.stopped import stop
+from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, stop
 from binlog_merge.values.duckdb.text import bytes_of
 from binlog_merge.values.value import ConversionError
 
@@ -123,15 +123,13 @@ def within_range(text: str, unsigned: bool | None, type: str) -> str:
     """Return SQL of a number of a type; the engine stops where it is no BIGINT, or no UNSIGNED one."""
     least, most = _UNSIGNED if unsigned else _SIGNED if unsigned is False else (0, _SIGNED[1])
     kind = "BIGINT UNSIGNED" if unsigned else "BIGINT"
-    checked = (
-        f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN {stop(f'{kind} value is out of range', type)} ELSE n END"
-    )
+    checked = f"CASE WHEN n NOT BETWEEN {least} AND {most} THEN {stop(f'{kind} {OUT_OF_RANGE}', type)} ELSE n END"
     return f"list_transform([{text}], lambda n: {checked})[1]"
 
 
 def finite(text: str) -> str:
     """Return SQL of a DOUBLE; the engine stops where a server says that it is out of range."""
-    checked = f"CASE WHEN isfinite(n) OR n IS NULL THEN n ELSE {stop('DOUBLE value is out of range', 'DOUBLE')} END"
+    checked = f"CASE WHEN isfinite(n) OR n IS NULL THEN n ELSE {stop(f'DOUBLE {OUT_OF_RANGE}', 'DOUBLE')} END"
     return f"list_transform([{text}], lambda n: {checked})[1]"
 
 
@@ -246,6 +244,8 @@ def cast(target: str, piece: Sql) -> Sql:
     if target == "double":
         return Sql(double(piece), "double")
     if target == "date":
+        if piece.kind == "int" and piece.constant is not None and not int(piece.constant):
+            raise ExpressionError("0 as a DATE, of which a server makes 2000-00-00; write '0000-00-00'")
         at = moment(piece, SESSION)
         return Sql(f"(floor({at.text})::HUGEINT // 1000000 * 1000000)::DECIMAL(20,6)", "date")
     if target in ("datetime", "time") and piece.kind in ("datetime", "time") and piece.constant is None:

@@ -12,7 +12,8 @@ from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of,
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
-from binlog_merge.values.duckdb.many import check_between, check_in, check_signs
+from binlog_merge.values.duckdb.left_out import check_left_out, has_column
+from binlog_merge.values.duckdb.many import check_between, check_bits, check_in, check_signs
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     CONNECTION,
@@ -36,7 +37,7 @@ from binlog_merge.values.duckdb.piece import (
     unhex,
 )
 from binlog_merge.values.duckdb.stopped import stop
-from binlog_merge.values.duckdb.unify import as_model, unified
+from binlog_merge.values.duckdb.unify import as_model, chosen
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 from snapshot_store.mysql.expr.nodes import Node
@@ -95,9 +96,16 @@ class _Compiler:
         self.columns = columns
         self.connection = connection
         self.client = client
+        self._made: dict[int, Sql] = {}
 
     def piece(self, node: Node) -> Sql:
         """Return a node as SQL."""
+        if id(node) not in self._made:
+            self._made[id(node)] = made = self._compiled(node)
+            check_left_out(node, made, [self._made[id(arg)] for arg in node.args if id(arg) in self._made])
+        return self._made[id(node)]
+
+    def _compiled(self, node: Node) -> Sql:
         method: Callable[[Node], Sql] | None = getattr(self, f"_{node.kind}", None)
         if method is None:
             raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
@@ -155,7 +163,7 @@ class _Compiler:
     def _compare(self, node: Node) -> Sql:
         left, right = self._pieces(node)
         for piece, other, arg in ((left, right, node.args[1]), (right, left, node.args[0])):
-            if piece.year and other.constant is None and other.kind != "null" and not _has_column(arg):
+            if piece.year and other.constant is None and other.kind != "null" and not has_column(arg):
                 raise ExpressionError("a YEAR compared with what is computed from constants; write the number")
         return compare(node.text, left, right, SESSION)
 
@@ -271,7 +279,7 @@ class _Compiler:
         pieces = self._pieces(node)
         operand = pieces.pop(0) if "operand" in node.text else None
         otherwise = pieces.pop() if "else" in node.text else NULL
-        results, model = unified([*pieces[1::2], otherwise], SESSION)
+        results, model = chosen([*pieces[1::2], otherwise], SESSION)
         if operand is not None:
             _check_case(operand, pieces[::2])
         whens = [
@@ -313,10 +321,6 @@ def _utf8(data: bytes, collation: str) -> Sql:
     return Sql(quoted(text), "string", collation, constant=text)
 
 
-def _has_column(node: Node) -> bool:
-    return node.kind == "column" or any(map(_has_column, node.args))
-
-
 def _check_case(operand: Sql, whens: Sequence[Sql]) -> None:
     """Refuse a CASE that does not compare as = does: with dates and times, which it takes for texts."""
     kinds = {piece.kind for piece in (operand, *whens)} - {"null"}
@@ -324,19 +328,28 @@ def _check_case(operand: Sql, whens: Sequence[Sql]) -> None:
         raise ExpressionError(f"CASE of {' and '.join(sorted(kinds))}; write CASE WHEN … = … THEN")
     check_in(operand, whens)
     check_signs(operand, whens)
+    check_bits(operand, whens)
+    _check_years(operand, whens)
 
 
 def _check_many(value: Sql, others: Sequence[Sql]) -> None:
     """Refuse what IN and BETWEEN compare by the types of all of their values together."""
-    if not value.year and any(piece.year for piece in others):
-        raise ExpressionError("a YEAR among the values of IN or BETWEEN; compare it with each")
-    if value.year and any(not (piece.kind == "int" and len(piece.constant or "") == 4) for piece in others):
-        raise ExpressionError("a YEAR IN or BETWEEN something else than years of four digits; compare it with each")
+    _check_years(value, others)
     if (
         any(piece.kind == "binary" and piece.raw is not None for piece in others)
         and len({piece.kind for piece in (value, *others)}) > 1
     ):
         raise ExpressionError("a bit literal beside other values of IN or BETWEEN; compare with each")
+
+
+def _check_years(value: Sql, others: Sequence[Sql]) -> None:
+    """Refuse a YEAR compared by IN, BETWEEN or CASE with what may not be one."""
+    if not value.year and any(piece.year for piece in others):
+        raise ExpressionError("a YEAR among the values of IN, BETWEEN or CASE; compare it with each")
+    if value.year and any(not (piece.kind == "int" and len(piece.constant or "") == 4) for piece in others):
+        raise ExpressionError(
+            "a YEAR in IN, BETWEEN or CASE, beside something else than years of four digits; compare it with each"
+        )
 
 
 _UNITS = {

@@ -23,7 +23,7 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
 )
 from binlog_merge.values.duckdb.text import TEXTS
-from binlog_merge.values.duckdb.unify import Args, Function, as_model, unified
+from binlog_merge.values.duckdb.unify import Args, Function, as_model, chosen, unified
 from snapshot_store.mysql.sql.functions import MANY, function
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -94,7 +94,7 @@ def _round(args: Args, session: DdlSession) -> Sql:
 
 
 def _if(args: Args, session: DdlSession) -> Sql:
-    (yes, no), model = unified(args[1:], session)
+    (yes, no), model = chosen(args[1:], session)
     return as_model(model, f"(CASE WHEN {condition(args[0])} THEN {yes} ELSE {no} END)")
 
 
@@ -108,6 +108,8 @@ def _nullif(args: Args, session: DdlSession) -> Sql:
         raise ExpressionError("NULLIF() of an ENUM or SET")
     if args[0].kind != args[1].kind:
         raise ExpressionError("NULLIF() of values of different types")
+    if any(one.year and 0 < int(two.constant or 0) < 100 for one, two in (args, args[::-1])):
+        raise ExpressionError("NULLIF() of a YEAR and a number of two digits; write all four")
     one, two = comparable(args[0], args[1], False, session)
     return as_model(args[0], f"(CASE WHEN {one} = {two} THEN NULL ELSE {args[0].text} END)")
 
@@ -225,6 +227,9 @@ CALLS: Final[dict[str, Function]] = {
 
 FEWER: Final = {"json_extract": 2, "regexp_like": 2}
 """The most arguments of functions that are computed for fewer than MySQL takes."""
+
+OWN_NULLS: Final = ("if", "ifnull", "coalesce", "nullif", "isnull", "concat_ws")
+"""Functions that may have a value though one of their arguments is NULL."""
 
 OTHER_DIGITS: Final = ("pow", "round", "sqrt")
 """Functions whose last digits may differ from those that a server computes."""

@@ -6,6 +6,8 @@ from typing import Final
 _MARK: Final = "stopped: "
 _SAID: Final = re.compile(rf"Invalid Input Error: {_MARK}(.*)")
 _TOO_GREAT: Final = re.compile(r"(?:Conversion|Out of Range) Error: ")
+OUT_OF_RANGE: Final = "value is out of range"
+"""What is said of a number at which a server stops too, with its error 1690."""
 TOO_GREAT: Final = "a number with more than the 38 digits that are computed here"
 
 

@@ -43,6 +43,14 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
     return [piece.text for piece in texts], replace(rule, numbers="") if kinds & {"date", "datetime", "time"} else rule
 
 
+def chosen(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
+    """Return pieces as `unified` does, for what gives one of them as it is: as text a DECIMAL keeps its own digits."""
+    texts, model = unified(pieces, session)
+    if model.kind == "decimal" and len({piece.scale for piece in pieces if piece.kind != "null"}) > 1:
+        model = replace(model, untold="a DECIMAL, out of CASE or IF with another number of digits behind the point,")
+    return texts, model
+
+
 def ruling(pieces: Args) -> Sql:
     """Return a model of the strings among some pieces: of what their collation is. Raises ExpressionError."""
     strings = [piece for piece in pieces if piece.kind == "string"]

@@ -98,7 +98,7 @@ _NOT_CAST: Final[dict[str, tuple[Kind, ...]]] = {
 
 def _cast_kind(node: Node, kind: Kind, columns: Mapping[str, Column]) -> Kind:
     if node.text in ("char charset utf8mb4", "char charset binary"):
-        _check_zeros(node, columns)
+        _check_digits(node.args[0], kind, columns)
         return _one_of(node, [kind], "text", "int", "date") and "text"
     if node.text not in CASTS or kind in _NOT_CAST.get(node.text, ()):
         raise NotComputableError(f"a value of kind {kind} as {node.text.upper()}")
@@ -137,12 +137,27 @@ def _check_years(node: Node, columns: Mapping[str, Column]) -> None:
             raise NotComputableError(f"the YEAR {arg.text}, compared")
 
 
-def _check_zeros(node: Node, columns: Mapping[str, Column]) -> None:
-    """Raise NotComputableError for the text of a number that has zeros before it."""
-    for arg in node.args:
-        kind = columns[arg.text.lower()].type if arg.kind == "column" else None
-        if kind is not None and (kind.zerofill or kind.name == "year"):
-            raise NotComputableError(f"the text of {arg.text}, which is {kind.name.upper()} with zeros before it")
+def _check_digits(node: Node, kind: Kind, columns: Mapping[str, Column]) -> None:
+    """Raise NotComputableError for a number whose text has other digits on a server than are known here.
+
+    They are zeros before a number, and those behind the point of a DECIMAL that was chosen among others.
+    """
+    if kind == "decimal" and any(map(_chooses, _nodes(node))):
+        raise NotComputableError("the text of a DECIMAL out of CASE, IF, COALESCE or NULLIF")
+    for part in _nodes(node) if kind in ("int", "decimal") and (_chooses(node) or node.kind == "column") else ():
+        type = columns[part.text.lower()].type if part.kind == "column" else BIGINT
+        if type.zerofill or type.name == "year":
+            raise NotComputableError(f"the text of {part.text}, which is {type.name.upper()} with zeros before it")
+
+
+def rounds_a_choice(node: Node) -> bool:
+    """Return whether ROUND() rounds what CASE or its like gives, to as many digits as the longest of its values has."""
+    rounds = (part for part in _nodes(node) if part.kind == "call" and part.text == "round")
+    return any(any(map(_chooses, _nodes(part))) for part in rounds)
+
+
+def _chooses(node: Node) -> bool:
+    return node.kind == "case" or (node.kind == "call" and node.text in CHOICES)
 
 
 def check_charsets(node: Node, columns: Mapping[str, Column]) -> None:
@@ -183,6 +198,8 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
     if node.text in CLOCK and (not kinds or called.gives == "datetime"):
         return called.gives
     if node.text in CHOICES:
+        if node.text == "nullif":
+            _check_years(node, columns)
         if node.text == "nullif" and set(kinds) - {"date", "datetime", "null"}:
             _one_of(node, kinds, *_NUMBERS)
             _same(node, kinds)
@@ -203,9 +220,9 @@ def _call_kind(node: Node, kinds: list[Kind], columns: Mapping[str, Column]) -> 
         raise NotComputableError(f"date_format() of values of kinds {kinds[0]} and {kinds[1]}")
     if node.text == "date_format" and not {_charset_of(n, columns) or "utf8mb4" for n in _nodes(node)} <= _UNICODE:
         raise NotComputableError("date_format() with a format in another character set, whose bytes a server leaves")
-    if "text" in computation.takes:
-        _check_zeros(node, columns)
-    for kind in kinds:
+    for arg, kind in zip(node.args, kinds, strict=True):
+        if "text" in computation.takes:
+            _check_digits(arg, kind, columns)
         if kind not in (*computation.takes, "null"):
             raise NotComputableError(f"{node.text}() of a value of kind {kind}")
     if node.text == "round":

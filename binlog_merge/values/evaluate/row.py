@@ -30,6 +30,7 @@ from binlog_merge.values.evaluate.kinds import (
     check_charsets,
     kind_of,
     literal_kind,
+    rounds_a_choice,
 )
 from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
 from snapshot_store.errors import DdlNotUnderstood
@@ -63,6 +64,8 @@ class Computed:
     kind: Kind
     columns: frozenset[str]
     at_commit: bool
+    untold: bool = False
+    """Whether it is a DECIMAL that may have more zeros at its end on a server."""
 
 
 def computed(source: str, columns: Mapping[str, Column]) -> Computed:
@@ -74,7 +77,8 @@ def computed(source: str, columns: Mapping[str, Column]) -> Computed:
     at_commit = not read.functions.isdisjoint(CLOCK)
     kind = kind_of(read.node, columns)
     check_charsets(read.node, columns)
-    return Computed(source, read.node, kind, read.columns, at_commit)
+    untold = kind == "decimal" and rounds_a_choice(read.node)
+    return Computed(source, read.node, kind, read.columns, at_commit, untold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,9 @@ def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
     kind = TYPES.get(expression.kind, BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else BIGINT)
     if isinstance(value, Decimal):  # a text column shows its digits
         kind = ColumnType("decimal", length=65, decimals=max(0, -int(value.as_tuple().exponent)))
-    elif expression.kind == "datetime" and column.type.name in TEXT_TYPES:
+    if expression.untold and column.type.name in TEXT_TYPES:
+        raise ConversionError(f"({expression.source}) is rounded after a choice: its zeros in a text are not known")
+    if expression.kind == "datetime" and column.type.name in TEXT_TYPES:
         raise ConversionError(f"({expression.source}) is a moment, whose digits in a text are not known")
     if column.type.name in INTEGER_BYTES:
         value = _even(value)
