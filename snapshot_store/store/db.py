@@ -26,7 +26,16 @@ from snapshot_store.store import select as store_select
 from snapshot_store.store.append import append
 from snapshot_store.store.merge import MergeStore
 from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
-from snapshot_store.store.replacing import Stamp, copy_beside, copy_whole, held, only_writer, put_in_place, stamp_of, wal_of
+from snapshot_store.store.replacing import (
+    Stamp,
+    copy_beside,
+    copy_whole,
+    held,
+    only_writer,
+    put_in_place,
+    stamp_of,
+    wal_of,
+)
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store.settings import (
     Stop,

@@ -80,7 +80,7 @@ def held(path: Path) -> Iterator[Callable[[], bool]]:
     """
     file = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        yield lambda: os.path.samestat(os.fstat(file), os.stat(path))
+        yield lambda: os.path.samestat(os.fstat(file), path.stat())
     finally:
         os.close(file)
 
