@@ -26,7 +26,16 @@ from snapshot_store.store import select as store_select
 from snapshot_store.store.append import append
 from snapshot_store.store.merge import MergeStore
 from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
-from snapshot_store.store.replacing import Stamp, copy_beside, copy_whole, only_writer, put_in_place, stamp_of, wal_of
+from snapshot_store.store.replacing import (
+    Stamp,
+    copy_beside,
+    copy_whole,
+    held,
+    only_writer,
+    put_in_place,
+    stamp_of,
+    wal_of,
+)
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store.settings import (
     Stop,
@@ -355,29 +364,46 @@ def _attached(path: Path) -> Any:
             f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
             "and `schema import` makes one"
         )
-    connection = duckdb.connect(config=_CONFIG)
-    try:
+    with _may_pass(path):
+        return _attached_in_place(path.resolve()) or _attached_copy(path.resolve())
+
+
+def _attached_in_place(path: Path) -> Any:
+    """Return a connection to the file itself; None while a shell of DuckDB has it open to write to it, or if another
+    file took its place meanwhile: then DuckDB may have the headers of one and the rest of the other.
+    """
+    with held(path) as still_there:
         try:
-            _attach(connection, path.resolve())
-        except duckdb.IOException as error:
-            if not _is_locked(error):
+            connection = _attach(path)
+        except StoreError as error:
+            if not _is_locked(error) and still_there():
                 raise
-            with _may_pass(path), TemporaryDirectory() as folder:  # a shell of DuckDB has it open to write to it
-                copy_whole(path.resolve(), Path(folder) / "copy")
-                _attach(connection, Path(folder) / "copy")
+            return None
+        if still_there():
+            return connection
+    connection.close()
+    return None
+
+
+def _attached_copy(path: Path) -> Any:
+    with TemporaryDirectory() as folder:
+        copy_whole(path, Path(folder) / "copy")
+        return _attach(Path(folder) / "copy")
+
+
+def _attach(path: Path) -> Any:
+    connection = duckdb.connect(config=_CONFIG)
+    quoted = str(path).replace("'", "''")
+    try:
+        connection.execute(f"ATTACH '{quoted}' AS schema_store (READ_ONLY)")
+        connection.execute("USE schema_store")
     except duckdb.Error as error:
         connection.close()
         raise _failed(path, error) from error
     return connection
 
 
-def _attach(connection: Any, path: Path) -> None:
-    quoted = str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS schema_store (READ_ONLY)")
-    connection.execute("USE schema_store")
-
-
-def _is_locked(error: duckdb.Error) -> bool:
+def _is_locked(error: Exception) -> bool:
     return "Could not set lock" in str(error)
 
 

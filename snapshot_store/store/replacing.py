@@ -2,7 +2,8 @@
 
 So the file at the store's path is whole at every moment and never changes: who has it open, for however long and with
 whatever program, reads it as it was, and nobody waits for a reader. Writers wait for each other, by a lock on a file of
-its own, which the kernel lets go when a process dies.
+its own, which the kernel lets go when a process dies. DuckDB opens a file twice, for its headers and for the rest, so
+who lets it open the store asks afterwards whether both were one file (`held`).
 """
 
 import errno
@@ -10,7 +11,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -38,9 +39,12 @@ def wal_of(path: Path) -> Path:
 def stamp_of(path: Path) -> Stamp | None:
     """Return what changes when a file does; None if it is not there."""
     try:
-        status = path.stat()
+        return _stamp(path.stat())
     except FileNotFoundError:
         return None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
@@ -67,6 +71,20 @@ def _locked(lock: int) -> bool:
     return True
 
 
+@contextmanager
+def held(path: Path) -> Iterator[Callable[[], bool]]:
+    """Yield what tells whether the file at a path is still the one that it was. Raises OSError.
+
+    A file that is held keeps its inode, so that none that takes its place can have the same. O_PATH: to close any other
+    descriptor of a file would end the locks that DuckDB has on it in this process.
+    """
+    file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield lambda: os.path.samestat(os.fstat(file), path.stat())
+    finally:
+        os.close(file)
+
+
 def copy_whole(path: Path, target: Path) -> None:
     """Copy a store's file as it is at one moment, and nothing if it is not there. Raises OSError.
 
@@ -75,15 +93,17 @@ def copy_whole(path: Path, target: Path) -> None:
     target.unlink(missing_ok=True)
     wal_of(target).unlink(missing_ok=True)
     for _ in range(_TRIES):
-        before = stamp_of(path)
-        if before is None:
+        try:
+            source = path.open("rb")
+        except FileNotFoundError:
             return
-        with path.open("rb") as source, target.open("wb") as copy:
-            os.fchmod(copy.fileno(), os.fstat(source.fileno()).st_mode & 0o777)
+        with source, target.open("wb") as copy:
+            before = os.fstat(source.fileno())
+            os.fchmod(copy.fileno(), before.st_mode & 0o777)
             if not _cloned(source.fileno(), copy.fileno()):
                 shutil.copyfileobj(source, copy, 1 << 20)
-        if stamp_of(path) == before:
-            return
+            if _stamp(os.fstat(source.fileno())) == _stamp(before):
+                return
     raise OSError(errno.EBUSY, "it is being written to while it is copied", str(path))
 
 

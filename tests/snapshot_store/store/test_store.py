@@ -1,6 +1,8 @@
 """The DuckDB store: what goes in comes out, the SQL lookup is the history's, and a killed writer leaves it whole."""
 
+import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +38,7 @@ ROOT = Path(__file__).resolve().parents[3]
 OLD = Table("d", "t", (Column("a", ColumnType("int")),))
 NEW = Table("d", "t", (Column("b", ColumnType("int")),))
 K5 = OrderKey(5, 1, 0, 0)
+_IN_ACCESS = 1
 REQUESTS = st.lists(
     st.tuples(st.sampled_from(["d", "D", "x"]), st.sampled_from(["t", "u", "表"]), KEYS, NODES), max_size=8
 )
@@ -254,6 +257,31 @@ def test_readers_and_a_writer_all_day(tmp_path: Path) -> None:
             other.kill()
             other.wait()
     assert failed == [] and ended == [None]
+
+
+def test_a_reader_has_one_file_whenever_it_is_replaced(tmp_path: Path) -> None:
+    """DuckDB opens a file for its headers, then again for the rest: here another takes its place in between."""
+    small, large, path = tmp_path / "small", tmp_path / "large", tmp_path / "s"
+    for file, last in ((small, 1), (large, 300)):
+        for numbers in (range(1, last), [last]):
+            with Store.open(file) as store:
+                store.append_versions(map(_version, numbers))
+    libc = ctypes.CDLL(None)
+
+    def replace_at_the_first_read(watch: int, file: Path) -> None:
+        os.read(watch, 1 << 10)
+        file.replace(path)
+
+    for before, after in [(small, large), (large, small)] * effort(10, 1000):
+        shutil.copy(before, path)
+        watch = libc.inotify_init()
+        assert libc.inotify_add_watch(watch, os.fsencode(path), _IN_ACCESS) > 0
+        replacer = threading.Thread(target=replace_at_the_first_read, args=(watch, shutil.copy(after, tmp_path / "t")))
+        replacer.start()
+        with Store.open(path, True, wait_seconds=0) as store:
+            assert len(store.load_history().versions) in (1, 300)
+        replacer.join()
+        os.close(watch)
 
 
 def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None:
