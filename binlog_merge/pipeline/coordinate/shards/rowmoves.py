@@ -32,6 +32,11 @@ def rows_stay(event: Leaves | ShardDdl, name: str, instead: str = "") -> Finding
         "with their keys collide with them"
     )
     remedy = f"where the merge stops, delete the rows of {event.shard} from {name} on the target"
+    if isinstance(event, ShardDdl) and moves_rows(event, Verb.EXCHANGE):
+        remedy = (
+            "let all shards run it, set `shard-doubts: warn`, merge up to there, and run it on the target by hand, "
+            "before rows come to this partition or to the other table again"
+        )
     if instead:
         remedy = f"decide, `binlog-merge ddl resolve {name} --skip`, and {remedy}"
     return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
