@@ -1,35 +1,41 @@
 """Where in a log the rows of a table are known by which columns: their key through renames of table and columns."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.ask.selection import select
+from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import UnknownTable
 from binlog_merge.log.names import Named, Said, Tenure
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import versions_between
+from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.diff import same_type
-from snapshot_store.model import Table
+from snapshot_store.history import TableVersion
+from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.render_sql import type_sql
+from snapshot_store.store.db import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Transactions in which the table has one name and its key these columns, which have these types at the end."""
+    """Transactions in which the table has one name and its key these columns, `parts` at their end."""
 
     named: Named
     columns: tuple[str, ...]
-    types: tuple[ColumnType, ...]
+    parts: tuple[Column, ...]
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Return the names of the types."""
-        return tuple(kind.name for kind in self.types)
+        """Return the names of the columns' types."""
+        return tuple(part.type.name for part in self.parts)
 
 
 def primary_key(table: Table) -> list[str]:
@@ -46,7 +52,8 @@ def spans_of(
     Only transactions from `first` on matter.
     """
     changes = [one for one in tenure.said if _may_change_key(one.statement)]
-    cuts = sorted({one.at.begin.rank for one in changes})
+    versions = {one.at.begin.rank: made for one, made in zip(changes, versions_made(binlog, changes), strict=True)}
+    cuts = sorted(versions)
     spans, left_out = list[Span](), list[str]()
     for named in tenure.names:
         begins = [named.first, *(cut for cut in cuts if named.first < cut <= named.last)]
@@ -55,25 +62,32 @@ def spans_of(
             if part.last < first:
                 continue
             here = _names_before(columns, [one for one in changes if one.at.begin.rank > part.last])
-            found, other = _span(binlog, part, here)
+            found, other = _span(binlog, part, here, versions.get(begin))
             spans += found
             left_out += other
     return spans, left_out
 
 
-def _span(binlog: MergedBinlog, named: Named, columns: tuple[str, ...]) -> tuple[list[Span], list[str]]:
-    """Return the part of a table's time if its key has these columns there, else what to say about it."""
-    try:
-        versions = versions_between(binlog, named.schema, named.name, named.first, named.last)
-    except UnknownTable:
-        return [], []
-    tables = versions.tables()
+def _span(
+    binlog: MergedBinlog, named: Named, columns: tuple[str, ...], made: TableVersion | None
+) -> tuple[list[Span], list[str]]:
+    """Return the part of a table's time if its key has these columns there, else what to say about it.
+
+    `made` is the definition that the statement made with which the part begins.
+    """
+    if made is not None and made.table is not None:
+        tables: tuple[Table, ...] = (made.table,)
+    else:
+        try:
+            tables = versions_between(binlog, named.schema, named.name, named.first, named.last).tables()
+        except UnknownTable:
+            return [], []
     keys = {tuple(name.lower() for name in primary_key(table)) for table in tables}
     wanted = tuple(name.lower() for name in columns)
     if tables and all(sorted(key) == sorted(wanted) for key in keys):
         table = tables[-1]
         places = [place for column in columns if (place := table.index_of(column)) is not None]
-        return [Span(named, columns, tuple(table.columns[place].type for place in places))], []
+        return [Span(named, columns, tuple(table.columns[place] for place in places))], []
     if not _has_rows(binlog, named):
         return [], []
     others = " or ".join(", ".join(key) or "none" for key in sorted(keys - {wanted}))
@@ -84,12 +98,39 @@ def _span(binlog: MergedBinlog, named: Named, columns: tuple[str, ...]) -> tuple
     ]
 
 
+def versions_made(binlog: MergedBinlog, said: Sequence[Said]) -> list[TableVersion | None]:
+    """Return the definitions that statements made, which only the schema store has; None where it is not certain."""
+    with binlog.folder.schema_store() as (path, _):
+        if not path.exists():
+            return [None] * len(said)
+        with as_merge_errors(path), Store.open(path, True) as store:
+            versions = store.history_of([(None, *name) for name in dict.fromkeys(one.name for one in said)]).versions
+    known: dict[tuple[str, str, str], list[TableVersion]] = {}
+    for version in versions:
+        known.setdefault((version.schema, version.name, version.ddl), []).append(version)
+    same = [(*one.name, said_text(one)) for one in said]
+    counts, seen = Counter(same), Counter[tuple[str, str, str]]()
+    found: list[TableVersion | None] = []
+    for one in same:
+        made = known.get(one, [])
+        found.append(made[seen[one]] if len(made) == counts[one] else None)
+        seen[one] += 1
+    return found
+
+
+def said_text(said: Said) -> str:
+    """Return a statement without the comments before it, in which a cluster keeps its own."""
+    query = said.at.statement.query
+    text = text_of(query)
+    return text[Cursor.of(text, session_of(query)).peek().start :].strip()
+
+
 def rewritten(before: Span, after: Span) -> str:
     """Return which of the key's columns has other values from one span to the next, in words; "" if none has."""
     return ", ".join(
-        f"{name} from {type_sql(old)} to {type_sql(new)}"
-        for name, old, new in zip(after.columns, before.types, after.types, strict=True)
-        if not _keeps_text(old, new)
+        f"{name} from {type_sql(old.type)} to {type_sql(new.type)}"
+        for name, old, new in zip(after.columns, before.parts, after.parts, strict=True)
+        if not _keeps_text(old.type, new.type)
     )
 
 

@@ -3,27 +3,28 @@
     insert 4711   update 4711   update 4711 -> 5000   update 5000   delete 5000
 
 A row is known by its primary key. When an update changes the key, the row is followed under the new key until it is
-deleted, and what became the row that is asked for is followed back to its insert. What another row does under one of
-these keys, earlier or later, is not of this life; but all rows that ever had the key asked for are. No row outlives the
-`Tenure` of its table, which a DROP or TRUNCATE ends.
+deleted, and what became the row that is asked for is followed back to its insert. An ALTER that gives the key another
+value is as such an update, where it is known which value it gives. What another row does under one of these keys,
+earlier or later, is not of this life; but all rows that ever had the key asked for are. No row outlives the `Tenure` of
+its table, which a DROP or TRUNCATE ends.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from binlog_merge.ask.altered_keys import AlteredKey, Values
 from binlog_merge.ask.formats.json_lines import records
-from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of
+from binlog_merge.ask.key_spans import Span, primary_key, rewritten, said_text, spans_of, versions_made
 from binlog_merge.ask.selection import Place, select
 from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
-from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.names import Said, Tables, tables_of
 from binlog_merge.log.place import parse_place, zone_named
@@ -32,17 +33,20 @@ from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import versions_between
 from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
-from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
-Key = tuple[Any, ...]
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
 _BYTES: Final = re.compile(r"0x([0-9a-fA-F]{2})+", re.ASCII)
 _MOST_KEYS: Final = 1000
+
+
+class Key(NamedTuple):
+    """A key's values, between ALTERs that give keys other values, of which so many were before."""
+
+    altered: int
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +112,32 @@ def life_of(
     for tenure in tables.tenures:
         spans, others = spans_of(binlog, tenure, tuple(wanted), first)
         left_out += others
-        lived = _lived(_Asking(binlog, spans, first, last, time_zone), tuple(wanted.values()))
-        lived.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
+        asking = _Asking(binlog, spans, tenure.said, first, last, time_zone)
+        lived = _lived(asking, tuple(wanted.values()))
         doubts += _doubts(lived)
-        left_out += _rewritten(tenure.said, spans, lived, files)
-        rows += lived
+        left_out += _not_followed(asking.alters, lived, asking.place)
+        rows += [row for row in lived if row.record["op"] is not None]
     who = WhoOf(binlog)
-    rows.sort(key=lambda row: (files[row.record["file"]], row.record["position"], row.record["row"]))
     changes = [Change(row.record, who.event(row.record["file"], row.record["position"])) for row in rows]
     return Life(tuple(_with_statements(binlog, tables, changes, files)), tuple(left_out), tuple(doubts))
 
 
-def _rewritten(
-    said: Sequence[Said], spans: Sequence[Span], lived: "Sequence[_Row]", files: Mapping[str, int]
+def _not_followed(
+    alters: "Sequence[_Alter]", lived: "Sequence[_Row]", place: "Callable[[_Row], tuple[int, int, int]]"
 ) -> Iterator[str]:
     """Yield which statements gave a standing row's key another value, behind which its life is not followed."""
-    by_rank = {one.at.begin.rank: one for one in said}
-    for span, following in pairwise(spans):
-        words, one = rewritten(span, following), by_rank.get(following.named.first)
-        if not words or one is None:
-            continue
-        begin = one.at.begin
-        place = files[PurePosixPath(begin.file).name], begin.position
+    for alter in alters:
         sides: tuple[list[_Row], list[_Row]] = ([], [])
         for row in lived:
-            sides[(files[row.record["file"]], row.record["position"]) > place].append(row)
+            sides[place(row) >= (*alter.place, 0)].append(row)
         before, after = sides
         if (before and not after and before[-1].after is not None) or (
             after and not before and after[0].before is not None
         ):
             side = "from there on" if before else "until there"
+            gtid = alter.record["gtid"]
             yield (
-                f"{begin.gtid} makes other values of the key, {words}: what the row does {side} is under another key; "
+                f"{gtid} makes other values of the key, {alter.words}: what the row does {side} is under another key; "
                 "ask for it by the value that it has there"
             )
 
@@ -162,21 +160,22 @@ def _doubts(rows: Sequence["_Row"]) -> Iterator[str]:
         standing[row.after] = standing.get(row.after, place) if row.before is not None else place
 
 
-def _lived(asked: "_Asking", wanted: Key) -> "list[_Row]":
-    """Return the changes of the rows that had a key in one tenure of a table."""
-    rows = list(asked.touching([wanted], asked.time_zone))
-    life = list(asked.matching(rows, wanted))
+def _lived(asked: "_Asking", wanted: Values) -> "list[_Row]":
+    """Return the changes of the rows that had a key in one tenure of a table, in order, with those that ALTERs make."""
+    rows = list(asked.touching(lambda _: [wanted], asked.time_zone))
+    life = asked.matching(rows, wanted)
     keys, found = list(life), set[int]()
+    if asked.alters:
+        rows = asked.of(keys)
     while keys:
-        found, others = _followed([(row.before, row.after) for row in rows], set(life))
+        found, others = _followed([(row.before, row.after) for row in rows], life)
         new = [other for other in others if other not in keys]
         if not new:
             break
         keys += new
         if len(keys) > _MOST_KEYS:
             raise ConfigError(f"the row has had more than {_MOST_KEYS} keys", remedy="give --start and --stop")
-        # Values in the log are in UTC.
-        rows = list(asked.touching(keys, "UTC"))
+        rows = asked.of(keys)
     return [rows[number] for number in sorted(found)]
 
 
@@ -212,45 +211,112 @@ def _check_numbers(tables: Sequence[Table], by_name: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
+    """A change of a row; what an ALTER makes of its key is a change without an `op`."""
+
     record: Mapping[str, Any]
     before: Key | None
     after: Key | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class _Alter:
+    """An ALTER that gives keys other values, in words; `key` says which, unless other statements were between."""
+
+    record: Mapping[str, Any]
+    words: str
+    place: tuple[int, int]
+    key: AlteredKey | None
+
+
 class _Asking:
     """Asks the log for the changes of rows with some keys."""
 
-    binlog: MergedBinlog
-    spans: Sequence[Span]
-    first: int
-    last: int
-    time_zone: str
+    def __init__(
+        self, binlog: MergedBinlog, spans: Sequence[Span], said: Sequence[Said], first: int, last: int, time_zone: str
+    ) -> None:
+        self._binlog = binlog
+        self._first, self._last = first, last
+        self.time_zone = time_zone
+        self._files = {file.name: number for number, file in enumerate(binlog.state.files)}
+        self.alters: list[_Alter] = []
+        self._spans: list[tuple[int, Span]] = [(0, span) for span in spans[:1]]
+        by_rank = {one.at.begin.rank: one for one in said}
+        for span, following in pairwise(spans):
+            words, one = rewritten(span, following), by_rank.get(following.named.first)
+            if words and one is not None:
+                begin = one.at.begin
+                file = PurePosixPath(begin.file).name
+                record = {"op": None, "gtid": begin.gtid, "file": file, "position": begin.position, "row": 0}
+                adjoin = span.named.last + 1 == following.named.first
+                key = AlteredKey(one, span, following) if adjoin else None
+                self.alters.append(_Alter(record, words, (self._files[file], begin.position), key))
+            self._spans.append((len(self.alters), following))
 
-    def touching(self, keys: Sequence[Key], zone: str, sides: tuple[int, ...] = (BEFORE, AFTER)) -> Iterator[_Row]:
-        """Yield the changes that have one of these keys before or after, in order; TIMESTAMPs are in a time zone."""
-        for span in self.spans:
-            first, last = max(self.first, span.named.first), min(self.last, span.named.last)
-            if first > last:
+    def place(self, row: _Row) -> tuple[int, int, int]:
+        """Return where a change is in the log, and its number there."""
+        return self._files[row.record["file"]], row.record["position"], row.record["row"]
+
+    def of(self, keys: Sequence[Key]) -> list[_Row]:
+        """Return the changes of the rows with these keys, and of those that an ALTER gives one of them, in order."""
+        known = dict.fromkeys(keys)
+        for number, alter in reversed(list(enumerate(self.alters))):
+            if alter.key is not None:
+                found = [alter.key.source_of(key.values) for key in known if key.altered == number + 1]
+                known |= dict.fromkeys(Key(number, values) for values in found if values is not None)
+        # Values in the log are in UTC.
+        rows = list(self.touching(lambda altered: [key.values for key in known if key.altered == altered], "UTC"))
+        return list(self._with_alters(rows))
+
+    def _with_alters(self, rows: Sequence[_Row]) -> Iterator[_Row]:
+        """Yield the rows in order, and between them what ALTERs make of the keys of those that are there."""
+        standing, ahead = dict[Key, None](), deque(sorted(rows, key=self.place))
+        for number, alter in enumerate(self.alters):
+            while ahead and self.place(ahead[0]) < (*alter.place, 0):
+                row = ahead.popleft()
+                yield row
+                if row.before is not None:
+                    standing.pop(row.before, None)
+                if row.after is not None:
+                    standing[row.after] = None
+            made = {} if alter.key is None else {key: alter.key.made_of(key.values) for key in standing}
+            standing = {}
+            for before, values in made.items():
+                if values is not None:
+                    standing[after := Key(number + 1, values)] = None
+                    yield _Row(alter.record, before, after)
+        yield from ahead
+
+    def touching(
+        self, keys: Callable[[int], Sequence[Values]], zone: str, sides: tuple[int, ...] = (BEFORE, AFTER)
+    ) -> Iterator[_Row]:
+        """Yield the changes that have a key before or after; `keys` says which are asked for behind so many ALTERs.
+
+        TIMESTAMPs are in a time zone.
+        """
+        for altered, span in self._spans:
+            first, last = max(self._first, span.named.first), min(self._last, span.named.last)
+            wanted = keys(altered)
+            if first > last or not wanted:
                 continue
             selection = select(
-                self.binlog, (span.named.schema, span.named.name), start=f"{self.binlog.cluster_uuid}:{first}",
-                stop=f"{self.binlog.cluster_uuid}:{last}", temporal_text=True,
+                self._binlog, (span.named.schema, span.named.name), start=f"{self._binlog.cluster_uuid}:{first}",
+                stop=f"{self._binlog.cluster_uuid}:{last}", temporal_text=True,
             )  # fmt: skip
-            where = " OR ".join("(" + " AND ".join(map(_equal, span.columns, span.kinds, key)) + ")" for key in keys)
+            where = " OR ".join("(" + " AND ".join(map(_equal, span.columns, span.kinds, key)) + ")" for key in wanted)
             tables = selection.asked.versions.tables()
             names = frozenset(column.name.lower() for table in tables for column in table.columns)
             asked = replace(selection.asked, where=Where(where, zone, names, "the key", sides=sides))
             for record in records(replace(selection, asked=asked).between(first, last)):
-                yield _Row(record, _key(record["before"], span.columns), _key(record["after"], span.columns))
+                before, after = (_key(record[side], span.columns, altered) for side in ("before", "after"))
+                yield _Row(record, before, after)
 
-    def matching(self, rows: Sequence[_Row], wanted: Key) -> set[Key]:
+    def matching(self, rows: Sequence[_Row], wanted: Values) -> set[Key]:
         """Return the keys in the log that MySQL takes for the one that is wanted."""
         known = {row.before if row.after is None else row.after for row in rows if _one(row)}
         if all(_one(row) for row in rows):
             return {key for key in known if key is not None}
-        before = {row.before for row in self.touching([wanted], self.time_zone, (BEFORE,))}
-        after = {row.after for row in self.touching([wanted], self.time_zone, (AFTER,))}
+        before = {row.before for row in self.touching(lambda _: [wanted], self.time_zone, (BEFORE,))}
+        after = {row.after for row in self.touching(lambda _: [wanted], self.time_zone, (AFTER,))}
         return {key for key in before | after if key is not None}
 
 
@@ -307,11 +373,11 @@ def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) 
     return found, list(others)
 
 
-def _key(image: Mapping[str, Any] | None, columns: Sequence[str]) -> Key | None:
+def _key(image: Mapping[str, Any] | None, columns: Sequence[str], altered: int) -> Key | None:
     if image is None:
         return None
     by_name = {name.lower(): value for name, value in image.items()}
-    return tuple(by_name[column.lower()] for column in columns)
+    return Key(altered, tuple(by_name[column.lower()] for column in columns))
 
 
 def _with_statements(
@@ -330,8 +396,8 @@ def _with_statements(
     deleted = changes[-1].record["op"] == "delete"  # else a later TRUNCATE or DROP is what ends its life
     first, last = place(changes[0]), place(changes[-1])
     said = {(one.at.begin.file, one.at.begin.position): one for tenure in tables.tenures for one in tenure.said}
-    keys = _keys(binlog, list(said.values()))
-    statements = [_ddl(one, key) for one, key in zip(said.values(), keys, strict=True)]
+    made = versions_made(binlog, list(said.values()))
+    statements = [_ddl(one, version.key if version else None) for one, version in zip(said.values(), made, strict=True)]
     between = [one for one in statements if first < place(one) and not (deleted and place(one) > last)]
     return sorted([*changes, *between], key=place)
 
@@ -340,31 +406,4 @@ def _ddl(said: Said, key: OrderKey | None) -> Ddl:
     begin = said.at.begin
     gtid = begin.gtid if ":" in begin.gtid else None
     file = PurePosixPath(begin.file).name
-    return Ddl(*said.name, _text(said), gtid, begin.commit_us, file, begin.position, key)
-
-
-def _keys(binlog: MergedBinlog, said: Sequence[Said]) -> list[OrderKey | None]:
-    """Return the order keys of statements, which only the schema store has; None where it does not say for certain."""
-    with binlog.folder.schema_store() as (path, _):
-        if not path.exists():
-            return [None] * len(said)
-        with as_merge_errors(path), Store.open(path, True) as store:
-            versions = store.history_of([(None, *name) for name in dict.fromkeys(one.name for one in said)]).versions
-    known: dict[tuple[str, str, str], list[OrderKey]] = {}
-    for version in versions:
-        known.setdefault((version.schema, version.name, version.ddl), []).append(version.key)
-    same = [(*one.name, _text(one)) for one in said]
-    counts, seen = Counter(same), Counter[tuple[str, str, str]]()
-    found: list[OrderKey | None] = []
-    for one in same:
-        keys = known.get(one, [])
-        found.append(keys[seen[one]] if len(keys) == counts[one] else None)
-        seen[one] += 1
-    return found
-
-
-def _text(said: Said) -> str:
-    """Return a statement without the comments before it, in which a cluster keeps its own."""
-    query = said.at.statement.query
-    text = text_of(query)
-    return text[Cursor.of(text, session_of(query)).peek().start :].strip()
+    return Ddl(*said.name, said_text(said), gtid, begin.commit_us, file, begin.position, key)

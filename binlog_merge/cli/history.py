@@ -20,11 +20,13 @@ HELP = """Print the life of one row: each change, under every key and table name
   binlog-merge history shop.order_items order_id=4711 line=2 --merged merged/ -o json
 
 The row is named by its primary key, a COLUMN=VALUE for each column. An update that changes the key is followed in both
-directions, and so is RENAME TABLE. If several rows had the key one after the other, the lives of all are printed.
+directions, and so are RENAME TABLE and an ALTER that gives the key another value (BINARY(4) to BINARY(6)). If several
+rows had the key one after the other, the lives of all are printed.
 
 The table is the one that has the name at the end of the log (or at --stop), with those that were dropped under it. What
 is left out is named on stderr (in JSON: left_out): tables that had the name and were renamed since, times in which
-the primary key had other columns, and what a row does behind an ALTER that gave its key another value.
+the primary key had other columns, and what a row does behind an ALTER if it is not known what it makes of the key: many
+moments become one day, and spaces that pad a CHAR may become part of a BINARY.
 
 The merge does not keep which server and session wrote a row; a log that has the statement (Rows_query) shows it."""
 

@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 
 from binlog_merge.errors import ConfigError, ReplayStopped
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.alter import Alteration
 from binlog_merge.replay.duckdb.as_text import of_text, text_array
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
 from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
 from binlog_merge.verify.compare_sides import Compared, ServerSide, Texts

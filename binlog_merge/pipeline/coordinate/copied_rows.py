@@ -1,4 +1,4 @@
-"""Counts how many rows a table and its copy have where a tool puts the copy in the table's place.
+"""Counts how many rows a node's tables have before a statement, such as that by which a copy takes its table's place.
 
 The node's binlog is read again from its first file on, as no one has counted the rows of all tables. Known is the
 number of rows of a table whose CREATE TABLE is in the files.
@@ -40,6 +40,24 @@ def copied_rows(
 
     `called` returns the name by which the node knows a table, of one as it is written.
     """
+    tables = _tables_at(node, path, position, called)
+    if tables is None:
+        return None
+    found = tables.left.get(table) if tables.rows.get(table) is None else tables.rows[table]
+    copied = tables.rows.get(copy)
+    return None if found is None or copied is None else (found, copied)
+
+
+def rows_at(node: NodeInput, path: str, position: int, table: Name, called: Called) -> int | None:
+    """Return how many rows a table has before the statement at a position, of which row events tell.
+
+    None if that is unknown, as of rows that a TRUNCATE has removed: the output may still have them.
+    """
+    tables = _tables_at(node, path, position, called)
+    return None if tables is None or table in tables.emptied else tables.rows.get(table)
+
+
+def _tables_at(node: NodeInput, path: str, position: int, called: Called) -> "_Tables | None":
     files = _files_to(node, path)
     if not files or sum(file.size for file in files[:-1]) + position > MOST_BYTES:
         return None
@@ -50,9 +68,7 @@ def copied_rows(
                 tables.take(event, file)
     except (BinlogFormatError, MergeError, _Unknown):
         return None
-    found = tables.left.get(table) if tables.rows.get(table) is None else tables.rows[table]
-    copied = tables.rows.get(copy)
-    return None if found is None or copied is None else (found, copied)
+    return tables
 
 
 def _files_to(node: NodeInput, path: str) -> list[NodeFile]:
@@ -82,11 +98,15 @@ class _Unknown(Exception):  # noqa: N818 (it is no error)
 
 @dataclass
 class _Tables:
-    """The number of rows of each table whose creation was seen, None if it is unknown; and of tables that are gone."""
+    """The number of rows of each table whose creation was seen, None if it is unknown; and of tables that are gone.
+
+    `emptied` are names of tables that had rows when they were truncated.
+    """
 
     called: Called
     rows: dict[Name, int | None] = field(default_factory=dict)
     left: dict[Name, int | None] = field(default_factory=dict)
+    emptied: set[Name] = field(default_factory=set)
     _group: list[RawEvent] = field(default_factory=list)
 
     def take(self, event: RawEvent, file: NodeFile) -> None:
@@ -130,6 +150,7 @@ class _Tables:
         for name in moved:
             self.left[name] = self.rows.pop(name, None)
         self.rows |= {new: moved[old] for old, new in paths}
+        self.emptied |= {new for old, new in paths if old in self.emptied}
         for effect in effects.all:
             name, other = called(*effect.table), None if effect.other is None else called(*effect.other)
             match effect.verb:
@@ -139,6 +160,7 @@ class _Tables:
                     for gone in [known for known in self.rows if name in (known, (known[0], ""))]:
                         self.left[gone] = self.rows.pop(gone)
                 case Verb.EMPTY if name in self.rows:
+                    self.emptied |= {name} if self.rows[name] else set()
                     self.rows[name] = 0 if isinstance(parsed.statement, TruncateTable) else None
                 case Verb.EXCHANGE | Verb.FILE:
                     self.rows |= dict.fromkeys(filter(None, (name, other)))

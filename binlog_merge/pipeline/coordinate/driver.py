@@ -11,7 +11,8 @@ from functools import partial
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
-from binlog_merge.pipeline.coordinate.copied_rows import copied_rows
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.coordinate.copied_rows import Called, copied_rows, rows_at
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applications, physical_tables
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
@@ -29,7 +30,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import (
 )
 from binlog_merge.pipeline.coordinate.shards.log import FirstRows
 from binlog_merge.pipeline.coordinate.shards.losses import Swap
-from binlog_merge.pipeline.coordinate.shards.values import Decided
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, same_but_for_case, touched_keys
@@ -109,11 +110,17 @@ class CoordinationReader:
 
     def counted(self, swap: Swap) -> tuple[int, int] | None:
         """Return how many rows a table and its copy have where the copy takes its place, None if that is unknown."""
-        node = next(node for node in self.scanned if node.source_id == swap.shard.node)
-        called = partial(self.topology.named, swap.shard.node)
-        return copied_rows(
-            node.input, swap.file, swap.position, (swap.shard.schema, swap.shard.table), swap.copy, called
-        )
+        node, called = self._node(swap.shard)
+        return copied_rows(node, swap.file, swap.position, (swap.shard.schema, swap.shard.table), swap.copy, called)
+
+    def rows_at(self, shard: Shard, file: str, position: int) -> int | None:
+        """Return how many rows a shard has before the statement at a position, None if that is unknown."""
+        node, called = self._node(shard)
+        return rows_at(node, file, position, (shard.schema, shard.table), called)
+
+    def _node(self, shard: Shard) -> tuple[NodeInput, Called]:
+        node = next(node for node in self.scanned if node.source_id == shard.node)
+        return node.input, partial(self.topology.named, shard.node)
 
     def stray_markers(self, known: CoordinationInput, limit: OrderKey) -> Bound:
         """Return the bound at the first marker that was not written by a distributed transaction."""
@@ -158,6 +165,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
         min(shards.bound, unknown),
         min(limit, added.bound.key),
         sources.counted,
+        sources.rows_at,
     )
     added = added.plus(ignored=shards.cut, notes=together.warnings, bound=together.bound)
     bound = min(limit, added.bound.key)

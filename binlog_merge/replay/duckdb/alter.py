@@ -10,8 +10,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.count import Numbering, refuse_rowid
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, definitions, duckdb_type, place, quoted, told_apart
 from binlog_merge.replay.duckdb.values import carries, compute_values, constant_of, convert_values, needed_columns
 from snapshot_store.model import Column, Table

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.partitions import PartitionRows
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, quoted
 from binlog_merge.values.binlog_types import NUMERIC
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.alter import Alteration
 from binlog_merge.replay.duckdb.partitions import PartitionRows
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, definitions, place, quoted
 from snapshot_store.ddl import DdlSession, apply_parsed
 from snapshot_store.ddl import actions as act

@@ -34,13 +34,13 @@ from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.documents import DuckdbDocuments
 from binlog_merge.replay.duckdb.found_there import FoundThere, TouchingWriter, Unjudgeable
 from binlog_merge.replay.duckdb.rows import OverwritingWriter, RowRefused, TableWriter
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.duckdb.unlogged import unlogged_changes
 from binlog_merge.replay.server.overwriting import not_whole

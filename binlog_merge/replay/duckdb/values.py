@@ -7,9 +7,8 @@ replay: the log's server did not refuse it.
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -22,20 +21,18 @@ from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
+from binlog_merge.log.altered_cells import altered_cells
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.generated import cells_by_engine, columns_of
-from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.types import BY_HAND, duckdb_type, for_duckdb
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
-from binlog_merge.values.binlog_types import LENGTH_BYTES, NUMERIC, binlog_column, byte_length
+from binlog_merge.values.binlog_types import LENGTH_BYTES, NUMERIC
 from binlog_merge.values.column_facts import column_facts_of
-from binlog_merge.values.convert.cells import Policy, ReshapeOptions, make_converter
-from binlog_merge.values.convert.time import moment_of
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, Json, Value, decode_cell
 from binlog_merge.values.value import encode_cell as cell_of
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.sql.session import PAD_CHAR_TO_FULL_LENGTH
 
 _BY_NUMBER: Final = frozenset({"bit", "year"})
 _LIKE_OPAQUE: Final = re.compile(r'"(\d{4}-\d\d-\d\d|-?\d\d+:\d\d:\d\d\.\d{6}"|base64:)', re.ASCII)
@@ -85,76 +82,14 @@ def convert_values(
 ) -> Any:
     """Convert an Arrow array of the old column's values to the new column. Raises ReplayStopped if that fails.
 
-    A value that does not fit is an error in strict mode, and adjusted otherwise. NULL in a column that becomes
-    TIMESTAMP NOT NULL is the statement's time, in any mode (`do_copy_timestamp`). `alone`: the statement does nothing
-    else, so that a server that can do it in place does so.
+    `alone`: the statement does nothing else (see `log.altered_cells`).
     """
-    if old.type.name == "time" and new.type.name in ("date", "datetime", "timestamp"):
-        old, values = _today(old, values, session)
-    if old.type.name == "char" and new.type.name != "char" and session.ddl.sql_mode & PAD_CHAR_TO_FULL_LENGTH:
-        old, values = _padded(old, values)
-    zoned = (old.type.name == "timestamp") != (new.type.name == "timestamp")
-    now = encode_now(new, session.now_us) if new.type.name == "timestamp" and not new.nullable else None
-    new = replace(new, nullable=new.nullable or now is not None)
     try:
         _check_told(old, new, values)
-        cells = cells_of(old, values)
-        if zoned and old.type.name == "timestamp":
-            cells, old = [_moved(old, cell, session.local) for cell in cells], _on_the_clock(old)
-        if zoned and new.type.name == "timestamp":
-            cells, old = _converted(old, _on_the_clock(new), cells, session), _on_the_clock(new)
-            cells = [_moved(old, cell, session.utc) for cell in cells]
-        change = _in_place if _may_stay(old, new) else _converted
-        converted = change(old, new, cells, session, alone)
-        stored = [now if cell is None else cell for cell in converted]
-        return array_of(new, stored, temporal_text, session.zero_dates)
+        cells = altered_cells(old, new, cells_of(old, values), session, alone)
+        return array_of(new, cells, temporal_text, session.zero_dates)
     except (ConversionError, CellValueError, BinlogFormatError, UnsupportedInput) as error:
         raise ReplayStopped(f"the values that are there cannot be converted: {error}", remedy=BY_HAND) from None
-
-
-def _may_stay(old: Column, new: Column) -> bool:
-    """Return whether a server that changes the definition in place leaves bytes as they are, which a copy changes."""
-    a, b = old.type, new.type
-    if a.name == "char" and b.name == "binary":
-        return byte_length(a) == byte_length(b)
-    return a.name == b.name and a.name in ("float", "double") and a.unsigned == b.unsigned
-
-
-def _in_place(
-    old: Column, new: Column, cells: list[bytes | None], session: StatementSession, alone: bool
-) -> list[bytes | None]:
-    """Return the cells of a column that may be changed in place. Raises ConversionError if that is not known.
-
-    Spaces that pad a CHAR become part of a BINARY in place, as the converter has it; a copy has zero bytes there.
-    """
-    padded, stays = old.type.name == "char", alone and old.nullable == new.nullable
-    if stays and not padded:
-        return cells
-    converted = _converted(old, new, cells, session)
-    if stays:
-        return converted
-    differ = any(cell is not None and cell.endswith(b" ") for cell in converted) if padded else converted != cells
-    if differ:
-        raise ConversionError(f"column {old.name}: what they become depends on whether the server copied the table")
-    return converted
-
-
-def _today(column: Column, values: Any, session: StatementSession) -> tuple[Column, Any]:
-    """Return a TIME column as one of DATETIME, and its values: counted from the day of the statement."""
-    now = session.local(moment_of(session.now_us))
-    midnight = datetime(now.year, now.month, now.day)
-    texts: list[str | None] = []
-    for cell in cells_of(column, values):
-        span = None if cell is None else decode_cell(column.type, cell)
-        texts.append((midnight + span).isoformat(" ", "microseconds") if isinstance(span, timedelta) else None)
-    return _on_the_clock(column), pa.array(texts, pa.string())
-
-
-def _padded(column: Column, values: Any) -> tuple[Column, Any]:
-    """Return a CHAR column as one of VARCHAR, and its values with the spaces that PAD_CHAR_TO_FULL_LENGTH shows."""
-    width = column.type.length or 1
-    texts = [None if text is None else text.ljust(width) for text in values.to_pylist()]
-    return replace(column, type=replace(column.type, name="varchar", length=width)), pa.array(texts, pa.string())
 
 
 def _check_told(old: Column, new: Column, values: Any) -> None:
@@ -165,30 +100,6 @@ def _check_told(old: Column, new: Column, values: Any) -> None:
                 raise ConversionError(f"column {old.name}: {text[:40]} is a text, or a document's date, time or bytes")
     if old.type.name in ("enum", "set") and "" in old.type.members and new.type.name in NUMERIC | _BY_NUMBER:
         raise ConversionError(f"the member '' of column {old.name} is not told from no member here")
-
-
-def _converted(
-    old: Column, new: Column, cells: list[bytes | None], session: StatementSession, alone: bool = False
-) -> list[bytes | None]:
-    policy: Policy = "error" if session.ddl.strict else "clamp"
-    options = ReshapeOptions(policy, sql_mode=session.ddl.sql_mode, local=session.local)
-    converter = make_converter(old, new, binlog_column(old), options)
-    return cells if converter is None else [converter(cell) for cell in cells]
-
-
-def _on_the_clock(column: Column) -> Column:
-    """Return the DATETIME column with a TIMESTAMP column's values in a session's time zone."""
-    return replace(column, type=ColumnType("datetime", fsp=column.type.fsp))
-
-
-def _moved(column: Column, cell: bytes | None, move: Callable[[Civil], Civil]) -> bytes | None:
-    """Return the cell of a date and time after `move`."""
-    kind = _on_the_clock(column).type
-    if cell is None:
-        return None
-    moment = decode_cell(column.type, cell)
-    assert isinstance(moment, Civil)
-    return cell_of(kind, move(moment))
 
 
 def cells_of(column: Column, values: Any) -> list[bytes | None]:

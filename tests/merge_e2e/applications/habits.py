@@ -157,6 +157,16 @@ def new_table_altered(c: Cluster) -> None:
         c.sharded.append(name)
 
 
+def new_table_under_another_name(c: Cluster) -> None:
+    """A migration that makes a table, alters it and gives it its name, shard by shard."""
+    draft, name = _new(c, "draft_"), _new(c, "t")
+    rename = c.rng.choice(
+        (f"RENAME TABLE {draft} TO {name}", f"ALTER TABLE {draft} ADD COLUMN d INT, RENAME TO {name}")
+    )
+    if c.roll(f"CREATE TABLE {draft} (id int PRIMARY KEY, a int)", f"ALTER TABLE {draft} ADD COLUMN b text", rename):
+        c.sharded.append(name)
+
+
 def rename_table(c: Cluster) -> None:
     """A table that no key refers to gets a new name."""
     if found := [name for name in c.sharded if name[0] == "t" and name[1:].isdigit()]:
@@ -479,7 +489,8 @@ HABITS: Final[dict[str, Habit]] = {
     habit.__name__: habit
     for habit in (
         add_column, django_add_field, generated_column, drop_column, rename_column, widen, index, defaults, charset,
-        comment, check, new_table, new_table_altered, rename_table, left_behind, reference, bookkeeping, view,
+        comment, check, new_table, new_table_altered, new_table_under_another_name,
+        rename_table, left_behind, reference, bookkeeping, view,
         mistaken, optimize, dump, archive, partitions, counters, accounts, temporary, load_data, procedures,
         create_select, create_select_with_options, old_names, drop_everywhere, truncate_everywhere, checksum,
         stray_statement, invisible_keys, gh_ost, pt_osc,

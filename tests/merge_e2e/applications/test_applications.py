@@ -239,4 +239,4 @@ def test_applications_for_as_long_as_wanted(stage: Stage) -> None:
 def test_tables_that_are_made_and_altered_shard_by_shard(stage: Stage) -> None:
     """A shard that makes such a table later owes what the others have done to it since."""
     for seed in range(90, 90 + effort(3, 12)):
-        assert attack(stage, seed, ["new_table_altered"] * 3, "pessimistic") == []
+        assert attack(stage, seed, ["new_table_altered", "new_table_under_another_name"] * 2, "pessimistic") == []

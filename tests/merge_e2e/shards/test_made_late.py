@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from binlog_merge.cli import main
+from binlog_merge.errors import ShardDdlStopped
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, tables
@@ -157,3 +159,80 @@ def attack(stage: Stage, seed: int, modes: tuple[str, ...], cut: bool = False) -
 def test_shards_that_make_their_tables_late(stage: Stage, seeds: range) -> None:
     for seed in seeds:
         attack(stage, seed, ("pessimistic",), cut=seed % 4 == 0)
+
+
+T = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
+B = "ADD COLUMN b INT DEFAULT 3"
+MIGRATIONS = {
+    "renamed": [T, "RENAME TABLE t TO u", "INSERT INTO u VALUES ({n}1, 1)"],
+    "altered and renamed": [T, f"ALTER TABLE t {B}", "RENAME TABLE t TO u", "INSERT INTO u VALUES ({n}1, 1, 1)"],
+    "altered and renamed at once": [T, f"ALTER TABLE t {B}, RENAME TO u", "INSERT INTO u VALUES ({n}1, 1, 1)"],
+    "renamed and altered": [
+        T, "RENAME TABLE t TO u", "INSERT INTO u VALUES ({n}1, 1)", f"ALTER TABLE u {B}",
+        "INSERT INTO u VALUES ({n}2, 2, 2)",
+    ],
+    "renamed twice": [T, "RENAME TABLE t TO u", "RENAME TABLE u TO v", "INSERT INTO v VALUES ({n}1, 1)"],
+    "filled, emptied again and renamed": [
+        T, "INSERT INTO t VALUES ({n}1, 1)", "DELETE FROM t", "RENAME TABLE t TO u", "INSERT INTO u VALUES ({n}1, 4)"
+    ],
+    "dropped": [T, "INSERT INTO t VALUES ({n}1, 1)", "DROP TABLE t"],
+}  # fmt: skip
+
+
+def migrate(stage: Stage, name: str, statements: list[str]) -> tuple[list[Played], dict[tuple[str, str], list[object]]]:
+    """Let one shard after the other run a whole migration; returns it with what the shards hold together."""
+    stage.clear()
+    with stage.scene(name, ()) as (sessions, played):
+        for session in sessions.values():
+            session.run("CREATE DATABASE s")
+            session.run("USE s")
+        for node, session in sessions.items():
+            for sql in statements:
+                session.run(sql.replace("{n}", node[1]))
+    expected: dict[tuple[str, str], list[object]] = {}
+    for server in stage.nodes.values():
+        for table in tables(server):
+            expected.setdefault(table, []).extend(rows(server, table))
+    return played, {table: sorted(held, key=repr) for table, held in expected.items()}
+
+
+@pytest.mark.parametrize("name", MIGRATIONS)
+def test_a_shard_runs_a_whole_migration_before_the_next_one_begins(stage: Stage, name: str) -> None:
+    played, expected = migrate(stage, name, MIGRATIONS[name])
+    for mode in ("pessimistic", "optimistic"):
+        path = stage.configuration(f"{name}-{mode}".replace(" ", "-"), played, mode, sections=STRICT)
+        result = merge(path, path.parent / "out")
+        assert (result.warnings, result.locks, result.waiting_shards) == ((), (), ())
+        assert target(stage, path.parent / "out") == expected
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_rows_before_such_a_rename_are_in_doubt(stage: Stage, mode: str) -> None:
+    """With `shard-doubts: warn` the target has what the error says."""
+    filled = [T, "INSERT INTO t VALUES ({n}1, 1)", "RENAME TABLE t TO u", "INSERT INTO u VALUES ({n}2, 2)"]
+    played, expected = migrate(stage, "filled", filled)
+    path = stage.configuration(f"filled-{mode}", played, mode, sections=STRICT)
+    with pytest.raises(ShardDdlStopped, match=r"rows that are in s\.t so far go with it, as it is dropped") as raised:
+        merge(path, path.parent / "out")
+    assert "copy the rows that n2/s/u has there into s.u by hand" in (raised.value.remedy or "")
+    assert "set `shard-doubts: warn`" in (raised.value.remedy or "")
+    stage.configuration(f"filled-{mode}", played, mode, sections={"shard-doubts": "warn"})
+    result = merge(path, path.parent / "out")
+    assert len(result.warnings) == 1 and result.locks == ()
+    assert (21, 1) in expected["s", "u"]
+    assert target(stage, path.parent / "out") == {("s", "u"): [row for row in expected["s", "u"] if row != (21, 1)]}
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("filled", [[], ["INSERT INTO t VALUES ({n}1, 1)"]], ids=["empty", "filled"])
+def test_a_truncate_after_those_of_others_is_decided(stage: Stage, mode: str, filled: list[str]) -> None:
+    """Nothing shows whether the others will run it again: it waits. If it is skipped, what was there before stays."""
+    played, expected = migrate(stage, "emptied", [T, *filled, "TRUNCATE TABLE t", "INSERT INTO t VALUES ({n}2, 2)"])
+    path = stage.configuration(f"emptied-{mode}-{len(filled)}", played, mode, sections=STRICT)
+    out = path.parent / "out"
+    (lock,) = merge(path, out).locks
+    assert (lock["sql"], lock["done"], lock["awaited"]) == ("TRUNCATE TABLE `s`.`t`", ["n2/s/t"], ["n1/s/t"])
+    assert main.run(["ddl", "resolve", "s.t", "--skip", "--out", str(out)]) == 0
+    assert merge(path, out).locks == ()
+    left = [(21, 1)] if filled else []
+    assert target(stage, out) == {("s", "t"): sorted([*expected["s", "t"], *left], key=repr)}

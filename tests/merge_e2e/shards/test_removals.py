@@ -15,7 +15,7 @@ from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.removals import NODES, Removing, logical, play
 from tests.merge_e2e.shards.stage import Played, Stage, quoted, tables
 from tests.merge_e2e.shards.test_renames import grown
-from tests.mysql_server import MySqlServer
+from tests.mysql_server import MySqlServer, mysqlbinlog
 
 pytestmark = [pytest.mark.mysql]
 
@@ -185,6 +185,45 @@ def test_a_shard_that_follows_late(stage: Stage, capsys: Captured, mode: str, st
     result = merge(path, out)
     assert (result.locks, result.waiting_shards) == ((), ())
     assert target(stage, out)["s", "t"] == [(11, 9), (15, 5)]
+
+
+EXCHANGED = """
+    all CREATE TABLE t (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (1000))
+    all ALTER TABLE t ADD PARTITION (PARTITION q VALUES LESS THAN MAXVALUE)
+    all CREATE TABLE u (id INT PRIMARY KEY, v INT)
+    all INSERT INTO t VALUES ({n}1, 1), ({n}001, 1)
+    all INSERT INTO u VALUES ({n}2, 2)
+    n1 ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u
+    n1 INSERT INTO t VALUES (1002, 3)
+    n2 ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u
+    """
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_shards_exchange_a_partition(stage: Stage, mode: str) -> None:
+    """The merge stops; what it says to do gives the target the shards' rows, also of what comes later."""
+    first = two(stage, f"exchange-{mode}", EXCHANGED)
+    path = stage.configuration(f"exchange-{mode}", [first], mode, sections=STRICT)
+    out = path.parent / "out"
+    with pytest.raises(ShardDdlStopped) as raised:
+        merge(path, out)
+    for words in ("let all shards run it", "set `shard-doubts: warn`", "run it on the target by hand"):
+        assert words in (raised.value.remedy or "")
+    stage.configuration(f"exchange-{mode}", [first], mode, sections={"shard-doubts": "warn"})
+    assert len(merge(path, out).warnings) == 2
+    target(stage, out)
+    stage.target.execute("ALTER TABLE s.t EXCHANGE PARTITION p WITH TABLE s.u")
+    with stage.scene(f"exchange-{mode}", ()) as (sessions, played):
+        for session in sessions.values():
+            session.run("UPDATE s.t SET v = v + 10")
+            session.run("INSERT INTO s.t VALUES (@@server_id, 4)")
+            session.run("TRUNCATE TABLE s.u")
+    stage.configuration(f"exchange-{mode}", [first, *played], mode, sections={"shard-doubts": "warn"})
+    merge(path, out)
+    stage.target.apply(mysqlbinlog([out / name for name in written(out)]))
+    held = [sorted(rows(server, ("s", "t"))) for server in stage.nodes.values()]
+    assert sorted(rows(stage.target, ("s", "t"))) == sorted(row for one in held for row in one)
+    assert rows(stage.target, ("s", "u")) == []
 
 
 SIBLINGS = {

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
 from binlog_merge.pipeline.coordinate.shards.tools import Away
-from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Finding, Name, Shard
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
@@ -282,6 +282,14 @@ def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], keys: Colle
     return bound
 
 
+RowsAt = Callable[[Shard, str, int], int | None]
+"""How many rows a shard has before the statement at a position of a file, None if that is unknown."""
+
+
+def not_known(shard: Shard, file: str, position: int) -> None:
+    """Return None: the number is unknown."""
+
+
 @dataclass(frozen=True)
 class CoordinatedShards:
     """The result of coordinating shards below a limit: logical DDL, bound and warnings."""
@@ -328,9 +336,10 @@ def coordinated_shards(
     taken: Bound,
     limit: OrderKey,
     counted: Counted = not_counted,
+    rows_at: RowsAt = not_known,
 ) -> CoordinatedShards:
     """Coordinate the shards' statements below `limit`. `taken` is the bound at the first statement or row that is
-    unusable, `counted` counts the rows of a table and of its copy.
+    unusable, `counted` counts the rows of a table and of its copy, `rows_at` those of a shard.
     """
     if not known.active:
         return CoordinatedShards(known, log)
@@ -347,7 +356,7 @@ def coordinated_shards(
     moves = log.moves(known.modes, end)
     copied = [losses(swap, counted) for swap in log.swaps if known.floor <= swap.key < end]
     lost = [finding for finding, _ in copied if finding is not None]
-    doubts = [f for f in (*together.findings, *moves, *lost) if f.found >= known.floor]
+    doubts = [f for f in (*together.findings, *moves, *lost) if f.found >= known.floor and not _void(log, f, rows_at)]
     doubts.sort(key=lambda f: f.found)
     warnings, warned, doubted = [warning for _, warning in copied if warning is not None], list[Warned](), None
     for doubt in doubts:
@@ -371,6 +380,12 @@ def coordinated_shards(
     ddl = tuple(_ddl(log, statement, used(statement)) for statement in placed)
     warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit, partial(_session, log))[1])
     return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned), doubted)
+
+
+def _void(log: ShardLog, finding: Finding, rows_at: RowsAt) -> bool:
+    """Return whether there is no doubt, as the shard has no rows there."""
+    ran = log.ran.get((finding.shard.node, finding.key)) if finding.if_rows else None
+    return ran is not None and rows_at(finding.shard, ran.file, ran.position) == 0
 
 
 def _session(log: ShardLog, placed: Placed) -> DdlSession:

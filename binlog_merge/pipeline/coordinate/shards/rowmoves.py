@@ -1,6 +1,7 @@
 """Findings about rows that enter or leave a logical table when no statement on the target does the same."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.values import (
     Doubt,
@@ -31,6 +32,11 @@ def rows_stay(event: Leaves | ShardDdl, name: str, instead: str = "") -> Finding
         "with their keys collide with them"
     )
     remedy = f"where the merge stops, delete the rows of {event.shard} from {name} on the target"
+    if isinstance(event, ShardDdl) and moves_rows(event, Verb.EXCHANGE):
+        remedy = (
+            "let all shards run it, set `shard-doubts: warn`, merge up to there, and run it on the target by hand, "
+            "before rows come to this partition or to the other table again"
+        )
     if instead:
         remedy = f"decide, `binlog-merge ddl resolve {name} --skip`, and {remedy}"
     return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
@@ -59,7 +65,7 @@ def renamed_away(event: Renamed, instead: Renamed | None, alone: bool) -> Findin
         if event.new is None:
             return None  # a table that no longer comes out is dropped
         detail = f"{goes}{into}: rows that are in {old} so far go with it, as it is dropped"
-        return _finding(event, detail, f"copy the rows of {_physical(event)} into {new} by hand")
+        return _finding(event, detail, f"copy the rows that {event.to} has there into {new} by hand", if_rows=True)
     detail = f"{goes}{into}: the rows it has written so far stay in {old}, among those of the other shards"
     remedy = f"delete them from {old} by hand, by their keys" + (
         "" if event.new is None else f", and copy the rows of {_physical(event)} into {new}"
@@ -69,14 +75,14 @@ def renamed_away(event: Renamed, instead: Renamed | None, alone: bool) -> Findin
             f"{goes}{into}, and {instead.shard} takes its place in {old}: there the rows of the one stay, and those of "
             "the other do not come"
         )
-    return _finding(event, detail, f"{remedy}; or rename all shards of {old} alike")
+    return _finding(event, detail, f"{remedy}; or rename all shards of {old} alike", if_rows=instead is None)
 
 
 def renamed_into(event: Renamed) -> Finding:
     """Return the finding for a table that is renamed into a logical one with rows that were never merged."""
     new = _text(event.new)
     detail = f"it is {_physical(event)} from here on, of {new}, which gets none of the rows that it has"
-    return _finding(event, detail, f"copy the rows of {_physical(event)} into {new} by hand")
+    return _finding(event, detail, f"copy the rows of {_physical(event)} into {new} by hand", if_rows=True)
 
 
 def taken_elsewhere(
@@ -126,8 +132,8 @@ def _rows(key: OrderKey, shard: Shard, detail: str, remedy: str, *tables: Name |
     return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew after it, or {remedy}", tables=named)
 
 
-def _finding(event: Renamed, detail: str, remedy: str) -> Finding:
-    return _rows(event.key, event.shard, detail, remedy, event.old, event.new)
+def _finding(event: Renamed, detail: str, remedy: str, if_rows: bool = False) -> Finding:
+    return replace(_rows(event.key, event.shard, detail, remedy, event.old, event.new), if_rows=if_rows)
 
 
 def _physical(event: Renamed) -> str:

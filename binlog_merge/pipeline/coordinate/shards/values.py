@@ -214,7 +214,7 @@ class Finding:
 
     `at` is the key of the event at which it is found, if that is a later one: the statement takes effect there.
     `remedy` is what an operator can do to correct the rows. `tables` are the logical tables concerned, by their names
-    after it.
+    after it. `if_rows`: there is no doubt if the shard has no rows before the statement.
     """
 
     doubt: Doubt
@@ -225,6 +225,7 @@ class Finding:
     at: OrderKey | None = None
     remedy: str = ""
     tables: tuple[Name, ...] = ()
+    if_rows: bool = False
 
     @property
     def found(self) -> OrderKey:
