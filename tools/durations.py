@@ -5,9 +5,9 @@ also writes tests/durations.tsv, from which a run takes the longest tests first.
 """
 
 import argparse
-from xml.etree import ElementTree
 from collections import defaultdict
 from pathlib import Path
+from xml.etree import ElementTree
 
 from tests.schedule import DURATIONS, function_of
 
