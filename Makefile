@@ -16,7 +16,9 @@ TEST_ARGS ?=
 # The oldest pyspark that pyproject.toml allows; uv.lock has the newest, which `make test` runs.
 SPARKS ?= 4.1.0
 # Side by side, one more than there are cores, as many wait for servers; what shares a Spark session stays together.
-TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup
+TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+# Folders or files of tests whose extended tests run too, or `all`.
+EXTENDED ?=
 
 # What needs no server, no Spark and no whole merge.
 QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_places.py)
@@ -33,7 +35,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql mariadb prometheus lint docs check check-clients check-report bench soak dist clean distclean
+.PHONY: help setup demo demo-live test test-all durations sparks quick coverage mutants mysql mariadb prometheus lint docs check check-clients check-report bench soak dist clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -41,6 +43,9 @@ help:
 	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
 	@echo "make test    run the tests; with a real MySQL and MariaDB where a Debian mirror is at hand; THOROUGH=1: random searches go"
 	@echo "             two to three times as far"
+	@echo "make test-all  also what proves once more, in other ways or for longer, what a test has proved (marked extended);"
+	@echo "             make test EXTENDED='tests/spark tests/serve' takes those of these folders"
+	@echo "make durations  what the last run's tests took, the slowest first; kept in tests/durations.tsv for the order of the next"
 	@echo "make sparks  the tests of Spark, and whole merges, on the oldest pyspark allowed (SPARKS='$(SPARKS)')"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
 	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
@@ -76,7 +81,13 @@ demo-live: $(SETUP)
 	@$(RUN) DEMO_SECONDS=$(DEMO_SECONDS) DEMO_RATE=$(DEMO_RATE) $(VENV)/python -m tools.demo_live
 
 test: $(SETUP) mysql mariadb prometheus
-	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) --junitxml=build/tests.xml $(EXTENDED:%=--extended=%) $(TEST_ARGS)
+
+test-all:
+	@$(MAKE) --no-print-directory test EXTENDED=all
+
+durations: $(SETUP)
+	@$(VENV)/python -m tools.durations build/tests.xml --keep
 
 # pyspark alone is replaced: it stands before the environment's on the path.
 sparks: $(SETUP)

@@ -15,6 +15,7 @@ import pytest
 from tests.effort import effort
 from tests.mariadb_server import MARIADB_MISSING, mariadb_available
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
+from tests.schedule import function_of, is_asked_for, longest_first, read_durations
 
 # Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
 # time.
@@ -61,19 +62,58 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs clients of other makers; run `make check-clients`")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--extended",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="also run the tests marked `extended` in this folder or file of tests; `all` for every one",
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist's own hook reads the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep together, where tests run side by side, what shares a Spark session, servers, or a case that is merged once
-    for all of them.
+    """Leave out extended tests that are not asked for, and put what takes longest first.
+
+    Where tests run side by side, what shares a Spark session, servers, or a case that is merged once for all of them
+    stays together.
     """
+    _leave_out_extended(config, items)
+    if not hasattr(config, "workerinput"):
+        return
     for item in items:
         group = _group_of(item)
-        if group is not None and hasattr(config, "workerinput"):
+        if group is not None:
             item.add_marker(pytest.mark.xdist_group(group))
             # pytest-xdist 3.8 hands groups on as the ends of node ids, but where pytest 9.2 no longer looks (its issue
             # 1386): then each worker starts a Spark session and every module's servers.
             if hasattr(item, "_id"):
                 item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+    durations = read_durations()
+    items[:] = longest_first(
+        items,
+        lambda item: _group_of(item) or item.nodeid,
+        lambda item: durations.get(function_of(item.nodeid), 0.0),
+    )
+
+
+def _leave_out_extended(config: pytest.Config, items: list[pytest.Item]) -> None:
+    asked = [*config.getoption("--extended"), *_named(config)]
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("extended") and not is_asked_for(item.nodeid.split("::")[0], asked)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _named(config: pytest.Config) -> list[str]:
+    """Return the files of tests that the command line names one by one: who names them wants them."""
+    paths = (argument.split("::")[0] for argument in config.invocation_params.args)
+    return [os.path.relpath(path, config.rootpath) for path in paths if path.endswith(".py")]
 
 
 def _group_of(item: pytest.Item) -> str | None:

@@ -50,7 +50,9 @@ if ! .venv/bin/uv --version 2>/dev/null | grep -qF "uv $UV_VERSION"; then
   .venv/bin/python -m pip --disable-pip-version-check install -q "uv==$UV_VERSION"
 fi
 say "packages of uv.lock"
-UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=.venv/bin/python UV_PYTHON_DOWNLOADS=never .venv/bin/uv sync --frozen --quiet
+# With bytecode: a shell that sets PYTHONDONTWRITEBYTECODE would compile what it imports at every command.
+UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=.venv/bin/python UV_PYTHON_DOWNLOADS=never \
+  .venv/bin/uv sync --frozen --quiet --compile-bytecode
 
 # --- Java -------------------------------------------------------------------------------------------------------------
 java_major() { # of the java at $1, or nothing

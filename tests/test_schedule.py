@@ -1,0 +1,63 @@
+"""Tests of how the tests are chosen and ordered."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import schedule
+from tools import extended_tests
+
+
+def test_the_longest_group_comes_first_and_keeps_its_order(tmp_path: Path) -> None:
+    path = tmp_path / "durations.tsv"
+    path.write_text("30\t3\ttests/a.py::one\n8\t1\ttests/b.py::two\n")
+    durations = schedule.read_durations(path)
+    assert durations == {"tests/a.py::one": 10.0, "tests/b.py::two": 8.0}
+    tests = ["tests/n.py::new", "tests/a.py::one[x@y]", "tests/b.py::two@b", "tests/b.py::more@b", "tests/a.py::one[z]"]
+    ordered = schedule.longest_first(
+        tests,
+        lambda test: "b" if test.endswith("@b") else test,
+        lambda test: durations.get(schedule.function_of(test), 0.0),
+    )
+    assert ordered == [
+        "tests/a.py::one[x@y]",
+        "tests/a.py::one[z]",
+        "tests/b.py::two@b",
+        "tests/b.py::more@b",
+        "tests/n.py::new",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ([], False),
+        (["all"], True),
+        (["tests/spark"], True),
+        (["tests/spark/"], True),
+        (["tests/spark/test_x.py"], True),
+        (["tests/spa", "tests/serve"], False),
+    ],
+)
+def test_extended_tests_are_asked_for_by_paths(asked: list[str], expected: bool) -> None:
+    assert schedule.is_asked_for("tests/spark/test_x.py", asked) is expected
+
+
+def test_there_are_no_durations_without_a_file(tmp_path: Path) -> None:
+    assert schedule.read_durations(tmp_path / "none.tsv") == {}
+
+
+def test_a_change_asks_for_the_extended_tests_of_its_room_and_of_itself() -> None:
+    places = {"binlog_merge/spark": ["tests/spark"], "uv.lock": ["all"]}
+    changed = ["binlog_merge/spark/runner.py", "binlog_merge/sparks.py", "tests/serve/test_a.py", "tests/serve/help.py"]
+    assert extended_tests.asked_for(changed, places) == ["tests/serve/test_a.py", "tests/spark"]
+    assert extended_tests.asked_for(["uv.lock", *changed], places) == ["all"]
+    assert extended_tests.asked_for([], places) == []
+
+
+def test_the_map_names_what_there_is() -> None:
+    places = extended_tests.read_map()
+    root = extended_tests.MAP.parents[1]
+    named = [*places, *(path for paths in places.values() for path in paths if path != "all")]
+    assert [path for path in named if not (root / path).exists()] == []
+    assert extended_tests.changed_since("no-such-commit") is None
