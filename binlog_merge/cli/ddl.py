@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
-from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_in, transactions_text
+from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_text
 from binlog_merge.cli.options import LocalMerged, Merged, Output
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.paths import local_path
@@ -92,9 +92,11 @@ HERE = "."
 
 def locks(merged: Merged = HERE, output: Output = OutputFormat.text) -> None:
     """Show what is under way."""
+    from binlog_merge.pipeline.decisions import transactions_in
+
     out = merged or HERE
     with opened(out) as store:
-        transactions = transactions_in(store)
+        transactions = transactions_in(store.note)
         found, decisions = _read(store, empty=bool(transactions))
     if output is not OutputFormat.text:
         decided = {"transactions": [{"id": id, "action": do, "rows": list(rows)} for id, do, rows in transactions]}
@@ -131,6 +133,7 @@ def resolve(
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.pipeline.base.skipped import is_transaction
     from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
+    from binlog_merge.pipeline.decisions import note_decisions
 
     out = merged or Path(HERE)
     if [emit is not None, skip, as_if_done is not None, rows is not None, withdraw].count(True) != 1:
@@ -154,6 +157,7 @@ def resolve(
             made = [_decided(store, id, found, decisions, emit, as_if_done, _from(at_tso, floor, store.path))]
             left = (*decisions, *made)
         store.set_note(DECISIONS, decisions_to_json(left))
+        note_decisions(store_path(out).parent, store.note)
     if output is not OutputFormat.text:
         key = "withdrawn" if withdraw else "decided"
         print_document({"store": str(store_path(out)), key: [decision_values(d) for d in made]}, output, key)

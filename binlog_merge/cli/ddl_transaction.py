@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from binlog_merge.files.manifest import ManifestState, NodeState
     from binlog_merge.pipeline.base.decided import Decided
     from binlog_merge.pipeline.base.group_at import Event, Group
+    from binlog_merge.pipeline.decisions import DecidedTransaction
     from binlog_merge.reshape.given_rows import GivenRow
     from snapshot_store.model import Table
     from snapshot_store.store.db import Store
@@ -36,6 +37,7 @@ def resolve_transaction(
     """Record what is decided about a transaction, or take that back."""
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.pipeline.base.skipped import gtid_of
+    from binlog_merge.pipeline.decisions import note_decisions
 
     if not (skip or withdraw or rows is not None):
         raise ConfigError(
@@ -52,6 +54,7 @@ def resolve_transaction(
             done = (*_skip(store, directory, id), ())
         else:
             done = _replace(store, directory, id, given)
+        note_decisions(directory, store.note)
     key = "withdrawn" if withdraw else "decided"
     if output is not OutputFormat.text:
         print_document({"store": str(store_path(out)), key: [transaction_values(*done)]}, output, key)
@@ -70,7 +73,7 @@ def transaction_text(id: str, action: str, rows: tuple[str, ...] = ()) -> str:
     return f"{id}\n  {action}  " + ("; ".join(rows) or "the whole transaction")
 
 
-def transactions_text(decided: Sequence[tuple[str, str, tuple[str, ...]]]) -> list[str]:
+def transactions_text(decided: "Sequence[DecidedTransaction]") -> list[str]:
     """Return decisions about transactions as lines of text."""
     if not decided:
         return []
@@ -79,17 +82,10 @@ def transactions_text(decided: Sequence[tuple[str, str, tuple[str, ...]]]) -> li
     return [title, *(transaction_text(*each) for each in decided)]
 
 
-def transactions_in(store: "Store") -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return what is decided about transactions: how each is named, what is decided, and the rows."""
-    from binlog_merge.pipeline.base.decided import read_decided
-    from binlog_merge.pipeline.base.skipped import read_skipped
+def _done(decided: "Decided") -> "DecidedTransaction":
+    from binlog_merge.pipeline.decisions import DecidedTransaction
 
-    found = [(id, "skip", ()) for id in read_skipped(store.note).ids]
-    return sorted([*found, *(_done(each) for each in read_decided(store.note))])
-
-
-def _done(decided: "Decided") -> tuple[str, str, tuple[str, ...]]:
-    return decided.id, "as" if decided.given else "skip", decided.rows
+    return DecidedTransaction(decided.id, "as" if decided.given else "skip", decided.rows)
 
 
 def _given(path: Path) -> "list[GivenRow]":
@@ -195,7 +191,9 @@ def _withdraw(store: "Store", directory: Path, id: str) -> tuple[str, str, tuple
 
 
 def _check_undecided(store: "Store", id: str) -> None:
-    known = next((action for name, action, _ in transactions_in(store) if name == id), None)
+    from binlog_merge.pipeline.decisions import transactions_in
+
+    known = next((decided.action for decided in transactions_in(store.note) if decided.id == id), None)
     if known is not None:
         raise ConfigError(
             f"{id} is decided already: --{known}", remedy=f"to decide anew, first `ddl resolve {id} --withdraw`"

@@ -16,6 +16,9 @@ def lines_of(status: Status) -> Iterator[str]:
     yield from _rows("to look at", texts[Severity.warning])
     if status.merged is not None:
         yield from _merged(status, status.merged)
+    decided = [" ".join(f"{one.id}: {one.action} {one.of}".split()) for one in status.decisions]
+    more = status.decisions_count - len(decided)
+    yield from _rows("decided", [*([f"{more} more, and"] if more > 0 else []), *decided])
     yield from _rows("nodes", _table([_node(name, node, status.at) for name, node in status.nodes.items()]))
     yield from _rows("servers", _table([row for name, node in status.nodes.items() for row in _servers(name, node)]))
     holding = [f"{name}: {node.holds_back}" for name, node in status.nodes.items() if node.holds_back]

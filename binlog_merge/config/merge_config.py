@@ -67,8 +67,8 @@ class MergeConfig(Section):
     key_doubts: Literal["warn", "error"] = Field(
         default="error",
         description=(
-            "What to do where rows of shards have the same key before anything is published, and at a distributed "
-            "transaction whose rows no order keeps unique: stop, or warn and continue."
+            "What to do with rows that a key refuses in any order, of two shards or of one distributed transaction: "
+            "stop before them, or let them out and warn."
         ),
         examples=["warn"],
     )

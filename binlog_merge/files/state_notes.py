@@ -3,6 +3,7 @@
 A removal reads those of the serves, too (`files.removal`): what a reader still has to get stays.
 
     MERGED_DIR/.status/merge.json                 the last run of a merge
+    MERGED_DIR/.status/decisions.json             what operators have decided with `ddl resolve`
     MERGED_DIR/.status/archive.json               what is still to be archived, and what is in the way
     MERGED_DIR/.status/serve-HOST-ADDR-3307.json  the readers that are attached to a serve
     CAPTURED_DIR/dn-1/.capture-status.json        the connection to the node's server
@@ -22,6 +23,7 @@ from binlog_merge.files.source import io_error
 
 NOTES_FOLDER: Final = ".status"
 MERGE_NOTE: Final = "merge.json"
+DECISIONS_NOTE: Final = "decisions.json"
 ARCHIVE_NOTE: Final = "archive.json"
 SERVE_NOTES: Final = "serve-*.json"
 CAPTURE_NOTE: Final = ".capture-status.json"

@@ -23,6 +23,7 @@ from binlog_merge.pipeline.base.skipped import Skipped, read_skipped
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
+from binlog_merge.pipeline.decisions import note_decisions
 from binlog_merge.pipeline.idle import Notes, read_notes, with_notes
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
@@ -160,6 +161,7 @@ def _decisions(job: Job, between: Between) -> tuple[Skipped, tuple[Decided, ...]
         return between.schemas.note(name, lambda: stored_note(path, name)) if path.exists() else None
 
     with as_merge_errors(path):
+        note_decisions(job.directory, note)
         return read_skipped(note), read_decided(note)
 
 

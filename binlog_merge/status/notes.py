@@ -11,6 +11,7 @@ from binlog_merge.files.manifest import ManifestState
 from binlog_merge.files.state_notes import (
     ARCHIVE_NOTE,
     CAPTURE_NOTE,
+    DECISIONS_NOTE,
     MERGE_NOTE,
     NOTES_FOLDER,
     SERVE_NOTES,
@@ -24,6 +25,7 @@ from binlog_merge.status.rates import Sample
 from binlog_merge.status.values import (
     ArchiveStatus,
     CaptureStatus,
+    Decision,
     FilePosition,
     LastDdl,
     OpenBranch,
@@ -74,6 +76,11 @@ class MergeNote:
 def merge_note(out: Path, problems: list[Problem]) -> MergeNote:
     """Return the note of the last run in an output directory."""
     return _read(out / NOTES_FOLDER / MERGE_NOTE, _merge_note, problems) or MergeNote()
+
+
+def decisions_note(out: Path, problems: list[Problem]) -> tuple[tuple[Decision, ...], int]:
+    """Return the last decisions of operators about an output, and how many there are."""
+    return _read(out / NOTES_FOLDER / DECISIONS_NOTE, _decisions, problems) or ((), 0)
 
 
 def archive_status(out: Path, state: ManifestState, problems: list[Problem]) -> ArchiveStatus | None:
@@ -164,6 +171,11 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
         samples=tuple(Sample(float(at), int(rank), int(size)) for at, rank, size in samples_of(values)),
         error=None if error is None else _error_text(error),
     )
+
+
+def _decisions(values: Mapping[str, Any]) -> tuple[tuple[Decision, ...], int]:
+    found = tuple(Decision(str(d["id"]), str(d["action"]), str(d["of"])) for d in values["decisions"])
+    return found, _whole(values["count"])
 
 
 def _waiting_ddl(values: Mapping[str, Any]) -> WaitingDdl:

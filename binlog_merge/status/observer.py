@@ -32,7 +32,15 @@ from binlog_merge.status.health import (
 from binlog_merge.status.holding import with_holders
 from binlog_merge.status.node_files import NodeFiles, further
 from binlog_merge.status.node_servers import servers_of_node
-from binlog_merge.status.notes import MergeNote, NodeNote, archive_status, capture_note, merge_note, serve_notes
+from binlog_merge.status.notes import (
+    MergeNote,
+    NodeNote,
+    archive_status,
+    capture_note,
+    decisions_note,
+    merge_note,
+    serve_notes,
+)
 from binlog_merge.status.rates import Growth, Sample, rates_of
 from binlog_merge.status.values import (
     ComponentStatus,
@@ -97,6 +105,7 @@ class Observer:
         archive = archive_status(self.out, state, problems)
         problems += archive_problems(archive)
         problems += serve_problems(serves, self._limits, disks)
+        decisions, decisions_count = decisions_note(self.out, problems)
         return Status(
             name=self.config.name,
             out=self._folder.place(),
@@ -114,6 +123,8 @@ class Observer:
             archive=archive,
             components=components,
             disks=disks,
+            decisions=decisions,
+            decisions_count=decisions_count,
         )
 
     def _disks(self) -> tuple[DiskStatus, ...]:

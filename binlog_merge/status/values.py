@@ -153,6 +153,18 @@ class OpenBranch:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """What an operator has decided with `ddl resolve` about a DDL of shards or a transaction, named by its `id`.
+
+    `of` is the statement, the shard or the rows that were given, "" if none was.
+    """
+
+    id: str
+    action: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
 class LastDdl:
     """The last DDL in the output: its order key, and the output file that holds it."""
 
@@ -291,7 +303,7 @@ class DiskStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What is going on in a cluster at one moment. `warnings` are those of the last run."""
+    """What is going on in a cluster at one moment. `warnings` are those of the last run, `decisions` the last 100."""
 
     name: str
     out: str
@@ -309,6 +321,8 @@ class Status:
     archive: ArchiveStatus | None = None
     components: tuple[ComponentStatus, ...] = ()
     disks: tuple[DiskStatus, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    decisions_count: int = 0
 
     @property
     def healthy(self) -> bool:

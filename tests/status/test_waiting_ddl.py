@@ -9,6 +9,7 @@ import pytest
 from binlog_merge.cli import main
 from binlog_merge.cli.status_text import lines_of
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.state_notes import DECISIONS_NOTE, NOTES_FOLDER
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.observer import Observer
 from tests.merge_e2e.local import merge
@@ -56,3 +57,39 @@ def test_the_log_tells_when_it_waits_no_longer(tmp_path: Path, caplog: pytest.Lo
     assert ended == [id]
     seen = Observer(MergeConfig.load(CLUSTER), out).look()
     assert seen.merged is not None and (seen.merged.locks, seen.merged.waiting_ddl) == (0, ())
+
+
+def test_what_is_decided_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At once, about DDL and about transactions, until it is withdrawn; a merge makes a note that is lost anew."""
+    out, cluster = tmp_path / "out", MergeConfig.load(CLUSTER)
+    (lock,) = (lock for lock in merge(CLUSTER, out).locks if lock["stage"] == "waiting")
+    id, awaited = str(lock["id"]), str(lock["awaited"][0])
+    assert Observer(cluster, out).look().decisions == ()
+
+    def resolve(*arguments: str) -> None:
+        assert main.run(["ddl", "resolve", *arguments, "--merged", str(out)]) == 0
+        capsys.readouterr()
+
+    def listed() -> tuple[list[tuple[str, str, str]], list[str]]:
+        seen = Observer(cluster, out).look()
+        assert seen.decisions_count == len(seen.decisions) and {p.code for p in seen.problems} <= {"ddl-waits"}
+        lines = list(lines_of(seen))
+        first = next(i for i, line in enumerate(lines) if line.startswith("  decided "))
+        shown = [line[13:] for line in lines[first : first + len(seen.decisions)]]
+        return [(one.id, one.action, one.of) for one in seen.decisions], shown
+
+    resolve(id, "--as-if-done", awaited)
+    assert listed() == ([(id, "as-if-done", awaited)], [f"{id}: as-if-done {awaited}"])
+    resolve(id, "--withdraw")
+    assert Observer(cluster, out).look().decisions == ()
+    resolve(id, "--skip")
+    gtid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23"
+    resolve(gtid, "--skip")
+    both = [(id, "skip", ""), (gtid, "skip", "")], [f"{id}: skip", f"{gtid}: skip"]
+    assert listed() == both
+    (out / NOTES_FOLDER / DECISIONS_NOTE).unlink()
+    merge(CLUSTER, out)
+    assert listed() == both
+    assert main.run(["status", "--config", str(CLUSTER), "--merged", str(out), "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["decisions"] == [{"id": id, "action": "skip", "of": ""}, {"id": gtid, "action": "skip", "of": ""}]
