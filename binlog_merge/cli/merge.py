@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shutil
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -99,6 +100,15 @@ InDriver = Annotated[
         metavar="SIZE",
     ),
 ]
+LongestPause = Annotated[
+    float | None,
+    typer.Option(
+        "--longest-pause",
+        min=0,
+        help="With --stop-never: what may pass is tried again after a pause that grows up to this; default: 15.",
+        metavar="SECONDS",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option(
@@ -142,6 +152,7 @@ def merge(
     stop_never: StopNever = False,
     min_interval: MinInterval = None,
     in_driver: InDriver = None,
+    longest_pause: LongestPause = None,
     listen: Listen = None,
     filter_file: FilterFile = None,
     check_rows: CheckRows = False,
@@ -164,7 +175,7 @@ def merge(
         _check_goes_on(stop_tso is not None, end_of_input, verify)
         check_many(output, "a merge that goes on")
     else:
-        _check_ends(min_interval, in_driver, listen)
+        _check_ends(min_interval, in_driver, longest_pause, listen)
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
     if filter_file is not None:
@@ -182,6 +193,8 @@ def merge(
         from binlog_merge.spark.job import IN_DRIVER, Pace
 
         pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
+        if longest_pause is not None:
+            pace = replace(pace, last_pause=longest_pause)
         with held.holding():
             held.hold(file for file in (cluster.filter,) if file is not None)  # each round looks into it
             run_on(cluster, directory, output, pace, size, start_tso, master, options, listen)
@@ -339,11 +352,14 @@ class Session:
                 make_beside()
 
 
-def _check_ends(min_interval: float | None, in_driver: int | None, listen: str | None) -> None:
+def _check_ends(
+    min_interval: float | None, in_driver: int | None, longest_pause: float | None, listen: str | None
+) -> None:
     """Raise ConfigError for options that only --stop-never knows."""
     for given, name, instead in (
         (min_interval, "--min-interval", "leave --min-interval out"),
         (in_driver, "--in-driver", "leave --in-driver out"),
+        (longest_pause, "--longest-pause", "leave --longest-pause out"),
         (listen, "--listen", "see `binlog-merge status --help`"),
     ):
         if given is not None:

@@ -3,7 +3,7 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -198,6 +198,16 @@ def run(
             metavar="SECONDS",
         ),
     ] = 300.0,
+    longest_pause: Annotated[
+        float | None,
+        typer.Option(
+            "--longest-pause",
+            min=0,
+            help="The longest pause before what may pass is tried again; default: 60 before one of the three is "
+            "started again, 15 before merge tries a round again.",
+            metavar="SECONDS",
+        ),
+    ] = None,
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
@@ -227,6 +237,7 @@ def run(
             start_file=tuple(start_file or ()),
             min_interval=min_interval,
             in_driver=in_driver,
+            longest_pause=longest_pause,
             filter_file=filter_file,
             check_rows=check_rows,
             master=master,
@@ -252,7 +263,10 @@ def run(
         with OutputLock(directory, "run", LOCK_NAME):
             if not captured and not no_capture:
                 lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
-            supervisor = Supervisor(components(options), lines.line, tell, grace, Policy(silence=hangs_after or None))
+            policy = Policy(silence=hangs_after or None)
+            if longest_pause is not None:
+                policy = replace(policy, longest_pause=longest_pause)
+            supervisor = Supervisor(components(options), lines.line, tell, grace, policy)
             with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines, supervisor):
                 code = supervisor.run()
         if output is not OutputFormat.text:

@@ -24,6 +24,7 @@ class RunOptions:
     start_file: tuple[str, ...] = ()
     min_interval: float | None = None
     in_driver: int | None = None
+    longest_pause: float | None = None
     filter_file: Path | None = None
     check_rows: bool = False
     master: str | None = None
@@ -81,6 +82,7 @@ def _merge(options: RunOptions) -> tuple[str, ...]:
         *(f"--config={options.config}", f"--merged={options.merged}", "--stop-never"),
         *_given("--min-interval", options.min_interval),
         *_given("--in-driver", options.in_driver),
+        *_given("--longest-pause", options.longest_pause),
         *_given("--filter", options.filter_file),
         *(("--check-rows",) if options.check_rows else ()),
         *_given("--master", options.master),

@@ -60,7 +60,7 @@ class Child:
         self._on_failure = on_failure
         self._started = self._heard = time.monotonic()
         self._beats, beats = os.pipe()
-        self.worked = self._closed = False
+        self.worked = self._watched = self._closed = False
         self._listening = threading.Lock()
         try:
             os.set_blocking(self._beats, False)
@@ -95,14 +95,14 @@ class Child:
     def listen(self) -> float:
         """Take in the signs of life (`heartbeat`), and return for how many seconds none has come.
 
-        0 for a process that has never said that it works: it is still starting, for which kernels may be compiled, or
-        gives no signs. `worked` says whether it has.
+        0 for a process that has never given one: it is still starting, for which kernels may be compiled, or gives
+        none. `worked` is whether it has said that it works.
         """
         with self._listening, suppress(OSError):  # nothing more has come, or the pipe is closed
             while not self._closed and (signs := os.read(self._beats, _MANY_SIGNS)):
                 self.worked = self.worked or heartbeat.WORKS in signs
-                self._heard = time.monotonic()
-        return time.monotonic() - self._heard if self.worked else 0.0
+                self._watched, self._heard = True, time.monotonic()
+        return time.monotonic() - self._heard if self._watched else 0.0
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the process, not to those that it has started itself: it ends them."""

@@ -18,8 +18,8 @@ class Policy:
     """When to start a process again. Pauses and `settled` in seconds.
 
     A process that has lived for `settled` has no accidents behind it. After `most_internal` internal errors in a row
-    (exit code 70) the next start would end the same way. One that has worked, and gives no sign of life for `silence`,
-    is killed; after each accident in a row it may be silent for twice as long. None: it may be silent for ever.
+    (exit code 70) the next start would end the same way. One that has given signs of life, and gives none for
+    `silence`, is killed; after each accident in a row it may be silent for twice as long. None: for ever.
     """
 
     first_pause: float = 1.0

@@ -6,11 +6,13 @@ import signal
 import socket
 from pathlib import Path
 
+import psutil
 import pytest
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.manifest import Manifest
 from tests.cli.test_run_live import Run, running, served_port, until
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case
 from tools.demo_live.cluster import free_ports
 
@@ -41,6 +43,39 @@ def test_what_passes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert before > 0 and run.process.poll() is None
         config.write_text(settings)
         assert run.end() == 0
+
+
+def test_java_that_fails_a_hundred_times_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy_case(case_named("two-nodes"), tmp_path)
+    monkeypatch.setenv("JAVA_HOME", _fails_first(effort(20, 100), tmp_path))
+    with running(tmp_path, "--no-serve", "--longest-pause", "0.01", "--master", "local[1]") as run:
+        until(lambda: _transactions(tmp_path) > 0)
+        assert run.end() == 0
+    assert not run.events("gave up", "merge")
+
+
+def test_java_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
+    """While the Python that waits for it lives."""
+    copy_case(case_named("two-nodes"), tmp_path)
+    (file,) = (tmp_path / "nodes" / "dn-1").glob("binlog.*1")
+    written = file.read_bytes()
+    file.write_bytes(written[: len(written) // 2])
+    options = ("--no-serve", "--in-driver", "0", "--hangs-after", "15", "--master", "local[1]")
+    with running(tmp_path, *options) as run:
+        until(lambda: _transactions(tmp_path) > 0)
+        before, java = _transactions(tmp_path), _java_of(run.pid("merge"))
+        java.suspend()
+        with file.open("ab") as end:
+            end.write(written[len(written) // 2 :])
+        until(lambda: not java.is_running())
+        until(lambda: _transactions(tmp_path) > before)
+        assert run.events("hung", "merge")
+        assert run.end() == 0
+
+
+def _java_of(pid: int) -> psutil.Process:
+    """Return the Java that a process has started."""
+    return next(one for one in psutil.Process(pid).children(recursive=True) if one.name() == "java")
 
 
 def test_an_address_in_use_at_the_first_start_is_said_at_once(tmp_path: Path) -> None:

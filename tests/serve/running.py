@@ -1,6 +1,7 @@
 """A server of binlogs in this process, and readers of it that are not ours: PyMySQL's packets, mysqlbinlog."""
 
 import contextlib
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -46,9 +47,17 @@ class Running:
             return [tuple(row) for row in cursor.fetchall()]
 
     @contextlib.contextmanager
-    def reading(self, dump: Dump, *settings: str) -> Iterator[Iterator[bytes]]:
-        """Yield the events that a dump brings, until the server says that it is at the end. Errors are PyMySQL's."""
-        with contextlib.closing(self.connect()) as connection:
+    def reading(self, dump: Dump, *settings: str, buffer: int | None = None) -> Iterator[Iterator[bytes]]:
+        """Yield the events that a dump brings, until the server says that it is at the end. Errors are PyMySQL's.
+
+        `buffer`: what the system takes in for a client that does not read.
+        """
+        with contextlib.closing(self.connect(defer_connect=True)) as connection:
+            sock = socket.socket()
+            if buffer is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            sock.connect(("127.0.0.1", self.port))
+            connection.connect(sock)  # type: ignore[no-untyped-call]
             with connection.cursor() as cursor:
                 for setting in ("SET @source_binlog_checksum = @@global.binlog_checksum", *settings):
                     cursor.execute(setting)

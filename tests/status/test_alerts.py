@@ -4,8 +4,10 @@ What is scraped is what the program says of real outputs, processes and disks, b
 """
 
 import json
+import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.status import health
 from binlog_merge.status.metrics import METRICS, exposition
@@ -30,6 +33,7 @@ from binlog_merge.status.values import ComponentStatus, Status
 from binlog_merge.supervise.child import Component
 from binlog_merge.supervise.decide import Policy
 from binlog_merge.supervise.supervisor import Notice, Supervisor
+from tests.serve.running import from_position, serving
 from tests.status.looking import Cluster, codes, eventually, merged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,9 +190,10 @@ def test_a_component_ends_again_and_again(cluster: Cluster, tmp_path: Path) -> N
 
 
 @contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
+def _small_disk(folder: Path, size: int = 40) -> Iterator[Path]:
+    """Yield a folder that is a disk of so many MiB."""
     folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("needs a disk of its own, which only root can mount")
     try:
@@ -213,6 +218,39 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
     fires = fired([scraped(room)] * 3 + [scraped(full)] * 12, tmp_path)
     assert "BinlogMergeUnhealthy" in fires
     assert [disk.free_bytes < health.FULL_BELOW for disk in full.disks] == [True]
+
+
+@needs_promtool
+def test_a_disk_fills(tmp_path: Path) -> None:
+    """There is still room for all that is done: nothing is wrong yet."""
+    with _small_disk(tmp_path / "disk", 200) as disk:
+        cluster = merged(CASE, disk)
+        room = cluster.look()
+        with (disk / "ballast").open("wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, room.disks[0].free_bytes - (18 << 20))
+        little = cluster.look()
+    assert room.healthy and codes(little) == set()
+    fires = fired([scraped(room)] * BEFORE + [scraped(little)] * 12, tmp_path)
+    assert fires == {"BinlogMergeDiskFills"}
+
+
+@needs_promtool
+def test_a_reader_lags(tmp_path: Path) -> None:
+    """A client of a real serve that does not read what it has asked for, and was published two minutes ago."""
+    cluster = merged("large-blobs", tmp_path)
+    long_ago = time.time() - 120
+    os.utime(cluster.out / MANIFEST_NAME, (long_ago, long_ago))
+    with serving(cluster.out) as serve, StatusServer(cluster.config, cluster.out, "0") as page:
+        assert eventually(lambda: len(page.status().serves) == 1)
+        well = page.status()
+        for listener in serve.server._listeners:  # the system holds up to 4 MB for a client that does not read
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        with serve.reading(from_position(), buffer=4096) as events:
+            next(events)
+            assert eventually(lambda: codes(page.status()) == {"reader-late"})
+            with urlopen(f"{page.url}metrics", timeout=60) as answer:
+                late = str(answer.read().decode())
+    assert fired([scraped(well)] * BEFORE + [late] * 12, tmp_path) == {"BinlogMergeReaderLags"}
 
 
 @needs_promtool

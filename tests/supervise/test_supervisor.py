@@ -231,12 +231,14 @@ LIVES = f"{BEATS}while True:\n    HEARTBEAT.beat()\n    time.sleep(0.1)"
 
 def test_a_process_that_stops_is_killed_and_started_again_and_one_that_lives_is_not(tmp_path: Path) -> None:
     stops = f"{BEATS}os.kill(os.getpid(), signal.SIGSTOP)"
+    still_starts = stops.replace("works()", "beat()")
     policy = replace(QUICK, silence=3.0)
-    run = _Run(_times("a", tmp_path / "n", [stops], LIVES), _python("b", LIVES), _python("c", WAITS), policy=policy)
-    run.stopped_when(lambda: run.events("a").count("started") == 2 and run.ups() == 4)
+    stopping = _times("a", tmp_path / "n", [stops, still_starts], LIVES)
+    run = _Run(stopping, _python("b", LIVES), _python("c", WAITS), policy=policy)
+    run.stopped_when(lambda: run.events("a").count("started") == 3 and run.ups() == 5)
     assert run.supervisor.run() == 0
-    assert run.events("a") == ["started", "hung", "ended", "started"]
-    assert [n.values["code"] for n in run.notices if n.event == "ended"] == [-9]
+    assert run.events("a") == [*["started", "hung", "ended"] * 2, "started"]
+    assert [n.values["code"] for n in run.notices if n.event == "ended"] == [-9, -9]
     assert run.events("b") == ["started"] and run.events("c") == ["started"], "c has given no sign, ever"
 
 
