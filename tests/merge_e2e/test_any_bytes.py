@@ -17,9 +17,18 @@ ATTACKS = effort(40, 500)
 
 
 def test_mutated_files(tmp_path: Path) -> None:
+    _attack(tmp_path, bounds=False)
+
+
+@pytest.mark.extended
+def test_mutated_files_with_bounds_checks(tmp_path: Path) -> None:
     """In one test: two side by side would both compile the kernels with bounds checks."""
+    _attack(tmp_path, bounds=True)
+
+
+def _attack(folder: Path, bounds: bool) -> None:
     seeds = list(range(ATTACKS))
-    outcomes = list(attacks(seeds, tmp_path))
+    outcomes = list(attacks(seeds, folder, bounds))
     wrong = [f"seed {one['seed']}: {one['wrong']}" for one in outcomes if "wrong" in one]
     assert not wrong, "\n".join(wrong)
     assert [one["seed"] for one in outcomes] == seeds

@@ -55,10 +55,16 @@ def into_store(cluster: Cluster, folder: Path, s3: Store, races: int, first: int
 
 
 def test_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    """Each way to win, of a new output and of one that is gone on with."""
-    into_folders(cluster, tmp_path, 2 * len(MODES), 0)
+    """Each way to win, of an output that is gone on with."""
+    into_folders(cluster, tmp_path, len(MODES), len(MODES))
 
 
+@pytest.mark.extended
+def test_new_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    into_folders(cluster, tmp_path, len(MODES), 0)
+
+
+@pytest.mark.extended
 def test_parts_in_a_store_are_written_twice_at_once(cluster: Cluster, s3: Store, tmp_path: Path) -> None:
     into_store(cluster, tmp_path, s3, 4, 2)
 

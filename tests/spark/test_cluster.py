@@ -32,6 +32,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return packed(tmp_path_factory.mktemp("archive") / "packages.tar.gz")
 
 
+@pytest.mark.extended  # another merge of a cluster is test_cluster_faults', whose executors share a file system
 def test_spark_submit_from_s3_to_s3_with_executors_that_share_nothing(
     cluster: Cluster, archive: Path, s3: Any, tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_spark_submit_from_s3_to_s3_with_executors_that_share_nothing(
     assert len(local) > 2 and not s3.objects("merged/parts/")
 
 
+@pytest.mark.extended
 def test_an_executor_that_is_not_as_the_driver_is_named(cluster: Cluster, tmp_path: Path) -> None:
     """Without the package, or with another Python."""
     if cluster.workers == 0:
