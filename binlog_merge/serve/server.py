@@ -34,6 +34,7 @@ from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
+from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
@@ -97,6 +98,7 @@ class BinlogServer:
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
         warm()
+        parse_statement("SELECT 1")  # loads the lexer, which the first client would wait for
         self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
@@ -104,6 +106,7 @@ class BinlogServer:
         self._users: dict[str, StreamWorld] = {}
         self._ports: dict[socket.socket, StreamWorld] = {}
         self._offer(options)
+        self.facts()
         self._note = ReadersNote(log.folder.directory, self.address, report)
         self._unmatched = Unmatched(streams, lambda: self.definitions(log.view()).tables, report)
 
