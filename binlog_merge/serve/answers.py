@@ -118,7 +118,9 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
 def _head(name: str, expression: Expression, value: Value, facts: Facts) -> Column:
     if isinstance(expression, SystemVariable) and is_double(expression.name, facts):
         return Column(name, True, ColumnType.DOUBLE)
-    return Column(name, isinstance(value, int)(value))
+    if not isinstance(value, int):
+        return Column(name)
+    return Column(name, True, unsigned=value > _MOST_SIGNED)
 
 
 def _facts(settings: Settings, world: World) -> Facts:
