@@ -229,8 +229,10 @@ def _serve(
     with ExitStack() as stack:
         kept = None
         if tables is not None:
+            from binlog_merge.serve.memory import take_of_system
             from binlog_merge.serve.tables.keeper import Tables
 
+            take_of_system()
             kept = stack.enter_context(Tables(log, tables, _report))
         keeper = stack.enter_context(StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report))
         offered = [_offered(log, writer, keeper) for writer in keeper.writers]

@@ -14,7 +14,7 @@ from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.wire import pack_packed, pack_packed_bytes, pack_uint
-from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, Eof, utf8
+from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UNSIGNED_FLAG, Eof, utf8
 
 SERVER_STATUS_CURSOR_EXISTS: Final = 0x40
 SERVER_STATUS_LAST_ROW_SENT: Final = 0x80
@@ -31,7 +31,7 @@ class FieldFlag(IntFlag):
     UNIQUE_KEY = 4
     MULTIPLE_KEY = 8
     BLOB = 16
-    UNSIGNED = 32
+    UNSIGNED = UNSIGNED_FLAG
     ZEROFILL = 64
     BINARY = 128
     ENUM = 256

@@ -20,6 +20,7 @@ from binlog_merge.binlog.kernels.packets import frame_events
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
 
 PACKET_HEADER_LEN: Final = 4
+UNSIGNED_FLAG: Final = 32
 MAX_PAYLOAD: Final = (1 << 24) - 1
 UTF8MB4: Final = 45
 """utf8mb4_general_ci: the only collation of utf8mb4 that every client knows."""
@@ -281,7 +282,7 @@ IN_UTF8: Final = Texts()
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a result: its name, and whether its values are numbers.
+    """A column of a result: its name, whether its values are numbers, and whether these have no sign.
 
     `kind` is its type; None for LONGLONG of a number, VAR_STRING of a text.
     """
@@ -289,6 +290,7 @@ class Column:
     name: str
     number: bool = False
     kind: ColumnType | None = None
+    unsigned: bool = False
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
@@ -302,18 +304,20 @@ class Column:
         number = r.u16("character set") == BINARY
         r.take(4, "length")
         kind = r.u8("type")
-        r.take(5, "flags, decimals, filler")
+        unsigned = bool(r.u16("flags") & UNSIGNED_FLAG)
+        r.take(3, "decimals, filler")
         r.done()
         usual = ColumnType.LONGLONG if number else ColumnType.VAR_STRING
         try:
-            return cls(name, number, None if kind == usual else ColumnType(kind))
+            return cls(name, number, None if kind == usual else ColumnType(kind), unsigned)
         except ValueError:
             raise r.fail(f"{kind} is no type of a column") from None
 
     def pack(self, texts: Texts = IN_UTF8) -> bytes:
         usual, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, texts.collation)
         kind = usual if self.kind is None else self.kind
-        fixed = pack_uint(charset, 2) + pack_uint(1 << 16, 4) + bytes([kind]) + pack_uint(0, 2) + b"\x1f\0\0"
+        fixed = pack_uint(charset, 2) + pack_uint(1 << 16, 4) + bytes([kind])
+        fixed += pack_uint(UNSIGNED_FLAG if self.unsigned else 0, 2) + b"\x1f\0\0"
         name = pack_packed_bytes(texts.encode(self.name))
         return b"\x03def\0\0\0" + name + b"\0" + pack_packed(len(fixed)) + fixed
 

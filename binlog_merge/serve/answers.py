@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _SYSTEM: Final = {name: (charset, collation) for name, charset, collation in SYSTEM_SCHEMAS}
 _LONGEST_MESSAGE: Final = 500
+_MOST_SIGNED: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,9 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
 def _head(name: str, expression: Expression, value: Value, facts: Facts) -> Column:
     if isinstance(expression, SystemVariable) and is_double(expression.name, facts):
         return Column(name, True, ColumnType.DOUBLE)
-    return Column(name, isinstance(value, int))
+    if not isinstance(value, int):
+        return Column(name)
+    return Column(name, True, unsigned=value > _MOST_SIGNED)
 
 
 def _facts(settings: Settings, world: World) -> Facts:

@@ -64,7 +64,7 @@ class Connection:
         self._report = report
         self._dumping = dumping
         self._senders = senders
-        self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
+        self._log_in_by = 0.0
 
     @property
     def peer(self) -> str:
@@ -76,6 +76,7 @@ class Connection:
         _LOG.info("connected", extra={"peer": self.peer})
         try:
             self._send_all([self.session.greeting()])
+            self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT  # what the greeting takes is not the client's
             while self._step(self.session.receive(self._next())):
                 pass
         except Broken as error:

@@ -156,7 +156,7 @@ class PublishedLog:
         self.folder = folder_of(place)
         self._stamp = self._stamp_now()
         self._manifest = Manifest.load(self.folder.directory)
-        self._view = _view_of(self.folder, self.folder.seen(self._manifest.state))
+        self._view = self._last = _view_of(self.folder, self.folder.seen(self._manifest.state))
         self._lock = Lock()
         self._refreshing = Lock()
         self._bells: set[socket.socket] = set()
@@ -180,10 +180,18 @@ class PublishedLog:
             time.sleep(_PAUSE)
 
     def view(self) -> LogView:
-        """Return the log as of the last `refresh`, without files that have been purged since."""
-        view = self._view
-        first = _first_there(self.folder, view.state)
-        return view if first == view.first else LogView(view.folder, view.header, view.state, first)
+        """Return the log as of the last `refresh`, without files that have been purged since.
+
+        Files are purged from the first one on, so while that is there, no other is looked for: each file that is sent
+        asks for a view, and so does each statement.
+        """
+        view, last = self._view, self._last
+        if last.state is not view.state:
+            last = view
+        if last.there and not self.folder.is_there(last.there[0]):
+            last = LogView(view.folder, view.header, view.state, _first_there(self.folder, view.state))
+        self._last = last
+        return last
 
     def made(self) -> Callable[[], bool]:
         """Return a function that says whether all is there that is to be there by now: only a stream is still made."""

@@ -235,7 +235,8 @@ def _stand_ins(parts: Sequence[str]) -> list[str]:
 
 def _field(column: Column, texts: Texts) -> Field:
     kind = (ColumnType.LONGLONG if column.number else ColumnType.VAR_STRING) if column.kind is None else column.kind
-    return Field(column.name, kind, BINARY if column.number else texts.collation, 1 << 16, 0, 31)
+    flags = FieldFlag.UNSIGNED if column.unsigned else 0
+    return Field(column.name, kind, BINARY if column.number else texts.collation, 1 << 16, flags, 31)
 
 
 def _without_keys(field: Field) -> Field:

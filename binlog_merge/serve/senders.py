@@ -24,6 +24,7 @@ from binlog_merge.serve.descriptors import take_descriptors
 from binlog_merge.serve.dump import DumpOptions
 from binlog_merge.serve.feed import Feed, Told
 from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.memory import Memory
 from binlog_merge.serve.readers import Reader
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.wire import Broken, Gone, State, Wire
@@ -152,7 +153,7 @@ def work(pipe: "Pipe[Any, Any]") -> None:
     warm()
     sockets = _channel(pipe)
     logs: dict[Path, PublishedLog] = {}
-    tell = _Telling(pipe)
+    tell, memory = _Telling(pipe), Memory()
     with contextlib.suppress(EOFError, OSError, MergeError):  # the server meets the same, and says so
         while True:
             if pipe.poll(_POLL):
@@ -174,9 +175,10 @@ def work(pipe: "Pipe[Any, Any]") -> None:
                     continue
                 logs[job.directory] = log
                 log.refresh()
-                Thread(target=_send, args=(job, wire, log, tell), daemon=True).start()
+                Thread(target=_send, args=(job, wire, log, tell, memory), daemon=True).start()
             for log in logs.values():
                 log.refresh()
+            memory.give_back()
     os._exit(0)  # threads are still sending
 
 
@@ -210,7 +212,7 @@ class _Telling:
         return Told(moved, lambda line: self(number, line))
 
 
-def _send(job: _Job, wire: Wire, log: PublishedLog, tell: _Telling) -> None:
+def _send(job: _Job, wire: Wire, log: PublishedLog, tell: _Telling, memory: Memory) -> None:
     try:
         Feed(wire, log, job.options, job.reader, tell.of(job.number)).run()
     except (OSError, Gone, Broken):
@@ -220,3 +222,4 @@ def _send(job: _Job, wire: Wire, log: PublishedLog, tell: _Telling) -> None:
     finally:
         wire.close()
         tell(job.number, None)
+        memory.left()

@@ -29,11 +29,13 @@ from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.login import Gate
+from binlog_merge.serve.memory import Memory
 from binlog_merge.serve.offered import Chosen, Offered, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
+from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.stream import warm
 from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
@@ -96,7 +98,9 @@ class BinlogServer:
         self._since = time.monotonic()
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
+        self._memory = Memory()
         warm()
+        parse_statement("SELECT 1")  # loads the lexer, which the first client would wait for
         self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
@@ -104,6 +108,7 @@ class BinlogServer:
         self._users: dict[str, StreamWorld] = {}
         self._ports: dict[socket.socket, StreamWorld] = {}
         self._offer(options)
+        self.facts()
         self._note = ReadersNote(log.folder.directory, self.address, report)
         self._unmatched = Unmatched(streams, lambda: self.definitions(log.view()).tables, report)
 
@@ -128,6 +133,7 @@ class BinlogServer:
                     stream.log.refresh()
                 self._unmatched.look()
                 self._note.refresh(self._noted, self._unmatched.found)
+                self._memory.give_back()
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""
@@ -271,6 +277,7 @@ class BinlogServer:
         finally:
             with self._lock:
                 self._clients.pop(client, None)
+            self._memory.left()
 
     def _leave_namesakes(self, client: Connection) -> None:
         """End older dumps of a replica that has reconnected before we noticed that it was gone, as MySQL does."""

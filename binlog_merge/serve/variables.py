@@ -6,7 +6,7 @@ from socket import gethostname
 from typing import Final
 from uuid import UUID
 
-from binlog_merge.binlog.constants import ColumnType, EventType
+from binlog_merge.binlog.constants import ROWS_TYPES, ColumnType, EventType
 from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event
@@ -22,6 +22,9 @@ from binlog_merge.serve.recorded import Variable, known_variables
 
 VERSION_COMMENT: Final = "binlog-merge serve: a merged binlog, nothing else"
 _LOOK_AT: Final = 1 << 20
+_MOST_ROWS: Final = 100
+"""Rows events that are looked at: a client may wait for this, and thousands take half a second."""
+_TELLING: Final = ROWS_TYPES | {EventType.TABLE_MAP_EVENT}
 _NEVER: Final = 1 << 30
 
 
@@ -68,16 +71,19 @@ def traits_of(view: LogView) -> Traits:
 
 def _traits(folder: LogFolder, file: OutputFile) -> Traits | None:
     image, metadata, options = "FULL", "FULL", ""
-    seen = False
+    seen = rows = 0
     for event in events_of(folder, file):
-        if event.offset > _LOOK_AT:
+        if event.offset > _LOOK_AT or rows == _MOST_ROWS:
             break
+        if event.type_code not in _TELLING:
+            continue
         value = parse_event(event)
         if isinstance(value, TableMap):
-            seen = True
+            seen += 1
             if value.optional is None or value.optional.column_names is None:
                 metadata = "MINIMAL"
         elif isinstance(value, RowsEvent):
+            rows += 1
             if event.type_code == EventType.PARTIAL_UPDATE_ROWS_EVENT:
                 options = "PARTIAL_JSON"
             if not all(_whole(present, value.column_count) for present in (value.present_before, value.present_after)):

@@ -80,8 +80,10 @@ class Wire:
 
     def start_tls(self, context: ssl.SSLContext) -> str:
         """Encrypt from now on; return the version of TLS."""
-        self._sock = context.wrap_socket(self._sock, server_side=True)
-        return self._sock.version() or ""
+        encrypted = context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+        self._sock = encrypted  # before the handshake, which `end` would not reach otherwise
+        encrypted.do_handshake()
+        return encrypted.version() or ""
 
     def compress(self, algorithm: Algorithm, level: int) -> None:
         """Compress from now on."""
@@ -97,7 +99,8 @@ class Wire:
     def end(self) -> None:
         """Make whatever waits for the socket fail at once."""
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+            # Not SSLSocket's, after which the other thread might still send, and not encrypted.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket."""

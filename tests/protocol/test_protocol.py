@@ -88,7 +88,7 @@ values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
     (st.builds(Ok, u64, u64, u16, u16), Ok.parse),
     (st.builds(Eof, u16, u16), Eof.parse),
     (st.builds(Err, u16, words, st.binary(min_size=5, max_size=5)), Err.parse),
-    (st.builds(Column, words, st.booleans()), Column.parse),
+    (st.builds(Column, words, st.booleans(), unsigned=st.booleans()), Column.parse),
     (st.builds(Acknowledgement, u64, words), Acknowledgement.parse),
     (st.builds(FrameHeader, st.integers(0, MAX_PAYLOAD), u8, st.integers(0, MAX_PAYLOAD)), FrameHeader.parse),
     (st.builds(PacketHeader, st.integers(0, MAX_PAYLOAD), u8), PacketHeader.parse),

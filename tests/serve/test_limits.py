@@ -3,15 +3,22 @@
 import contextlib
 import resource
 import socket
+import time
+from importlib import import_module
 
 import pymysql
 import pytest
 
+from binlog_merge.protocol.handshake import OFFERED, SslRequest
+from binlog_merge.protocol.packets import Capability
 from binlog_merge.serve.descriptors import take_descriptors, too_few
 from binlog_merge.serve.limits import Limits
+from binlog_merge.serve.session import Session
 from tests.serve.merged import merged
+from tests.serve.raw import Raw
 from tests.serve.running import eventually, from_position, serving
 
+connection = import_module("binlog_merge.serve.connection")
 CASE = "two-nodes"
 
 
@@ -46,6 +53,30 @@ def test_of_those_that_do_not_log_in_the_oldest_leaves_for_one_more() -> None:
         assert flood[-1].recv(4096), "the newest may still log in"
         assert len(running.server._clients) <= 7
         next(events)
+
+
+def test_those_that_begin_tls_and_go_no_further_have_to_leave_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_CONNECT_TIMEOUT", 1000.0)
+    with serving(merged(CASE), limits=Limits(logins=5)) as running, contextlib.ExitStack() as opened:
+        for _ in range(20):
+            raw = opened.enter_context(Raw(("127.0.0.1", running.port)))
+            raw.send(SslRequest(OFFERED | Capability.CLIENT_SSL).pack())
+            raw.sock.sendall(b"\x16\x03\x01\x02\x00\x01")  # how a ClientHello begins
+        assert eventually(lambda: len(running.server._clients) <= 5)
+        assert running.query("SELECT 1") == [(1,)]
+
+
+def test_what_the_greeting_takes_is_not_of_the_time_to_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    greet = Session.greeting
+
+    def slow(session: Session) -> bytes:
+        time.sleep(1.5)
+        return greet(session)
+
+    monkeypatch.setattr(connection, "_CONNECT_TIMEOUT", 1.5)
+    monkeypatch.setattr(Session, "greeting", slow)
+    with serving(merged(CASE)) as running:
+        assert running.query("SELECT 1") == [(1,)]
 
 
 def test_statements_and_variables_have_the_lengths_that_are_given() -> None:

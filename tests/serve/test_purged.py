@@ -1,11 +1,14 @@
 """A log whose first files are removed while it is served: views go on, and readers are told as MySQL tells them."""
 
+from itertools import takewhile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import InternalError
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
 from binlog_merge.serve.log import PublishedLog
@@ -52,6 +55,19 @@ def test_readers_of_a_log_that_is_purged(tmp_path: Path) -> None:
     log.refresh()
     assert (log.view().name(log.view().first), log.view().purged_rank) == (names[-1], ranks[-2])
     assert log.view().end == (names[-1], log.view().files[-1].size) or log.view().files[-1].closed
+
+
+def test_a_file_is_not_looked_for_once_for_each_other(tmp_path: Path) -> None:
+    """A log of hundreds of files would cost a reader more for that than for all bytes."""
+    out = merged_copy("two-nodes", tmp_path)
+    log = PublishedLog(out)
+    names = [file.name for file in log.view().files]
+    with mock.patch.object(LogFolder, "is_there", autospec=True, side_effect=LogFolder.is_there) as looked:
+        opened = [item.file for item in takewhile(lambda i: not isinstance(i, AtEnd), stream(log, Start(names[0], 4)))
+                  if isinstance(item, Opened)]  # fmt: skip
+        assert opened == names and {call.args[1].name for call in looked.call_args_list} == {names[0]}
+    (out / names[0]).unlink()
+    assert [file.name for file in log.view().there] == names[1:]
 
 
 def test_what_is_asked_of_a_log_of_which_more_is_removed_than_left(tmp_path: Path) -> None:

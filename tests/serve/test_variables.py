@@ -1,9 +1,12 @@
 """System variables and status as a real server has them: each name, scope, type, value and error; each SET."""
 
+from importlib import import_module
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from binlog_merge.binlog.events import parse_event
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.protocol.packets import Ok
 from binlog_merge.serve.answers import answer
@@ -199,3 +202,15 @@ def test_variables_are_those_of_the_version_that_the_log_announces(version: str,
     settings = Settings("rep", 1)
     found = _ours(answer(sql, settings, world_of(version)))
     assert found == values if isinstance(values, int) else list(found[1]) == [values]
+
+
+def test_few_rows_tell_the_format_of_all_for_a_client_waits_meanwhile() -> None:
+    view = PublishedLog(LogFolder(merged("three-nodes-online-ddl"))).view()
+    whole = traits_of(view)
+    variables = import_module("binlog_merge.serve.variables")
+    with (
+        mock.patch.object(variables, "_MOST_ROWS", 3),
+        mock.patch.object(variables, "parse_event", wraps=parse_event) as parsed,
+    ):
+        assert traits_of(view) == whole
+        assert 3 < parsed.call_count <= 9

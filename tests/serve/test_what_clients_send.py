@@ -245,6 +245,7 @@ EXECUTIONS = {
     **{f"a decimal of type {code}": parameter(code, b"\x05-1.50") for code in (0, 246)},
     "unsigned": parameter(8 | 0x8000, b"\xff" * 8),
     "signed": parameter(8, b"\xff" * 8),
+    "beyond BIGINT": parameter(8 | 0x8000, struct.pack("<Q", 10**19 - 1)),
     "more behind it": parameter(253, b"\3abcmore"),
     "more NULLs than parameters": parameter(253, b"", nulls=0xFF),
     "types of another truth": parameter(253, b"\3abc", new=2),
@@ -362,8 +363,10 @@ def test_packets_that_are_none_hold_up_nobody(both: Both) -> None:
     """THOROUGH=1 sends 20,000 of them, and nobody waits a second."""
     seed, slowest, over = seed_of_search(), [0.0], threading.Event()
 
+    connection = both.running.connect()  # the first, whose number no KILL is likely to be changed to
+
     def watch() -> None:
-        with contextlib.closing(both.running.connect()) as connection, connection.cursor() as cursor:
+        with contextlib.closing(connection), connection.cursor() as cursor:
             while not over.wait(0.02):
                 begun = time.monotonic()
                 cursor.execute("SELECT @@gtid_executed")

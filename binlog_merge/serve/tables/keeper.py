@@ -36,6 +36,8 @@ from snapshot_store.model import Catalog
 
 _AGAIN: Final = 5.0
 _POLL: Final = 1.0
+_AHEAD: Final = "256KB"
+"""What the engine reads of a result before it is asked for: its own 10 MiB are twice that in memory, and no faster."""
 LONGEST_LOCK: Final = 60.0
 """Seconds for which a session may keep others waiting by its lock."""
 
@@ -175,7 +177,7 @@ class Tables:
         log, catalog = self._at
         connection = self._root.cursor()
         try:
-            connection.execute("SET TimeZone = 'UTC'; BEGIN TRANSACTION")
+            connection.execute(f"SET streaming_buffer_size = '{_AHEAD}'; SET TimeZone = 'UTC'; BEGIN TRANSACTION")
             found = connection.execute(self._target.position_sql()).fetchall()
         except duckdb.Error as error:
             connection.close()
