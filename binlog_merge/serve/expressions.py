@@ -22,15 +22,6 @@ WHAT: Final = (
 )
 
 
-ANSWERED: Final = frozenset(
-    {
-        *("version", "unix_timestamp", "now", "current_timestamp", "sysdate", "connection_id", "uuid"),
-        *("user", "current_user", "session_user", "system_user", "database", "schema", "gtid_subset", "gtid_subtract"),
-    }
-)
-"""The functions that have their values here; others of MySQL's are computed."""
-
-
 def value_of(expression: Expression, settings: Settings, facts: Facts) -> Value:
     match expression:
         case Literal(value):

@@ -9,9 +9,9 @@ A SELECT … FROM is a Question, which is parsed later. Everything else is Unsup
 import re
 from typing import Final
 
-from binlog_merge.serve.expressions import ANSWERED
 from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
+    ANSWERED,
     Call,
     Constants,
     Default,
