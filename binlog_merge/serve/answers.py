@@ -350,7 +350,7 @@ def _named(values: Iterable[tuple[str, str]], show: Show) -> Rows:
     if show.where:
         from binlog_merge.serve.questions import where
 
-        return Rows(_NAMED_COLUMNS, where(show.where, _NAMED_COLUMNS, values))
+        return Rows(_NAMED_COLUMNS, where(show.where, _NAMED_COLUMNS, values, ("variable_name", "value")))
     match = None if show.names is None else show.names.matcher()
     return Rows(_NAMED_COLUMNS, [(name, value) for name, value in values if match is None or match(name)])
 

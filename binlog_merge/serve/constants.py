@@ -16,18 +16,21 @@ from binlog_merge.serve.expressions import value_of
 from binlog_merge.serve.in_memory import Database, in_turn
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.relation import Row
+from binlog_merge.serve.session_variables import is_double
 from binlog_merge.serve.settings import Settings
-from binlog_merge.serve.statements import Call
+from binlog_merge.serve.sql import SCOPES
+from binlog_merge.serve.statements import Call, SystemVariable, UserVariable
 from binlog_merge.serve.tables.values import real_text
 from binlog_merge.serve.variables import Facts
 from binlog_merge.serve.words import column_name, cursor_of
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value
-from binlog_merge.values.duckdb.piece import ExpressionError, Sql, string
+from binlog_merge.values.duckdb.piece import COLUMN, LITERAL, NULL, ExpressionError, Sql, quoted, string
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected
-from snapshot_store.mysql.expr.nodes import Node, literal
-from snapshot_store.mysql.expr.reader import ExpressionReader
+from snapshot_store.mysql.expr.nodes import Node, column, literal
+from snapshot_store.mysql.expr.reader import VARIABLE, ExpressionReader
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.surrogates import is_text
 
 _MOST_PARTS: Final = 2000
 _AFTER: Final = ("FROM", "LIMIT")
@@ -51,6 +54,8 @@ _KINDS: Final[Mapping[str, ColumnType]] = {
     "time": ColumnType.TIME,
 }
 """The types of columns that are neither BIGINT nor a text; they have no character set."""
+_SYSTEM: Final = (COLUMN + LITERAL) // 2
+"""How strong the collation of a system variable is: between those of a column and a literal."""
 _OF_SESSION: Final = ("version", "database", "connection_id", "user", "current_user", "unix_timestamp")
 
 
@@ -61,7 +66,8 @@ def computed(sql: str, settings: Settings, facts: Facts) -> tuple[list[Column], 
         items = _items(cursor)
         known = _Known(settings, facts)
         connection = settings.reads.connection()
-        pieces = [compile_value(known.in_place(node), {}, connection) for _, node in items]
+        nodes = [known.in_place(node) for _, node in items]
+        pieces = [compile_value(node, known.variables, connection) for node in nodes]
         texts = [_shown(piece) for piece in pieces]
     except UnknownColumn as error:
         text = f"Unknown column '{error.column[:64]}' in 'field list'"
@@ -131,6 +137,8 @@ class _Known:
         self._settings, self._facts = settings, facts
         self._utc = datetime.now(UTC).replace(microsecond=0, tzinfo=None)
         self._charset = settings.reads.grammar().charset_connection
+        self.variables: dict[str, Sql] = {}
+        """Those that stand in a tree as columns, by their names: `@x`, `@@global.x`."""
 
     def in_place(self, node: Node) -> Node:
         """Return a tree with constants in the place of calls. Raises ExpressionError, Refused."""
@@ -141,7 +149,30 @@ class _Known:
             return Node("moment", kind, (Node("string", self._moment(node).strftime(form)),))
         if node.kind == "call" and node.text in _OF_SESSION and not node.args:
             return self._constant(value_of(Call(node.text), self._settings, self._facts))
+        if node.kind == "forbidden" and node.text == VARIABLE and node.args:
+            return self._variable(node.args[0].text)
         return replace(node, args=tuple(map(self.in_place, node.args)))
+
+    def _variable(self, name: str) -> Node:
+        """Return a column that stands for a variable."""
+        scope, dot, rest = name.lstrip("@").partition(".")
+        scoped = SCOPES.get(scope.upper(), "") if dot else ""
+        system = SystemVariable(rest if scoped else name[2:], scoped) if name.startswith("@@") else None
+        value = value_of(system or UserVariable(name[1:]), self._settings, self._facts)
+        if isinstance(value, int):  # whether one of the system's is UNSIGNED is not known
+            piece = Sql(f"{value}::HUGEINT", "int", unsigned=None if system else value > _MOST_SIGNED)
+        elif value is None:
+            piece = NULL
+        elif system is not None and is_double(system.name, self._facts):
+            piece = Sql(f"'{value}'::DOUBLE", "double")
+        elif not is_text(str(value)):
+            raise ExpressionError(f"{name}, which is no text")
+        elif system is not None:
+            piece = Sql(quoted(str(value)), "string", "utf8mb3_general_ci", _SYSTEM)
+        else:
+            piece = Sql(quoted(str(value)), "string", self._settings.reads.connection(), COLUMN)
+        self.variables[name] = piece
+        return column(name)
 
     def _constant(self, value: Value) -> Node:
         if value is None:

@@ -76,6 +76,10 @@ class Login:
         self._plugin = CACHING_SHA2
         self._account = Account("")
 
+    def greeted(self) -> str:
+        """Return the plugin that is named to a client before it has said who it is."""
+        return self._gate.accounts.greeted()
+
     def receive(self, payload: bytes) -> Answered:
         """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
         return self._admitted(self._next(payload))

@@ -17,6 +17,7 @@ from binlog_merge.serve.dictionary import relations
 from binlog_merge.serve.in_memory import CASE_MATTERS, Database, Filled, in_turn, stored
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
 from binlog_merge.serve.relation import Moment, Row
+from binlog_merge.values.duckdb.piece import Sql, double
 
 _NOTHING: Final[Moment] = MappingProxyType({})
 LONGEST: Final = 1 << 14
@@ -106,8 +107,10 @@ def _filled(name: str, definitions: Definitions, moment: Moment) -> Filled:
     return Filled(relation.columns, relation.rows(definitions), relation.cased)
 
 
-def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> list[Row]:
-    """Return the rows of a SHOW for which its WHERE is true. Raises Refused."""
+def where(
+    condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Value]], texts: Collection[str] = ()
+) -> list[Row]:
+    """Return the rows of a SHOW for which its WHERE is true; `texts` is as in `_made_plain`. Raises Refused."""
     from sqlglot import exp
 
     tree = _parsed(f"SELECT * FROM shown WHERE {_quoted(condition, columns)}")
@@ -117,7 +120,7 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Sequence[Val
     _check(tree, _cased([shown]))
     tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     with in_turn(), _database_of(None).of({"shown": shown}) as run:
-        return run(_made_plain(tree, None, _numbers([shown])).sql(dialect="duckdb"))[1]
+        return run(_made_plain(tree, None, _numbers([shown]), texts).sql(dialect="duckdb"))[1]
 
 
 def _quoted(condition: str, columns: Sequence[Column]) -> str:
@@ -288,9 +291,21 @@ def _is_number(node: Any, numbers: Collection[str]) -> bool:
     return isinstance(node, exp.Add | exp.Sub | exp.Mul)
 
 
-def _made_plain(tree: Any, schema: str | None, numbers: Collection[str]) -> Any:
-    """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character."""
+def _beside_number(column: Any, numbers: Collection[str]) -> bool:
+    """Return whether a column is compared with a number, so that it is one itself."""
     from sqlglot import exp
+
+    node = column.parent
+    compared = isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE)
+    return compared and _is_number(node.expression if node.this is column else node.this, numbers)
+
+
+def _made_plain(tree: Any, schema: str | None, numbers: Collection[str], texts: Collection[str] = ()) -> Any:
+    """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character.
+
+    `texts` are columns, in lower case, that a server compares with numbers by what stands at their beginning.
+    """
+    from sqlglot import exp, parse_one
 
     def plain(node: Any) -> Any:
         if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase):
@@ -303,6 +318,8 @@ def _made_plain(tree: Any, schema: str | None, numbers: Collection[str]) -> Any:
             node.set("db", None)
         if isinstance(node, exp.Upper | exp.Lower) and _is_number(node.this, numbers):
             return exp.cast(node.this.copy(), "text")
+        if isinstance(node, exp.Column) and node.name.lower() in texts and _beside_number(node, numbers):
+            return parse_one(double(Sql(node.sql(dialect="duckdb"), "string")), dialect="duckdb")
         if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Left):
             return exp.Left(this=node.copy(), expression=exp.Literal.number(_LONGEST_CONCAT))
         return node

@@ -95,7 +95,8 @@ class Session:
         """Return the payload of the server's first packet."""
         flags = OFFERED | (Capability.CLIENT_SSL if self._tls else 0)
         version = self._world.facts().version
-        return Greeting(version, self.settings.connection_id, self._nonce, Capability(flags)).pack()
+        plugin = self._login.greeted()
+        return Greeting(version, self.settings.connection_id, self._nonce, Capability(flags), plugin).pack()
 
     def tls_started(self, version: str) -> None:
         """Note that the connection is encrypted from now on; `version` is the TLS version."""

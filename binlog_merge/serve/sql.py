@@ -11,6 +11,7 @@ from typing import Final
 
 from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
+    ANSWERED,
     Call,
     Constants,
     Default,
@@ -33,9 +34,11 @@ from binlog_merge.serve.statements import (
     UserVariable,
     exactly,
 )
-from binlog_merge.serve.words import column_name, cursor_of, name, rest
+from binlog_merge.serve.words import QUOTED, column_name, cursor_of, name, rest
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.functions import CANONICAL, FUNCTIONS
+from snapshot_store.mysql.sql.lexer import expand
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literals import literal_bytes
 
@@ -60,7 +63,7 @@ _SHOWS: Final = {
     "full processlist": "processlist",
 }
 _MOST_PARTS: Final = 2000
-_SCOPES: Final = {"GLOBAL": "global", "SESSION": "session", "LOCAL": "session"}
+SCOPES: Final = {"GLOBAL": "global", "SESSION": "session", "LOCAL": "session"}
 
 
 def parse_statement(sql: str) -> Statement:
@@ -72,12 +75,23 @@ def parse_statement(sql: str) -> Statement:
         statement = _statement(cursor)
         cursor.finish()
     except DdlNotUnderstood:
-        return Question(sql) if _QUESTION.match(sql) else Constants(sql) if _SELECT.match(sql) else Unsupported()
+        return _select_of(sql)
     return statement
 
 
-_QUESTION: Final = re.compile(r"(?:\s+|/\*.*?\*/)*\(*\s*select\b.*?\bfrom\b(?!\s+dual\b)", re.DOTALL | re.IGNORECASE)
-_SELECT: Final = re.compile(r"(?:\s+|/\*.*?\*/)*select\b", re.DOTALL | re.IGNORECASE)
+def _select_of(sql: str) -> Statement:
+    """Return a statement that is not understood here as the SELECT that it is, by its words outside comments."""
+    try:
+        text, _ = expand(sql, DdlSession())
+    except DdlNotUnderstood:
+        text = sql
+    if not _SELECT.match(text):
+        return Unsupported()
+    return Question(sql) if any(found[1] for found in _FROM.finditer(text)) else Constants(sql)
+
+
+_SELECT: Final = re.compile(r"[\s(]*select\b", re.IGNORECASE)
+_FROM: Final = re.compile(rf"{QUOTED}|(\bfrom\b(?!\s++dual\b))", re.DOTALL | re.IGNORECASE)
 
 
 def _statement(cursor: Cursor) -> Statement:
@@ -107,8 +121,14 @@ def _select(cursor: Cursor) -> Select:
         raise cursor.error("not understood")
     if all(isinstance(found, Call) and found.name in _TIMES for _, found in items):
         raise cursor.error("moments, which are no texts")
+    if any(isinstance(found, Call) and _computed(found.name) for _, found in items):
+        raise cursor.error("functions, which are computed")
     _limit(cursor)
     return Select(tuple(items))
+
+
+def _computed(name: str) -> bool:
+    return name not in ANSWERED and CANONICAL.get(name, name) in FUNCTIONS
 
 
 def _item(cursor: Cursor) -> tuple[str, Expression]:
@@ -169,7 +189,7 @@ def _variable(cursor: Cursor) -> SystemVariable | UserVariable:
         parts.append(name(cursor))
     if not system:
         return UserVariable(".".join(parts).lower())
-    scope = _SCOPES.get(parts[0].upper(), "") if len(parts) > 1 else ""
+    scope = SCOPES.get(parts[0].upper(), "") if len(parts) > 1 else ""
     return SystemVariable(".".join(parts[bool(scope) :]).lower(), scope)
 
 
@@ -251,7 +271,7 @@ def _show(cursor: Cursor) -> Statement:
     definitions = show_definitions(cursor)
     if definitions is not None:
         return definitions
-    everywhere = (cursor.accept_one(*_SCOPES) or "").upper() == "GLOBAL"
+    everywhere = (cursor.accept_one(*SCOPES) or "").upper() == "GLOBAL"
     words: list[str] = []
     while cursor.word() and len(words) < 3:
         words.append(cursor.next().text.lower())

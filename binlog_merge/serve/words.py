@@ -9,7 +9,9 @@ from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
 
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
-_PART: Final = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|\w+|[^\w\s]""", re.DOTALL)
+QUOTED: Final = r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?$)|"(?:[^"\\]|\\.|"")*+(?:"|\\?$)|`[^`]*+(?:`|$)"""
+"""A pattern of what is quoted. One that is never closed goes to the end, lest it be looked for from each quote on."""
+_PART: Final = re.compile(rf"{QUOTED}|\w+|[^\w\s]", re.DOTALL)
 
 
 def cursor_of(sql: str, session: DdlSession, most: int) -> Cursor:

@@ -73,9 +73,8 @@ def merge_problems(
     unread = sum(node.news(merged.began_at) for node in nodes.values() if not node.gone)
     idle = now - merged.ran_at
     if unread and idle > limits.lag_seconds:
-        yield problem(
-            "merge-late", f"{unread:,} bytes are captured and not read; the last merge ended {idle:.0f} s ago"
-        )
+        last = f"the last one ended {idle:.0f} s ago" if merged.files else "none has brought anything yet"
+        yield problem("merge-late", f"the merge is late: {unread:,} bytes are captured that no merge has read; {last}")
     without = [name for name, node in nodes.items() if node.holds_back and node.watermark is None]
     if without and merged.held:
         yield problem("no-watermark", f"{', '.join(without)}: no commit TSO yet, so nothing of the others comes out")

@@ -31,7 +31,9 @@ class Served:
     def start(self) -> None:
         """Serve, at the port of the time before if there was one."""
         command = [sys.executable, "-m", "binlog_merge.cli.main", "serve", str(self._out), f"--port={self.port}"]
-        command += [f"--password-file={self._password}", *self._options]
+        if not any(option.startswith("--users") for option in self._options):
+            command.append(f"--password-file={self._password}")
+        command += self._options
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT)
         assert self._process.stdout is not None
@@ -114,9 +116,9 @@ def served(out: Path, folder: Path, *options: str) -> Iterator[Served]:
     assert "internal error" not in server.said() and "Traceback" not in server.said(), server.said()
 
 
-def until(holds: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
+def until(holds: Callable[[], bool], what: Callable[[], object] = lambda: "", seconds: float = 120) -> None:
     """Wait until something holds; fail with `what` there is instead if it never does."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, what()
         time.sleep(0.1)

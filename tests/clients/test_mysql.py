@@ -57,7 +57,8 @@ def _follow(place: str, workers: int, mysql_server: MySqlServer, folder: Path, a
     out = growing.out
     growing.publish(0.2)
     begin_as(growing.case, mysql_server)
-    with served(out, folder) as source, _replica(mysql_server, source, f"{place}, SOURCE_SSL=0", workers):
+    place += ", SOURCE_SSL=0, SOURCE_RETRY_COUNT=0"  # it never gives up, however long the source takes to come again
+    with served(out, folder) as source, _replica(mysql_server, source, place, workers):
         growing.publish(0.4)
         _caught_up(mysql_server, out)
         mysql_server.execute("STOP REPLICA")

@@ -49,6 +49,10 @@ QUESTIONS = {
         "SELECT column_name FROM information_schema.key_column_usage WHERE constraint_name = 'PRIMARY' "
         "AND table_schema = 'shop' AND table_name = 'comp' ORDER BY ordinal_position",
         "select @@character_set_server",
+        "SELECT * from INFORMATION_SCHEMA.SCHEMATA WHERE schema_name IN ('hr', 'shop') ORDER BY 2",
+        "SELECT * FROM `information_schema`.`COLUMNS` WHERE `TABLE_SCHEMA` = 'shop' AND `TABLE_NAME` = 'alltypes'",
+        *(f"SHOW VARIABLES LIKE '{name}'" for name in ("log_bin", "binlog_format", "binlog_row_image", "gtid_mode")),
+        "SHOW VARIABLES LIKE 'lower_case_table_names'",
     ],
     "pgloader": [
         "SELECT c.table_name, t.table_comment, c.column_name, c.data_type, c.column_type, c.column_default, c.extra "

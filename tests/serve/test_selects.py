@@ -124,6 +124,11 @@ _CONSTANTS = r"""
     1+1; 1; -1; - 1; 1 + 1 AS two; 1.5 * 2; 7 / 2; 7 DIV 2; 1 = 1; 1 IS NULL; NOT 1; 'abc'; 'a' 'b'; NULL; NULL + 1;
     1e0 / 3; 1e20 * 1; TRUE; TRUE AND FALSE; 'a' = 'A'; 'ß' = 'ss'; CONCAT('a', 1); UPPER('é'); LOWER('ABC') x;
     IF(1 > 2, 'a', 'b'); CASE 1 WHEN 1 THEN 'x' END; 9223372036854775807 + 1; x'41'; 0x41 + 0;
+    CONCAT('a', 1); CONCAT('a', 1.50, NULL); IFNULL(@@sql_mode, ''); CONCAT('from', 1), 2; UPPER('abc');
+    @@net_write_timeout > 1; @@net_write_timeout + 1; @@net_write_timeout - 100; -@@session.net_write_timeout;
+    @@long_query_time + 1; @@autocommit + 1; @@global.read_buffer_size DIV 1024;
+    IF(@@autocommit, 'on', 'off'); @@nonesuch + 1;
+    @@gtid_mode = 'ON ', 5; @@sql_mode LIKE '%STRICT%'; LOCATE('strict', @@sql_mode) > 0; COALESCE(@nope, 'x');
     TIME_TO_SEC(TIMEDIFF(NOW(), UTC_TIMESTAMP())); TIMEDIFF(NOW(), UTC_TIMESTAMP()); DATE'2026-01-02';
     TIMESTAMP'2026-01-02 03:04:05'; TIME'03:04:05'; YEAR('2026-01-02'); 1 IN (1, 2); 2 BETWEEN 1 AND 3; 5 % 3; ~0;
     1 << 3; '7' + 1; COALESCE(NULL, 3); GREATEST(1, 2); LENGTH('é'); LEFT('abc', 2);

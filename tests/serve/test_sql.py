@@ -99,6 +99,8 @@ CASES: list[tuple[str, Statement]] = [
     ("show full columns from t from db like 'a%'", ShowDefinitions("columns", "db", "t", full=True, like="a%")),
     ("DESC `db`.t `c`", ShowDefinitions("columns", "db", "t", like="c")),
     *((sql, Question(sql)) for sql in ("SELECT * FROM shop.orders", "/* app */ (select a+1 from t where b <= 3)")),
+    ("-- of pgloader\n  # and\n select a from t", Question("-- of pgloader\n  # and\n select a from t")),
+    *((sql, Constants(sql)) for sql in ("SELECT CONCAT('a', 1)", "select concat('from', 1)", "SELECT @@port + 1")),
     (
         "SHOW SESSION VARIABLES WHERE Variable_name IN ('a_b','c') OR Variable_name = 'd' or variable_name LIKE 'x%'",
         Show("variables", Names((r"a\_b", "c", "d", "x%"))),
@@ -152,6 +154,26 @@ pieces = st.sampled_from(PIECES.split())
 @example("select " + "1," * 5000)
 def test_any_text_has_an_answer(sql: str) -> None:
     assert isinstance(parse_statement(sql), Statement)
+
+
+MANY = 100_000
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        " " * MANY + "x",
+        " " * MANY + "select (1",
+        "/* */" * MANY + "select (1",
+        "x'" + r"\'" * MANY,
+        'select "' + r"\"" * MANY,
+        "select from" + " " * MANY + "dua",
+    ],
+    ids=["blanks", "blanks of a select", "comments", "a string", "a string of a select", "from"],
+)
+def test_a_long_statement_is_looked_at_once(sql: str) -> None:
+    """However long blanks, comments and strings without an end are; else nobody else is served for minutes."""
+    assert isinstance(parse_statement(sql), Unsupported | Constants | Question)
 
 
 patterns = st.text("ab%_\\", max_size=8)

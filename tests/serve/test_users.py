@@ -1,5 +1,6 @@
 """Who is served: users of a file with hashes, over TLS and without, by a server's own clients and by PyMySQL."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.errors import ConfigError, IoError
-from binlog_merge.protocol.handshake import CACHING_SHA2, OFFERED, HandshakeResponse
+from binlog_merge.protocol.handshake import CACHING_SHA2, NATIVE, OFFERED, Greeting, HandshakeResponse
+from binlog_merge.protocol.packets import PacketHeader
 from binlog_merge.protocol.passwords import Crypt, Secret, native_text
 from binlog_merge.serve.accounts import Account, Accounts, accounts_in
 from binlog_merge.serve.limits import Limits
@@ -103,6 +105,25 @@ def test_a_replica_logs_in_by_a_hash_and_the_servers_own_certificate(mysql_serve
         _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1"),
     ):
         _caught_up(mysql_server, merged("ddl-by-markers"))
+
+
+def test_clients_are_greeted_with_the_plugin_that_the_users_have(tmp_path: Path) -> None:
+    """pgloader and old drivers know mysql_native_password alone, and leave when another is named first."""
+    file = _users(tmp_path / "users.yaml", old := _user("old", native_text("1")))
+    with serving(merged(CASE), users=file) as running:
+        assert _greeted(running) == NATIVE
+        running.connect(user="old", password="1").close()
+        _users(file, old + _user("new", Crypt.of("2").text()))
+        assert _greeted(running) == CACHING_SHA2
+        running.connect(user="old", password="1").close()
+    with serving(merged(CASE)) as running:
+        assert _greeted(running) == CACHING_SHA2
+
+
+def _greeted(running: Running) -> str:
+    with socket.create_connection(("127.0.0.1", running.port)) as connection:
+        length = PacketHeader.parse(connection.recv(4, socket.MSG_WAITALL)).length
+        return Greeting.parse(connection.recv(length, socket.MSG_WAITALL)).plugin
 
 
 def test_a_file_of_users_is_read_again_when_it_changes(tmp_path: Path) -> None:

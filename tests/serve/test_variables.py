@@ -115,6 +115,8 @@ SESSIONS = [
     "SET foreign_key_checks = 3",
     "SHOW VARIABLES LIKE 'foreign_key_checks'",
     "SHOW VARIABLES WHERE Variable_name LIKE 'innodb\\_api%' AND Value = '5'",
+    "SHOW VARIABLES WHERE Value > 3 AND Variable_name LIKE 'net%'",
+    "SHOW VARIABLES WHERE 30 <= Value AND Value <> '60' AND Value != 0 AND Variable_name LIKE 'net%'",
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('autocommit', 'nope') OR Value = 'READ-COMMITTED'",
     "SHOW STATUS WHERE Variable_name = 'com_select' AND 1 = 2",
     "SET NAMES latin1; SELECT @@character_set_client, @@character_set_connection, @@character_set_results, "

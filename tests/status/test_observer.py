@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from binlog_merge.cli.status_text import lines_of
 from binlog_merge.errors import MergeError
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import CAPTURE_NOTE, MERGE_NOTE, NOTES_FOLDER, STALE_SECONDS, write_state_note
+from binlog_merge.status.health import Limits, merge_problems
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.values import FilePosition
 from tests.effort import effort
@@ -129,6 +131,12 @@ def test_bytes_that_came_after_the_run_are_not_read(tmp_path: Path) -> None:
     status = cluster.look(lag_seconds=0)
     found = status.nodes[home.name]
     assert found.read is not None and found.unread_bytes > 0 and "merge-late" in codes(status)
+    assert status.merged is not None
+    nothing_yet = replace(status.merged, files=0)
+    for one, last in ((status.merged, "the last one ended"), (nothing_yet, "none has brought anything yet")):
+        problems = merge_problems(one, status.nodes, None, status.at, Limits(0))
+        (late,) = (problem.text for problem in problems if problem.code == "merge-late")
+        assert late.startswith("the merge is late: ") and last in late
     if found.holds_back:
         assert "captured and not merged yet" in found.holds_back
     merge(cluster.path, cluster.out)

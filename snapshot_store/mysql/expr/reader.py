@@ -13,6 +13,8 @@ from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES, function
 from snapshot_store.mysql.sql.session import HIGH_NOT_PRECEDENCE, PIPES_AS_CONCAT
 from snapshot_store.mysql.sql.types import charset_name
 
+VARIABLE = "a variable"
+"""What a forbidden node says that stands for a variable."""
 _MOST_NESTED = 150
 _COMPARISONS = ("<=>", ">=", "<=", "<>", "!=", "=", "<", ">")
 _UNARY: dict[str, Callable[[Node], Node]] = {
@@ -282,17 +284,22 @@ class ExpressionReader:
             items = self.arguments()
             return items[0] if len(items) == 1 else Node("row", "", tuple(items))
         if cursor.accept_symbol("@"):
-            cursor.accept_symbol("@")
-            cursor.next()
-            while cursor.accept_symbol("."):
-                cursor.next()
-            if cursor.accept_symbol(":"):
-                cursor.expect_symbol("=")
-                self.expression()
-            return Node("forbidden", "a variable")
+            return self._variable()
         if cursor.accept_symbol(".") and cursor.peek().kind == "number":
             return literal(_number(f".{cursor.next().text}"))
         raise cursor.error("expected an expression")
+
+    def _variable(self) -> Node:
+        """Parse a variable from its second character on; its name is an operand, unless it is assigned to."""
+        cursor = self.cursor
+        name = ("@@" if cursor.accept_symbol("@") else "@") + cursor.next().text
+        while cursor.accept_symbol("."):
+            name += f".{cursor.next().text}"
+        if not cursor.accept_symbol(":"):
+            return Node("forbidden", VARIABLE, (literal(name.lower()),))
+        cursor.expect_symbol("=")
+        self.expression()
+        return Node("forbidden", VARIABLE)
 
     def _word(self) -> Node:
         cursor = self.cursor
