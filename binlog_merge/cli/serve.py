@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from binlog_merge.streams.folder import StreamWriter
     from binlog_merge.streams.keeper import StreamKeeper
     from binlog_merge.streams.spec import StreamSpec
+    from snapshot_store.server import ServerAddress
 
 HELP = """Serve a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
 
@@ -61,6 +62,12 @@ merge and replay take it), ddl=all|once|none, rows-query, hash=table|key with in
   binlog-merge serve merged/ --stream 'part hash=key into=4 port=3320'      four streams, at 3320 to 3323
   binlog-merge serve merged/ --stream 'maria dialect=mariadb port=3330'     for CHANGE MASTER TO and mariadb-binlog -R
   binlog-merge serve merged/ --streams streams.yaml                         the same in a file, by name, under streams:
+
+What a replica does with what it was sent, nobody hears here. Servers that are named with --replica are asked, every few
+seconds, and `status` says which of them has stopped, with what error.
+
+\b
+  binlog-merge serve merged/ --replica mysql://monitor@10.0.0.20:3306 --replica-password-file monitor.pw
 
 There is one user, or those of a file, each with hashes of passwords (`binlog-merge password` makes them) and the hosts
 from which it may come. Beyond this machine a password is needed. TLS is always offered, with a certificate of its own
@@ -155,6 +162,24 @@ def serve(
             "--max-variables", min=1024, help="The most that all variables of a session may hold.", metavar="CHARACTERS"
         ),
     ] = 1 << 19,
+    replica: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replica",
+            help="A server that follows the log: it is asked whether it applies what it gets; may be repeated. "
+            "The user needs REPLICATION CLIENT there (MariaDB: REPLICA MONITOR).",
+            metavar="mysql://USER@HOST:PORT",
+        ),
+    ] = None,
+    replica_password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--replica-password-file",
+            help="Holds the password of --replica; else the URL's, or MYSQL_PWD.",
+            parser=local_path,
+            metavar="PATH",
+        ),
+    ] = None,
     stream: Annotated[
         list[str] | None,
         typer.Option("--stream", help="A stream's name and settings; may be repeated.", metavar="'NAME KEY=VALUE …'"),
@@ -197,8 +222,9 @@ def serve(
     if tls_ca is not None and not tls_required:
         raise ConfigError("--tls-ca goes with --tls-required: without TLS nobody shows a certificate")
     limits = Limits(max_connections, max_logins, max_statement, max_variables)
+    replicas = _replicas(replica or [], replica_password_file)
     options = ServeOptions(
-        host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
+        host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes, replicas
     )
     specs = load_streams(streams, stream or [])
     if specs and streams_folder is None and is_uri(place):
@@ -207,6 +233,18 @@ def serve(
         )
     with opened_log(place, schema=bool(specs)) as folder, folder.following(_report):
         _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables, output)
+
+
+def _replicas(urls: Sequence[str], password_file: Path | None) -> "tuple[ServerAddress, ...]":
+    from snapshot_store.server import ServerAddress
+
+    if password_file is not None and not urls:
+        raise ConfigError("--replica-password-file goes with --replica", remedy="name the servers, or leave it out")
+    password = None if password_file is None else password_of(password_file)
+    try:
+        return tuple(ServerAddress.parse(url, password) for url in urls)
+    except ValueError as error:
+        raise ConfigError(f"--replica: {error}", remedy="write mysql://USER@HOST:PORT") from None
 
 
 def _serve(

@@ -5,7 +5,15 @@ from collections.abc import Iterator, Sequence
 from binlog_merge.cli.sizes import ago, decimal_size, seconds_text
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.status.health import waiting_text
-from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, Severity, Status, Watermark
+from binlog_merge.status.values import (
+    MergedStatus,
+    NodeStatus,
+    ReaderStatus,
+    ReplicaStatus,
+    Severity,
+    Status,
+    Watermark,
+)
 
 
 def lines_of(status: Status) -> Iterator[str]:
@@ -30,7 +38,8 @@ def lines_of(status: Status) -> Iterator[str]:
         if not serve.silent:
             readers = _table([_reader(reader) for reader in serve.readers])
             yield from _rows("serve", [f"{serve.address}: {_count(len(serve.readers), 'reader')}"])
-            yield from (f"  {'':<10}   {line}" for line in readers)
+            asked = _table([_replica(replica) for replica in serve.replicas])
+            yield from (f"  {'':<10}   {line}" for line in (*readers, *asked))
     if (archive := status.archive) is not None:
         waiting = f"; {_count(archive.waiting_files, 'file')}, {decimal_size(archive.waiting_bytes)} wait"
         there = f"{_count(archive.files, 'file')}, {decimal_size(archive.bytes)} at {archive.to}"
@@ -100,6 +109,13 @@ def _reader(reader: ReaderStatus) -> list[str]:
         return [who, f"at {reader.sent}", "was sent everything"]
     late = "" if reader.lag_seconds is None else f", {reader.lag_seconds:.1f} s"
     return [who, f"at {reader.sent}", f"{decimal_size(reader.behind_bytes)}{late} behind"]
+
+
+def _replica(replica: ReplicaStatus) -> list[str]:
+    if replica.applies is None:
+        return [replica.server, replica.text]
+    error = f", error {replica.error}" if replica.error else ""
+    return [replica.server, "applies" if replica.applies else f"STOPPED{error}: {replica.text}"]
 
 
 def _watermark(watermark: Watermark | None) -> str:

@@ -21,6 +21,7 @@ from binlog_merge.files.state_notes import (
     remove_state_note,
     write_state_note,
 )
+from binlog_merge.serve.replicas import Replica
 
 LONGEST_NAME: Final = 80
 """Characters of a name that a client gives, in what is shown and told."""
@@ -96,11 +97,14 @@ class ReadersNote:
         self._lock = Lock()
 
     def refresh(
-        self, readers: Callable[[], Sequence[Reader]], unmatched: Mapping[str, Sequence[str]] | None = None
+        self,
+        readers: Callable[[], Sequence[Reader]],
+        unmatched: Mapping[str, Sequence[str]] | None = None,
+        replicas: Sequence[Replica] = (),
     ) -> None:
         """Write the note if it has changed, at most once a second, and from time to time if it has not.
 
-        `unmatched` are rules of streams that match no table, by stream.
+        `unmatched` are rules of streams that match no table, by stream; `replicas` what servers say that are asked.
         """
         now = time.monotonic()
         if self._written and now - self._written < _EVERY:
@@ -111,6 +115,7 @@ class ReadersNote:
             "since": self._begun,
             "readers": [asdict(reader) for reader in readers()],
             "unmatched": {name: list(rules) for name, rules in (unmatched or {}).items()},
+            "replicas": [asdict(replica) for replica in replicas],
         }
         if values == self._last and now - self._written < REFRESH_SECONDS:
             return

@@ -32,6 +32,7 @@ from binlog_merge.serve.login import Gate
 from binlog_merge.serve.memory import Memory
 from binlog_merge.serve.offered import Chosen, Offered, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
+from binlog_merge.serve.replicas import Replicas
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
@@ -41,6 +42,7 @@ from binlog_merge.serve.stream import warm
 from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.serve.unmatched import Unmatched
 from binlog_merge.serve.variables import Facts, Traits, traits_of
+from snapshot_store.server import ServerAddress
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
@@ -55,7 +57,7 @@ class ServeOptions:
     """The server's address, users and TLS. Port 0 is any free port. An empty password is for loopback only.
 
     `users` is a file of users, which counts instead of `user` and `password`. Of several `processes` all but this one
-    send the log.
+    send the log. `replicas` are servers that are asked whether they apply it.
     """
 
     host: str
@@ -69,6 +71,7 @@ class ServeOptions:
     users: Path | None = None
     limits: Limits = field(default_factory=Limits)
     processes: int = 1
+    replicas: tuple[ServerAddress, ...] = ()
 
 
 class BinlogServer:
@@ -110,6 +113,7 @@ class BinlogServer:
         self._offer(options)
         self.facts()
         self._note = ReadersNote(log.folder.directory, self.address, report)
+        self._replicas = Replicas(options.replicas, [log, *(stream.log for stream in streams)])
         self._unmatched = Unmatched(streams, lambda: self.definitions(log.view()).tables, report)
 
     def __enter__(self) -> "BinlogServer":
@@ -132,12 +136,13 @@ class BinlogServer:
                 for stream in self._streams:
                     stream.log.refresh()
                 self._unmatched.look()
-                self._note.refresh(self._noted, self._unmatched.found)
+                self._note.refresh(self._noted, self._unmatched.found, self._replicas.now())
                 self._memory.give_back()
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""
         self._closed.set()
+        self._replicas.close()
         for listener in self._listeners:
             listener.close()
         with self._lock:

@@ -38,6 +38,8 @@ CODES: Final[Mapping[str, Severity]] = {
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
     "reader-late": Severity.warning,
+    "replica-stopped": Severity.warning,
+    "replica-unknown": Severity.warning,
     "stream-unmatched": Severity.warning,
     "archive-failed": Severity.warning,
     "node-unknown": Severity.warning,
@@ -174,6 +176,12 @@ def serve_problems(
         for stream, rules in serve.unmatched.items():
             text = f"stream {stream} of serve at {serve.address}: no table of the log matches {', '.join(rules)}"
             yield problem("stream-unmatched", text)
+        for replica in serve.replicas:
+            if replica.applies is None:
+                yield problem("replica-unknown", f"whether {replica.server} applies the log: {replica.text}")
+            elif not replica.applies:
+                number = f"error {replica.error}: " if replica.error else ""
+                yield problem("replica-stopped", f"{replica.server} does not apply the log: {number}{replica.text}")
         for reader in serve.readers:
             if reader.lag_seconds is not None and reader.lag_seconds > limits.lag_seconds:
                 text = f"reader {reader.peer} is {reader.lag_seconds:.0f} s and {reader.behind_bytes:,} bytes behind"

@@ -21,6 +21,7 @@ from binlog_merge.status.values import (
     MergedStatus,
     NodeStatus,
     ReaderStatus,
+    ReplicaStatus,
     Status,
     WaitingDdl,
     Watermark,
@@ -127,6 +128,12 @@ def _reader(name: str, text: str, value: Callable[[ReaderStatus], float | None])
         return greatest.items()
 
     return Metric(f"{PREFIX}_reader_{name}", text, ("serve", "reader", "server_id"), values)
+
+
+def _replicas(value: Callable[[ReplicaStatus], float | None]) -> Callable[[Status], Values]:
+    return lambda status: [
+        ((serve.address, replica.server), value(replica)) for serve in status.serves for replica in serve.replicas
+    ]
 
 
 def _problems(status: Status) -> Values:
@@ -265,6 +272,15 @@ METRICS: Final = (
     ),
     _reader("behind_bytes", "Bytes of the output that were not sent to the reader yet.", lambda r: r.behind_bytes),
     _reader("sent_bytes", "Bytes of the output sent to the reader since it attached.", lambda r: r.sent_bytes),
+    Metric(
+        f"{PREFIX}_replica_applies",
+        "1 while a server that serve asks applies the log, 0 while its applier is stopped; none if it cannot be asked.",
+        ("serve", "replica"), _replicas(lambda r: r.applies),
+    ),
+    Metric(
+        f"{PREFIX}_replica_error", "The number of the error with which its applier has stopped, 0 without one.",
+        ("serve", "replica"), _replicas(lambda r: None if r.applies is None else r.error),
+    ),
     _reader("lag_seconds", "How long ago something that the reader lacks was published.", lambda r: r.lag_seconds),
 )  # fmt: skip
 """All metrics; the table of docs/reference/status.md has the same rows."""

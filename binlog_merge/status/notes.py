@@ -31,6 +31,7 @@ from binlog_merge.status.values import (
     OpenBranch,
     Problem,
     ReaderStatus,
+    ReplicaStatus,
     ServeStatus,
     Severity,
     WaitingDdl,
@@ -224,7 +225,14 @@ def _serve(
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     found = {} if silent else values.get("unmatched", {})
     unmatched = {str(stream): tuple(map(str, rules)) for stream, rules in found.items()}
-    return ServeStatus(address, finite(values["since"]), silent, readers, unmatched)
+    replicas = () if silent else tuple(map(_replica, values.get("replicas", ())))
+    return ServeStatus(address, finite(values["since"]), silent, readers, unmatched, replicas)
+
+
+def _replica(values: Mapping[str, Any]) -> ReplicaStatus:
+    applies = values["applies"]
+    known = None if applies is None else bool(applies)
+    return ReplicaStatus(str(values["server"]), known, _whole(values["error"]), str(values["text"]))
 
 
 def _reader(values: Mapping[str, Any], behind: Callable[[FilePosition], tuple[int, float | None]]) -> ReaderStatus:

@@ -129,10 +129,23 @@ class ReaderStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A server that a serve asks whether it applies the log; None: it cannot be asked, or follows another log.
+
+    `error` is the number of the error with which its applier has stopped, 0 if there is none; `text` says more.
+    """
+
+    server: str
+    applies: bool | None
+    error: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServeStatus:
     """A serve and its readers; `silent`: it is gone without having said so, and its readers with it.
 
-    `unmatched` are rules that match no table of the log, by stream.
+    `unmatched` are rules that match no table of the log, by stream; `replicas` the servers that it asks.
     """
 
     address: str
@@ -140,6 +153,7 @@ class ServeStatus:
     silent: bool
     readers: tuple[ReaderStatus, ...]
     unmatched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    replicas: tuple[ReplicaStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

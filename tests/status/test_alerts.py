@@ -23,6 +23,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.status import health
@@ -33,7 +34,11 @@ from binlog_merge.status.values import ComponentStatus, Status
 from binlog_merge.supervise.child import Component
 from binlog_merge.supervise.decide import Policy
 from binlog_merge.supervise.supervisor import Notice, Supervisor
-from tests.serve.running import from_position, serving
+from snapshot_store.server import ServerAddress
+from tests.merge_e2e.cases import case_named
+from tests.merge_e2e.tables import begin_as
+from tests.mysql_server import MySqlServer
+from tests.serve.running import Running, caught_up, from_position, replica_of, serving
 from tests.status.looking import Cluster, codes, eventually, merged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,6 +259,57 @@ def test_a_reader_lags(tmp_path: Path) -> None:
 
 
 @needs_promtool
+@pytest.mark.mysql
+def test_a_replica_that_has_stopped_with_1062_is_told_from_one_that_applies(
+    mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    """It goes on fetching, and was sent everything: so it is asked itself."""
+    cluster = merged("two-nodes", tmp_path)
+    begin_as(case_named("two-nodes"), mysql_server)
+    address = ServerAddress.parse(f"mysql://root@localhost/?socket={mysql_server.socket}")
+    nobody = ServerAddress("127.0.0.1", 1)
+    statuses: dict[str, Status] = {}
+    with serving(cluster.out, replicas=(address, nobody)) as serve:
+        page = cluster.observer()
+
+        def seen(number: int) -> bool:
+            statuses["last"] = page.look()
+            found = [one for each in statuses["last"].serves for one in each.replicas if one.applies is not None]
+            return [(one.applies, one.error) for one in found] == [(not number, number)]
+
+        with replica_of(mysql_server, serve, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+            caught_up(mysql_server, cluster.out)
+            assert eventually(lambda: seen(0))
+            well = statuses["last"]
+            file, position = _last_insert(serve)
+            mysql_server.execute("STOP REPLICA; RESET BINARY LOGS AND GTIDS")
+            mysql_server.execute(
+                f"CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=0, SOURCE_LOG_FILE='{file}', "
+                f"SOURCE_LOG_POS={position}; START REPLICA"
+            )
+            assert eventually(lambda: seen(1062))
+            stopped = statuses["last"]
+            assert [reader.behind_bytes for reader in stopped.serves[0].readers] == [0]
+    assert codes(well) == {"replica-unknown"} and "cannot be asked" in well.problems[0].text
+    assert codes(stopped) == {"replica-stopped", "replica-unknown"} and stopped.healthy
+    said = next(problem.text for problem in stopped.problems if problem.code == "replica-stopped")
+    assert "error 1062: " in said and str(address) in said
+    assert any("STOPPED, error 1062: " in line for line in lines_of(stopped))
+    fires = fired([scraped(well)] * BEFORE + [scraped(stopped)] * 4, tmp_path)
+    assert fires == {"BinlogMergeReplicaStopped"}
+
+
+def _last_insert(serve: Running) -> tuple[str, int]:
+    """Return where the last transaction that inserts begins."""
+    file = str(serve.query("SHOW BINARY LOGS")[-1][0])
+    begins, found = 0, 0
+    for _, position, kind, *_ in serve.query(f"SHOW BINLOG EVENTS IN '{file}'"):
+        begins = position if kind == "Gtid" else begins
+        found = begins if kind == "Write_rows" else found
+    return file, found
+
+
+@needs_promtool
 def test_a_ddl_waits(cluster: Cluster, tmp_path: Path) -> None:
     note = cluster.out / NOTES_FOLDER / "merge.json"
     note.write_text(json.dumps({**json.loads(note.read_text()), "locks": 1, "waiting": 66}))
@@ -291,4 +347,4 @@ def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
         words = set(rule["expr"].replace("(", " ").replace(")", " ").replace("[", " ").split())
         names = {word for word in words if word.startswith("binlog_merge_")}
         assert names <= set(known) and (names or "up{" in rule["expr"])
-    assert len(rules) == 9
+    assert len(rules) == 10

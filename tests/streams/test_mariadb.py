@@ -14,6 +14,7 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.replicas import channels, judged
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
 from binlog_merge.streams.spec import load_streams
 from snapshot_store.ddl.dump import split_statements
@@ -97,7 +98,15 @@ def test_a_replica_has_what_the_nodes_hold(name: str, server: MariaDbServer, tmp
     _begin_as(case, server)
     with streaming(out, tmp_path, streams) as (_, ports), _replica(server, ports["maria"]):
         _follow(server, tmp_path / "maria")
+        for sql, applies in (("SELECT 1", True), ("STOP SLAVE SQL_THREAD", False)):
+            server.query(sql)
+            assert _asked(server, PublishedLog(tmp_path / "maria").view().server_id) is applies
     _has_what_the_nodes_hold(server, case)
+
+
+def _asked(server: MariaDbServer, server_id: int) -> bool | None:
+    with contextlib.closing(server.connect()) as session:
+        return judged("maria", channels(session), frozenset(), frozenset({server_id})).applies
 
 
 def test_a_replica_follows_a_log_that_grows(tmp_path: Path) -> None:
