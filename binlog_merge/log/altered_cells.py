@@ -15,7 +15,7 @@ from binlog_merge.values.convert.time import moment_of
 from binlog_merge.values.value import ConversionError, decode_cell, encode_cell
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.sql.session import PAD_CHAR_TO_FULL_LENGTH
+from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES, PAD_CHAR_TO_FULL_LENGTH
 
 Cells = list[bytes | None]
 _MOMENTS: Final = ("date", "datetime", "timestamp")
@@ -42,7 +42,9 @@ def altered_cells(
     if zoned and old.type.name == "timestamp":
         found, old = [_moved(old, cell, session.local) for cell in found], _on_the_clock(old)
     if zoned and new.type.name == "timestamp":
-        found, old = _converted(old, _on_the_clock(new), found, session), _on_the_clock(new)
+        # No TIMESTAMP is behind a month's end, and a server looks before it rounds (`validate_for_timestamp`).
+        ddl = replace(session.ddl, sql_mode=session.ddl.sql_mode & ~ALLOW_INVALID_DATES)
+        found, old = _converted(old, _on_the_clock(new), found, replace(session, ddl=ddl)), _on_the_clock(new)
         found = [_moved(old, cell, session.utc) for cell in found]
     change = _in_place if _may_stay(old, new) else _converted
     return [now if cell is None else cell for cell in change(old, new, found, session, alone)]

@@ -58,6 +58,11 @@ class Partitioning:
         values = self.values or ((),) * len(self.names)
         return list(zip(self.names, self.bounds, values, strict=True))
 
+    @property
+    def sub_columns(self) -> tuple[str, ...]:
+        """Return the columns of SUBPARTITION BY KEY."""
+        return self.columns[self._own_columns() :] if self.subs and not self.sub else ()
+
     def sql(self) -> str | None:
         """Return the PARTITION BY clause, or None if it is not completely known."""
         by = self._by()
@@ -81,7 +86,7 @@ class Partitioning:
         text = f"{'LINEAR ' if self.linear else ''}{self.method}{_algorithm(self.algorithm)} {by}"
         if not self.subs:
             return text
-        columns = ",".join(map(quote_name, self.columns[first:]))
+        columns = ",".join(map(quote_name, self.sub_columns))
         sub = f"HASH ({self.sub})" if self.sub else f"KEY{_algorithm(self.sub_algorithm)} ({columns})"
         return f"{text}\nSUBPARTITION BY {'LINEAR ' if self.linear_sub else ''}{sub} SUBPARTITIONS {self.subs}"
 
@@ -89,7 +94,7 @@ class Partitioning:
         """Return how many of the columns are those of PARTITION BY; the columns of SUBPARTITION BY follow them."""
         if self.method.endswith("COLUMNS"):
             return len(self.values[0][0]) if self.values and self.values[0] else len(self.columns)
-        return sum(quote_name(column) in self.expression for column in self.columns)
+        return len({column.lower() for column in self.columns if quote_name(column) in self.expression})
 
     def _part_sql(self, index: int, part: Part) -> str | None:
         name, _, values = part

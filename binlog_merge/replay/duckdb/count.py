@@ -2,7 +2,7 @@
 
 A server counts partition by partition, and in each in the order of the clustered index: that of the primary key, else
 of the first unique key without NULL (refman, "Clustered and Secondary Indexes"). For a table without either only the
-server knows the order, as it alone knows which rows are in which partition by KEY.
+server knows the order.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.replay.duckdb.key_partitions import KeyPlaces
 from binlog_merge.replay.duckdb.partitions import PartitionRows
 from binlog_merge.replay.duckdb.types import BY_HAND, quoted
 from binlog_merge.values.binlog_types import NUMERIC
@@ -41,7 +42,7 @@ class Numbering:
         """
         refuse_rowid(self.table)
         ((count,),) = self.connection.execute(f"SELECT count(*) FROM {name}").fetchall()
-        compared = [("rowid", "")] if count <= 1 else [*self._partitions(), *_order(self.table)]
+        compared = [("rowid", "")] if count <= 1 else [*self._partitions(name), *_order(self.table)]
         # A value that may stop the engine is no key of a window: it is computed before.
         values = ", ".join(f"{sql} AS o{i}" for i, (sql, _) in enumerate(compared))
         order = ", ".join(f"o{i}{direction}" for i, (_, direction) in enumerate(compared))
@@ -50,12 +51,14 @@ class Numbering:
         rows = f"(SELECT rowid AS k, {values} FROM {name})"
         return self.connection.sql(f"SELECT k, {number} AS v FROM {rows}").to_arrow_table()
 
-    def _partitions(self) -> list[tuple[str, str]]:
-        """Return SQL of the place of a row's partition, if the table has several."""
+    def _partitions(self, name: str) -> list[tuple[str, str]]:
+        """Return SQL of the places of a row's partition and subpartition, if the table has several."""
         if not self.table.partitioning:
             return []
+        by_key = KeyPlaces(self.connection, name, self.table, self.here)
         try:
-            return [(PartitionRows(self.table, self.here, self.temporal_text).number(), "")]
+            places = PartitionRows(self.table, self.here, self.temporal_text).numbers(by_key)
+            return [(sql, "") for sql in places]
         except ReplayStopped as error:
             raise ReplayStopped(
                 f"in which order rows are numbered is not known: {error.message}", remedy=_REMEDY

@@ -5,7 +5,7 @@
 | RANGE, RANGE COLUMNS | if it is below the partition's bound, and not below the one before; NULL is below all |
 | LIST, LIST COLUMNS | if the partition's list has its values, or NULL |
 | HASH, LINEAR HASH | if the expression's remainder, or its lowest bits, are the partition's number |
-| KEY | by the server's own hash, which is not known here |
+| KEY | by a hash of the key (`key_partitions`); a condition for it is not known here, only the places of rows |
 
 Sources: refman, "Partitioning Types", "How MySQL Partitioning Handles NULL"; `get_part_id_hash`,
 `get_part_id_from_linear_hash` and `part_val_int` of mysql-server `sql/sql_partition.cc`.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.key_partitions import KeyPlaces
 from binlog_merge.replay.duckdb.types import BY_HAND, quoted
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import column_sql
@@ -51,24 +52,26 @@ class PartitionRows:
         except (ExpressionError, UnknownCollation) as error:
             raise self._unknown(str(error)) from None
 
-    def number(self) -> str:
-        """Return SQL of the number of the partition, or subpartition, that a row is in, in the server's order.
+    def numbers(self, by_key: KeyPlaces) -> list[str]:
+        """Return SQL of the number of the partition, and that of the subpartition, that a row is in.
 
         Raises ReplayStopped if that is not known.
         """
-        found = Partitioning.of(self.table.partitioning)
-        if len(found.names) * max(found.subs, 1) == 1:
-            return "0"
+        found, places = Partitioning.of(self.table.partitioning), []
         try:
-            inside = [part for place in range(len(found.names)) for part in self._parts(found, place)]
+            if found.subs and found.method == "KEY":
+                raise ExpressionError("it is by KEY, and has subpartitions, which no server has")
+            if len(found.names) > 1 and found.method == "KEY":
+                places.append(by_key.sql(found.columns, len(found.names), found.linear, found.algorithm))
+            elif len(found.names) > 1:
+                places.append(_first_of([self._partition(found, i) for i in range(len(found.names))]))
+            if found.subs > 1 and not found.sub:
+                places.append(by_key.sql(found.sub_columns, found.subs, found.linear_sub, found.sub_algorithm))
+            elif found.subs > 1:
+                places.append(_first_of([self._sub(found, i) for i in range(found.subs)]))
         except (ExpressionError, UnknownCollation) as error:
             raise self._unknown(str(error)) from None
-        return f"CASE {' '.join(f'WHEN {part} THEN {i}' for i, part in enumerate(inside))} END"
-
-    def _parts(self, found: Partitioning, place: int) -> list[str]:
-        """Return the condition of a partition, or those of its subpartitions."""
-        own = self._partition(found, place)
-        return [f"({own} AND {self._sub(found, i)})" for i in range(found.subs)] or [own]
+        return places
 
     def _sub(self, found: Partitioning, number: int) -> str:
         return self._hashed(found.sub, found.subs, number, found.linear_sub)
@@ -173,3 +176,7 @@ class PartitionRows:
         if kind == "timestamp":
             return f"strftime({quoted(name)} AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S.%f')"
         return quoted(name)
+
+
+def _first_of(conditions: Sequence[str]) -> str:
+    return f"CASE {' '.join(f'WHEN {condition} THEN {i}' for i, condition in enumerate(conditions))} END"

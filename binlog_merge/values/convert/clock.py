@@ -5,6 +5,7 @@ left. Text after the part that is understood is lost; text that is no date or ti
 `str_to_time`, `number_to_datetime` and `number_to_time` in mysql-server mysys/my_time.cc.
 """
 
+import calendar
 import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -50,7 +51,7 @@ def is_date(moment: Civil, sql_mode: int = 0) -> bool:
     zero = NO_ZERO_IN_DATE if any(moment[:3]) else NO_ZERO_DATE
     if sql_mode & zero and not (moment.month and moment.day):
         return False
-    leap = moment.year % 4 == 0 and (moment.year % 100 != 0 or moment.year % 400 == 0)
+    leap = moment.year > 0 and calendar.isleap(moment.year)  # of year 0 a server has it otherwise
     if moment.month > 12 or moment.hour > 23 or moment.minute > 59 or moment.second > 59:
         return False
     if not moment.month or sql_mode & ALLOW_INVALID_DATES:

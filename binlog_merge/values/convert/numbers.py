@@ -77,14 +77,19 @@ def rounded_moment(moment: Civil, fsp: int, sql_mode: int = 0) -> Civil:
 
 
 def carried(moment: Civil, micros: int) -> Civil:
-    """Return the date and time with these microseconds instead of its own; a million are carried as a second."""
+    """Return the date and time with these microseconds instead of its own; a million are carried as a second.
+
+    With it, a day behind the month's end (ALLOW_INVALID_DATES) becomes one of the next month (`date_add_interval`).
+    """
     if micros < 1_000_000:
         return moment._replace(micro=micros)
+    beyond = not moment.year  # Python has no year 0, which a server takes for one of 365 days, like year 1
     try:
-        at = datetime(*moment[:6]) + timedelta(seconds=1)
+        first = datetime(moment.year + beyond, moment.month, min(moment.day, 1), *moment[3:6])
+        at = first + timedelta(days=moment.day - 1, seconds=1)
     except (ValueError, OverflowError):
         raise ConversionError(f"{moment.text(6)} cannot be rounded up to the next second") from None
-    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second)
+    return Civil(at.year - beyond, at.month, at.day, at.hour, at.minute, at.second)
 
 
 def rounded(value: int | float | Decimal, scale: int = 0) -> Decimal:

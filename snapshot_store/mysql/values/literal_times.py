@@ -158,7 +158,7 @@ def _check(moment: _Moment, text: str, session: DdlSession) -> None:
         if session.sql_mode & NO_ZERO_IN_DATE and session.strict:
             raise ValueError(f"{text!r} is refused by NO_ZERO_IN_DATE")
         return
-    last = [31, 29 if calendar.isleap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]
+    last = [31, 29 if year > 0 and calendar.isleap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]
     if day > last and not session.sql_mode & ALLOW_INVALID_DATES:
         raise ValueError(f"{text!r} is no date")
 
