@@ -13,7 +13,7 @@ from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
-from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, tables
+from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, create_of, tables
 from tests.merge_e2e.shards.test_removals import rows, target
 from tests.merge_e2e.shards.test_renames import grown
 
@@ -236,3 +236,24 @@ def test_a_truncate_after_those_of_others_is_decided(stage: Stage, mode: str, fi
     assert merge(path, out).locks == ()
     left = [(21, 1)] if filled else []
     assert target(stage, out) == {("s", "t"): sorted([*expected["s", "t"], *left], key=repr)}
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_a_table_that_a_rename_brings_is_made_in_the_words_of_its_session(stage: Stage, mode: str) -> None:
+    """Without rows it is no doubt; its CREATE TABLE is that of no session before."""
+    stage.clear()
+    with stage.scene("brought", ()) as (sessions, played):
+        session = sessions["n1"]
+        for sql in (
+            "CREATE DATABASE s",
+            "CREATE DATABASE drafts",
+            "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+            r"CREATE TABLE drafts.t (id INT PRIMARY KEY, v VARCHAR(9) DEFAULT 'a\b' COMMENT 'it''s \n', w INT)",
+            "RENAME TABLE drafts.t TO s.t",
+            "INSERT INTO s.t (id, w) VALUES (1, 1)",
+        ):
+            session.run(sql)
+    path = stage.configuration(f"brought-{mode}", played, mode, sections={**STRICT, "ignore-schemas": ["drafts"]})
+    assert merge(path, path.parent / "out").warnings == ()
+    assert target(stage, path.parent / "out") == {("s", "t"): [(1, r"a\b", 1)]}
+    assert create_of(stage.target, ("s", "t")) == create_of(stage.nodes["n1"], ("s", "t"))
