@@ -13,7 +13,7 @@ from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
-from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, tables
+from tests.merge_e2e.shards.stage import Played, Route, Session, Stage, create_of, tables
 from tests.merge_e2e.shards.test_removals import rows, target
 from tests.merge_e2e.shards.test_renames import grown
 
@@ -236,3 +236,26 @@ def test_a_truncate_after_those_of_others_is_decided(stage: Stage, mode: str, fi
     assert merge(path, out).locks == ()
     left = [(21, 1)] if filled else []
     assert target(stage, out) == {("s", "t"): sorted([*expected["s", "t"], *left], key=repr)}
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_a_table_that_leaves_its_route_is_made_in_the_words_of_its_session(stage: Stage, mode: str) -> None:
+    """Without rows it is no doubt; with NO_BACKSLASH_ESCAPES its CREATE TABLE has other strings."""
+    stage.clear()
+    columns = r"(id INT PRIMARY KEY, v VARCHAR(9) DEFAULT 'a\b' COMMENT 'it''s \n', w INT)"
+    with stage.scene("leaves", (Route("s", "t?", ("s", "t")),)) as (sessions, played):
+        for sql in (
+            "CREATE DATABASE s",
+            "USE s",
+            "SET sql_mode = 'NO_BACKSLASH_ESCAPES'",
+            f"CREATE TABLE t1 {columns}",
+            f"CREATE TABLE t2 {columns}",
+            "INSERT INTO t2 (id, w) VALUES (2, 2)",
+            "RENAME TABLE t1 TO x",
+            "INSERT INTO x (id, w) VALUES (1, 1)",
+        ):
+            sessions["n1"].run(sql)
+    path = stage.configuration(f"leaves-{mode}", played, mode, sections=STRICT)
+    assert merge(path, path.parent / "out").warnings == ()
+    assert target(stage, path.parent / "out") == {("s", "t"): [(2, r"a\b", 2)], ("s", "x"): [(1, r"a\b", 1)]}
+    assert create_of(stage.target, ("s", "x")) == create_of(stage.nodes["n1"], ("s", "x"))

@@ -232,6 +232,13 @@ SIBLINGS = {
     "empty": "all CREATE TABLE t (id INT PRIMARY KEY)\nn1 DROP TABLE t\nn2 DROP TABLE t",
     "only one": "n1 CREATE TABLE t (id INT PRIMARY KEY)\nn1 INSERT INTO t VALUES (1)\nn1 TRUNCATE t\nn1 DROP TABLE t",
     "database": f"{MADE}\nn1 DROP DATABASE s\nn2 INSERT INTO t VALUES (29, 9)\nn2 DROP DATABASE s",
+    "database with a foreign key": """
+        all CREATE TABLE a (id INT PRIMARY KEY)
+        all CREATE TABLE b (id INT PRIMARY KEY, a INT, FOREIGN KEY (a) REFERENCES a (id))
+        all INSERT INTO a VALUES ({n})
+        all INSERT INTO b VALUES ({n}, {n})
+        n1 DROP DATABASE s
+        n2 DROP DATABASE s""",
     "database again": f"""{MADE}
         n1 DROP DATABASE s
         n1 CREATE DATABASE s

@@ -35,6 +35,7 @@ def test_a_late_change_is_told_once_and_may_still_come() -> None:
     assert texts(ledger, at(600)) == []
     (said,) = texts(ledger, at(601))
     assert "shard-2 has not made what shard-1 has: insert of id=1" in said and "id=2" not in said
+    ledger = Ledger.from_json(ledger.to_json())
     assert texts(ledger, at(900)) == []
     (said,) = texts(ledger, None)
     assert "shard-1 has not made what shard-2 has: insert of id=2" in said and "id=1" not in said

@@ -97,6 +97,20 @@ def test_a_change_is_written_for_the_logical_table() -> None:
     assert event.sql == "TRUNCATE TABLE `shop`.`t`"
 
 
+@pytest.mark.parametrize(
+    ("sql", "written"),
+    [
+        ("DROP TABLE IF EXISTS t1", "DROP TABLE IF EXISTS `shop`.`t`"),
+        ("TRUNCATE t1", "TRUNCATE TABLE `shop`.`t`"),
+        ("CREATE TABLE IF NOT EXISTS t3 (b INT)", "CREATE TABLE IF NOT EXISTS `shop`.`t` (b INT)"),
+        ("CREATE TABLE IF NOT EXISTS t3 LIKE t1", "CREATE TABLE IF NOT EXISTS `shop`.`t` (\n  `a` int DEFAULT NULL\n)"),
+    ],
+)
+def test_what_is_only_done_if_need_be_is_so_on_the_target(sql: str, written: str) -> None:
+    ((_, event),) = events(sql)
+    assert isinstance(event, Leaves | Empties | Joins) and event.sql.partition(" ENGINE")[0] == written
+
+
 def test_a_table_made_of_others_is_written_out() -> None:
     ((_, event),) = events("CREATE TABLE t3 LIKE u1")
     assert isinstance(event, Joins)

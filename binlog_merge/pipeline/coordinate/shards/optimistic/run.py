@@ -42,7 +42,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 from snapshot_store.ddl.effects import Verb
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
-from snapshot_store.render_sql import create_sql, in_session
 
 
 class OptimisticRun(LockKeeper):
@@ -204,8 +203,7 @@ class OptimisticRun(LockKeeper):
         if like is None:
             raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
         self.lock = self.lock.with_table(event.shard, like)
-        sql = event.sql or in_session(create_sql(event.table, qualified=True), self.ledger.session)
-        made = ShardDdl(event.key, event.shard, sql, self.shapes[like], (Step(sql, event.table),))
+        made = ShardDdl(event.key, event.shard, event.sql, self.shapes[like], (Step(event.sql, event.table),))
         self.strangers.append(made)
         self._attempt_or_queue(made, event)
 
