@@ -14,7 +14,7 @@ from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.coordinate import copied_rows as counting
-from binlog_merge.pipeline.coordinate.copied_rows import copied_rows
+from binlog_merge.pipeline.coordinate.copied_rows import copied_rows, rows_at
 from tests.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql
@@ -63,6 +63,22 @@ def node_of(server: MySqlServer) -> NodeInput:
 def test_they_are_those_of_the_server(name: str, mysql_server: MySqlServer) -> None:
     found = counted(mysql_server, COUNTED[name])
     assert found == mysql_server.query("SELECT (SELECT COUNT(*) FROM a.t), (SELECT COUNT(*) FROM a.u)")[0]
+
+
+def test_rows_that_a_truncate_has_removed_may_still_be_in_the_output(mysql_server: MySqlServer) -> None:
+    """Also under another name; a table that was empty when it was truncated has had none."""
+    full = "INSERT INTO a.u VALUES (1, 'x'); TRUNCATE TABLE a.u"
+    for story, name, rows in (
+        ("TRUNCATE TABLE a.u; INSERT INTO a.u VALUES (1, 'x')", "u", 1),
+        ("INSERT INTO a.u VALUES (1, 'x'); DELETE FROM a.u", "u", 0),
+        (full, "u", None),
+        (f"{full}; RENAME TABLE a.u TO a.w", "w", None),
+        (f"{full}; RENAME TABLE a.u TO a.w", "t", 3),
+    ):
+        mysql_server.execute(f"DROP DATABASE IF EXISTS a; RESET BINARY LOGS AND GTIDS; {MADE}; {story}")
+        node = node_of(mysql_server)
+        last = node.files[-1]
+        assert rows_at(node, last.path, last.size, ("a", name), lambda schema, table: (schema, table)) == rows, story
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
