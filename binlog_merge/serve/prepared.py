@@ -40,6 +40,7 @@ COMMANDS: Final = frozenset(
 )
 _MOST: Final = 500
 _MOST_LONG: Final = 1 << 24
+"""Bytes that all statements of a session may keep of values that come before an execution."""
 _OF_TABLES: Final = (
     FieldFlag.PRI_KEY
     | FieldFlag.UNIQUE_KEY
@@ -59,6 +60,8 @@ class _Statement:
     parts: tuple[str, ...]
     types: Types = ()
     long: dict[int, bytes] = field(default_factory=dict)
+    lost: int = 0
+    """Bytes of such values that were too many."""
     rows: Iterator[bytes] | None = None
 
     def text(self, literals: Sequence[str]) -> str:
@@ -70,6 +73,11 @@ class _Statement:
         if rows is not None and hasattr(rows, "close"):
             rows.close()
         self.long.clear()
+        self.lost = 0
+
+    def kept(self) -> int:
+        """Return how many bytes of values it keeps."""
+        return sum(map(len, self.long.values()))
 
 
 class Statements:
@@ -169,10 +177,17 @@ class Statements:
 
     def _keep_long(self, statement: _Statement, r: Sent) -> None:
         place, data = r.u16("parameter"), r.rest()
-        if sum(map(len, statement.long.values())) + len(data) <= _MOST_LONG:
+        known = sum(one.kept() for one in self._known.values())
+        if statement.lost or statement.kept() + len(data) > self._longest or known + len(data) > _MOST_LONG:
+            statement.lost += len(data)
+        else:
             statement.long[place] = statement.long.get(place, b"") + data
 
     def _execute(self, statement: _Statement, r: Sent) -> Iterable[bytes]:
+        if statement.lost:
+            size = statement.kept() + statement.lost
+            statement.close()
+            return [self._too_long(size)]
         execute = Execute.parse(r, len(statement.parts) - 1, statement.types, statement.long)
         statement.close()
         statement.types = execute.types

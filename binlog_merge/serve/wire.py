@@ -140,6 +140,8 @@ class Wire:
         if self._compression is not None:
             while (size := self._whole_frame()) is not None:
                 header = FrameHeader.parse(self._input[:FRAME_HEADER_LEN])
+                if header.expanded + len(self._expanded) > _MOST_UNTRUSTED:
+                    raise Gone
                 self._expand(header, bytes(self._input[FRAME_HEADER_LEN:size]))
                 del self._input[:size]
             source = self._expanded

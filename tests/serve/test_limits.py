@@ -3,22 +3,27 @@
 import contextlib
 import resource
 import socket
+import struct
 import time
+import zlib
 from importlib import import_module
+from unittest import mock
 
 import pymysql
 import pytest
 
+from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import OFFERED, SslRequest
-from binlog_merge.protocol.packets import Capability
+from binlog_merge.protocol.packets import Capability, PacketHeader
 from binlog_merge.serve.descriptors import take_descriptors, too_few
 from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.session import Session
 from tests.serve.merged import merged
-from tests.serve.raw import Raw
+from tests.serve.raw import Raw, response
 from tests.serve.running import eventually, from_position, serving
 
 connection = import_module("binlog_merge.serve.connection")
+prepared = import_module("binlog_merge.serve.prepared")
 CASE = "two-nodes"
 
 
@@ -90,6 +95,40 @@ def test_statements_and_variables_have_the_lengths_that_are_given() -> None:
             with pytest.raises(pymysql.MySQLError) as caught:
                 cursor.execute(sql)
             assert caught.value.args[0] == code
+
+
+def test_values_that_come_before_an_execution_are_not_kept_without_end() -> None:
+    """A statement that has lost a part of its value is refused, and not executed with the rest of it."""
+    with serving(merged(CASE), limits=Limits(statement=2000)) as running, Raw(("127.0.0.1", running.port)) as raw:
+        assert raw.login(response(raw.nonce).pack()) == "ok"
+        number = struct.pack("<I", raw.prepare(b"SELECT ?"))
+        execute = b"\x17" + number + b"\0\1\0\0\0\0\1" + struct.pack("<H", 253)
+        for parts, answer in ((3, "1153"), (2, "rows"), (3, "1153"), (1, "rows")):
+            for _ in range(parts):
+                raw.send(b"\x18" + number + b"\0\0" + b"x" * 900, begin=True)
+            assert raw.ask(execute)[:4] == answer
+        (session,) = [client.session for client in running.server._clients]
+        others = [struct.pack("<I", raw.prepare(b"SELECT ?")) for _ in range(20)]
+        with mock.patch.object(prepared, "_MOST_LONG", 10_000):
+            for other in others:
+                raw.send(b"\x18" + other + b"\0\0" + b"x" * 900, begin=True)
+            assert raw.ask(b"\x0e") == "ok"
+            assert sum(one.kept() for one in session._statements._known.values()) == 9900
+            assert raw.ask(execute.replace(number, others[-1], 1)) == "1153"
+            assert raw.ask(execute.replace(number, others[0], 1))[:4] == "rows"
+
+
+def test_frames_that_expand_to_much_end_a_dump() -> None:
+    flags = OFFERED & ~Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM & ~Capability.CLIENT_CONNECT_WITH_DB
+    with serving(merged(CASE)) as running, Raw(("127.0.0.1", running.port)) as raw:
+        assert raw.login(response(raw.nonce, capabilities=flags).pack()) == "ok"
+        for payload in (b"\x03SET @source_binlog_checksum = 'CRC32'", from_position(flags=0).pack()):
+            packet = PacketHeader(len(payload), 0).pack() + payload
+            raw.sock.sendall(FrameHeader(len(packet), 0, 0).pack() + packet)
+        assert eventually(lambda: [reader.waiting for reader in running.server.readers()] == [True])
+        bomb = zlib.compress(bytes(1 << 23))
+        raw.sock.sendall((FrameHeader(len(bomb), 0, 1 << 23).pack() + bomb) * 4)
+        assert eventually(lambda: not running.server.readers())
 
 
 def test_what_clients_name_is_cut_in_lines_of_the_log() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_merge.binlog.constants import EVENT_HEADER_LEN, EventType
+from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, TargetBusy
 from binlog_merge.files.manifest import Manifest
@@ -164,6 +166,21 @@ def test_a_lock_is_given_up_when_others_have_waited_for_long(growing: Growing, m
         main("FLUSH TABLES WITH READ LOCK")
         main("UNLOCK TABLES")
         assert [line for line in running.reports if "a lock of all tables is given up" in line]
+
+
+def test_a_lock_holds_up_neither_readers_of_the_log_nor_those_who_take_the_tables_as_they_are(growing: Growing) -> None:
+    with serving(growing.out, growing.file) as running, contextlib.ExitStack() as stack:
+        main, other = (stack.enter_context(session(running)) for _ in range(2))
+        events = stack.enter_context(running.reading(from_position(flags=0)))
+        main("FLUSH TABLES WITH READ LOCK")
+        before = running.query(ALL)
+        growing.publish(70)
+        gtids = (Gtid.parse(e[EVENT_HEADER_LEN:-4]).gno for e in events if e[4] == EventType.GTID_LOG_EVENT)
+        assert 70 in gtids, "the reader gets what is published meanwhile"
+        other("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        assert list(other(ALL)) == before == list(main(ALL))
+        main("UNLOCK TABLES")  # which is still there
+        assert running.query(ALL) != before
 
 
 def test_the_first_read_begins_the_view_of_a_transaction(growing: Growing) -> None:
