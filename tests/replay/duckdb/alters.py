@@ -256,7 +256,7 @@ class Node:
     def _lost(self, story: Story, new: str) -> set[int]:
         """Return the values of which a server without strict mode warns, or which it does not take."""
         flags = ",".join(mode for mode in story.mode.split(",") if mode.startswith(("NO_ZERO", "TIME_TR")))
-        if new == "json":  # of which no mode takes others
+        if new == "json" and family(self.old) != "vector":  # of which no mode takes others
             return {k for (k,) in self.run("SELECT k FROM taken WHERE NOT coalesce(json_valid(c0), TRUE)")}
         if not story.strict:
             return set()
