@@ -33,6 +33,11 @@ class Heartbeat:
         """Return whether somebody listens."""
         return self._descriptor is not None
 
+    @property
+    def has_worked(self) -> bool:
+        """Return whether this process has done what it is for."""
+        return self._works
+
     def beat(self) -> None:
         """Say that this process goes on; at most once a second, however often it is called."""
         now = time.monotonic()

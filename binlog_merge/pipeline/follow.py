@@ -73,7 +73,8 @@ def follow(
             passes = error.may_pass and not isinstance(error, InternalError | EngineLost)
             if not passes or clock() - failing_since > pace.patience:
                 raise
-            HEARTBEAT.beat()
+            if HEARTBEAT.has_worked:  # else it still starts, for which kernels may be compiled: nobody waits for signs
+                HEARTBEAT.beat()
             watcher.failed(error, pace.pause(attempts))
             stop.wait(pace.pause(attempts))
             continue
