@@ -154,7 +154,7 @@ def test_without_a_logical_base_the_table_is_what_its_shards_are(mode: str, tmp_
     merge(shards.case(tmp_path, mode), tmp_path / "out")
     first, second = logical(tmp_path / "out")
     assert (first.key, first.schema, first.name, columns(first)) == (OrderKey(0, 0, 0, 1), "shop", "t", ["id", "name"])
-    assert (second.ddl, columns(second)) == ("ALTER TABLE `shop`.`t` ADD COLUMN c INT", ["id", "name", "c"])
+    assert (second.ddl, columns(second)) == ("ALTER TABLE `t` ADD COLUMN c INT", ["id", "name", "c"])
     assert not locks(tmp_path / "out").locks
 
 
@@ -206,7 +206,7 @@ def test_create_table_select_on_a_shard(tmp_path: Path) -> None:
     rows = shards.insert(shards.nodes[0], 1)
     shards.nodes[0].group([wire.query("BEGIN"), wire.query(create, "shop_0"), *rows, wire.xid(1)], ddl=True)
     result = merge(shards.case(tmp_path, "optimistic", tables=""), tmp_path / "out")
-    assert [sql.split("(")[0].strip() for sql in ddl(tmp_path / "out")] == ["CREATE TABLE `shop`.`t`"]
+    assert [sql.split("(")[0].strip() for sql in ddl(tmp_path / "out")] == ["CREATE TABLE `t`"]
     assert "START TRANSACTION" not in ddl(tmp_path / "out")[0]
     assert (result.transactions, result.ddl) == (3, 2)
 
@@ -274,7 +274,7 @@ def test_a_node_that_joins_brings_its_shards(tmp_path: Path) -> None:
     shards.save(tmp_path, "gtid-time")
     config.write_text(yaml.safe_dump(document))
     merge(config, tmp_path / "out")
-    assert ddl(tmp_path / "out") == ["ALTER TABLE `shop`.`t` ADD COLUMN c INT"]
+    assert ddl(tmp_path / "out") == ["ALTER TABLE `t` ADD COLUMN c INT"]
     (lock,) = locks(tmp_path / "out").locks
     assert [shard.node for shard in lock.done] == ["dn-1", "dn-3"]
     assert [shard.node for shard in lock.awaited] == ["dn-2"]
@@ -298,7 +298,7 @@ def test_tables_that_gh_ost_makes_are_no_shards_but_take_their_places(runs: int,
         shards.run(node, "RENAME TABLE t_0 TO _t_0_del, _t_0_gho TO t_0", "DROP TABLE _t_0_del, _t_0_ghc")
     shards.case(tmp_path, "pessimistic")
     merge(config, tmp_path / "out")
-    assert ddl(tmp_path / "out") == ["ALTER TABLE `shop`.`t` CHANGE COLUMN name title VARCHAR(20)"]
+    assert ddl(tmp_path / "out") == ["ALTER TABLE `t` CHANGE COLUMN name title VARCHAR(20)"]
     assert not locks(tmp_path / "out").locks
 
 
@@ -329,7 +329,7 @@ def test_databases_come_with_the_first_shard_and_go_with_the_last(tmp_path: Path
     ]
     made = [v for v in logical(tmp_path / "out") if (v.schema, v.name) == ("shop", "t")]
     assert [(v.ddl.split("(")[0], v.table is None) for v in made] == [
-        ("CREATE TABLE `shop`.`t` ", False),
+        ("CREATE TABLE `t` ", False),
         ("DROP DATABASE `shop`", True),
     ]
 
@@ -337,7 +337,7 @@ def test_databases_come_with_the_first_shard_and_go_with_the_last(tmp_path: Path
 @pytest.mark.parametrize(
     ("sql", "written", "ranks"),
     [
-        ("DROP TABLE t_0, v_0", ["DROP TABLE `shop`.`t`", "DROP TABLE `shop_0`.`v_0`"], [0, 1]),
+        ("DROP TABLE t_0, v_0", ["DROP TABLE `t`", "DROP TABLE `v_0`"], [0, 1]),
         (
             "RENAME TABLE t_0 TO u_0, v_0 TO w_0",
             ["RENAME TABLE `shop`.`t` TO `shop_0`.`u_0`, `shop_0`.`v_0` TO `shop_0`.`w_0`"],
@@ -345,7 +345,7 @@ def test_databases_come_with_the_first_shard_and_go_with_the_last(tmp_path: Path
         ),
         (
             "ALTER TABLE t_0 ADD COLUMN x INT, RENAME u_0",
-            ["ALTER TABLE `shop`.`t` ADD COLUMN x INT", "RENAME TABLE `shop`.`t` TO `shop_0`.`u_0`"],
+            ["ALTER TABLE `t` ADD COLUMN x INT", "RENAME TABLE `shop`.`t` TO `shop_0`.`u_0`"],
             [0, 1, 1],
         ),
     ],
@@ -381,7 +381,7 @@ def test_decisions_that_wait_in_the_store_are_taken_in(tmp_path: Path) -> None:
         store.set_note(DECISIONS, decisions_to_json([decided]))
     for _ in range(2):
         merge(config, tmp_path / "out")
-        assert ddl(tmp_path / "out") == [sql]
+        assert ddl(tmp_path / "out") == ["ALTER TABLE `t` ADD COLUMN c BIGINT"]
         assert not locks(tmp_path / "out").locks
 
 
@@ -466,7 +466,7 @@ def test_what_is_settled_is_not_looked_at_again(tmp_path: Path) -> None:
     # One shard was emptied and the others are gone: that came out as one statement, and no rows are left.
     assert not log.starts["shop", "t"][1].rows_left
     merge(config, out)
-    assert ddl(out)[-1] == "TRUNCATE TABLE `shop`.`t`"
+    assert ddl(out)[-1] == "TRUNCATE TABLE `t`"
     whole = shards.case(tmp_path, "pessimistic", **settings, base={"store": str(out / STORE_NAME)})
     merge(whole, tmp_path / "whole")
     assert written(tmp_path / "whole") == written(out)
@@ -482,7 +482,7 @@ def test_modes_may_differ_from_table_to_table(tmp_path: Path) -> None:
     document["routes"].append(route | {"shard-mode": "pessimistic"})
     config.write_text(yaml.safe_dump(document))
     merge(config, tmp_path / "out")
-    assert ddl(tmp_path / "out") == ["ALTER TABLE `shop`.`t` ADD COLUMN c INT"]
+    assert ddl(tmp_path / "out") == ["ALTER TABLE `t` ADD COLUMN c INT"]
     assert [lock.mode for lock in locks(tmp_path / "out").locks if lock.stage == "waiting"] == ["pessimistic"]
 
 

@@ -63,13 +63,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def halves(told: Told) -> tuple[Told, Told]:
-    """Return what was told of each database's statements."""
-    of = {"`p`": Told(), "`q`": Told()}
-    for key, value in told:
-        text = value.get("sql") or value.get("ddl") or value.get("q")
-        for database, found in of.items():
-            found += [(key, value)] if f"{database}." in text else []
-    return of["`p`"], of["`q`"]
+    """Return what was told of each database's statements: first those of `p`, then as many of `q`."""
+    texts = [value.get("sql") or value.get("ddl") or value.get("q") for _, value in told]
+    begin = 1 + max(number for number, text in enumerate(texts) if "DATABASE" in text)
+    middle = (begin + len(told)) // 2
+    return told[begin:middle], told[middle:]
 
 
 def texts_apart(value: Any) -> Any:
@@ -95,7 +93,8 @@ def test_messages_tell_the_same(log: Path, form: str) -> None:
 def statements(log: Path) -> tuple[list[StatementAt], list[StatementAt]]:
     binlog = MergedBinlog(log)
     found = [piece for piece in segments(binlog, 1, binlog.last_rank) if isinstance(piece, StatementAt)]
-    plain, ansi = ([p for p in found if name in p.statement.query.text] for name in ("`p`.", "`q`."))
+    found = [piece for piece in found if "DATABASE" not in piece.statement.query.text]
+    plain, ansi = ([p for p in found if p.statement.query.schema_text == name] for name in ("p", "q"))
     assert len(plain) == len(ansi) > 15
     return plain, ansi
 

@@ -162,7 +162,11 @@ def replica_of(server: MySqlServer, source: Source, place: str, workers: int = 4
 
 def caught_up(server: MySqlServer, out: Path) -> None:
     """Wait until a replica has everything that is published; an error of its threads fails the test."""
-    executed = str(PublishedLog(out).view().executed)
+    executes(server, str(PublishedLog(out).view().executed))
+
+
+def executes(server: MySqlServer, executed: str) -> None:
+    """Wait until a replica has executed GTIDs; an error of its threads fails the test."""
     for _ in range(120):
         ((timed_out,),) = server.query(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 0.5)")
         if not timed_out:

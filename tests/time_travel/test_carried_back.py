@@ -143,7 +143,7 @@ def test_statements_and_images_on_the_way_back(told: Asked) -> None:
         assert [(row["id"], row["v"]) for row in made["values"]] == then[rank - 3]
         assert "n" not in made["values"][0] and "passed over" in made["notes"][0]
     for base, rank, why in (
-        (8, 6, "a DDL on shop.t is in the range: ALTER TABLE `shop`.`t` MODIFY v"),
+        (8, 6, "a DDL on shop.t is in the range: ALTER TABLE `t` MODIFY v"),
         (14, 8, "the values before of an UPDATE of shop.t: v is not in its row image"),
         (14, 9, "a DDL on shop.t is in the range: RENAME TABLE"),
         (14, 13, "a DDL on shop.t is in the range: DROP TABLE"),

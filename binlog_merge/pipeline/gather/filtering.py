@@ -31,6 +31,7 @@ from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Ou
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.whole_json import with_whole_json
 from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.parse.statement import qualified_tables
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
@@ -175,7 +176,8 @@ class OutputFilter:
                     "NULL, and one CREATE TABLE cannot say that",
                     remedy="let the filter take in the table that it is like, or leave the new one out; merge again",
                 )
-            return replace(ddl, sql=in_session(create_sql(made, qualified=True), session), text=None)
+            says = {name for name, _ in qualified_tables(sql, session)}
+            return replace(ddl, sql=in_session(create_sql(made, qualified=schema in says), session), text=None)
         kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
         if kept and ddl.schema and not ddl.suppress_use and self._filter.schema(ddl.schema).action != "Do":
             ddl = replace(ddl, schema=kept[0].schema)  # whoever runs it may not have the session's database

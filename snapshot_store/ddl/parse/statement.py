@@ -79,9 +79,7 @@ def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
 
     Tablespaces that every server has are left out. Raises DdlNotUnderstood.
     """
-    cursor = Cursor.of(sql, session)
-    _statement(cursor)
-    return tuple(sorted(cursor.files))
+    return tuple(sorted(_parsed(sql, session).files))
 
 
 def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
@@ -91,12 +89,31 @@ def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
     """
     if ddl.sql == folded(ddl.sql) or isinstance(ddl.result, SnapshotStoreError):
         return ddl
-    cursor = Cursor.of(ddl.sql, ddl.session)
-    _statement(cursor)
     sql = ddl.sql
-    for start, end in cursor.named:  # a name keeps its length
+    for start, end in _parsed(sql, ddl.session).named:  # a name keeps its length
         sql = sql[:start] + folded(sql[start:end]) + sql[end:]
     return ddl if sql == ddl.sql else ParsedDdl.of(sql, ddl.session)
+
+
+def qualified_tables(sql: str, session: DdlSession) -> tuple[tuple[str, str], ...]:
+    """Return the names of tables that a statement writes with their schemas. Raises DdlNotUnderstood."""
+    return tuple(_parsed(sql, session).qualified.values())
+
+
+def without_schema(sql: str, session: DdlSession, schema: str) -> str:
+    """Return a statement as whoever has this schema as default database may write it: without the schema before names
+    of tables. The rest of its text stays. Raises DdlNotUnderstood.
+    """
+    for (start, end), (qualifier, _) in sorted(_parsed(sql, session).qualified.items(), reverse=True):
+        if qualifier == schema:
+            sql = sql[:start] + sql[end:]
+    return sql
+
+
+def _parsed(sql: str, session: DdlSession) -> Cursor:
+    cursor = Cursor.of(sql, session)
+    _statement(cursor)
+    return cursor
 
 
 def _statement(cursor: Cursor) -> Statement:

@@ -19,7 +19,8 @@ class Cursor:
     """A position in one statement; `text` is the statement with comments blanked, which the tokens' offsets refer to.
 
     `files` are the (start, end) of options that choose a table's files; the parser of options adds them. `named` are
-    those of the names of tables and databases that were parsed.
+    those of the names of tables and databases that were parsed, `qualified` those of the schemas, with their dots, that
+    were parsed before names of tables, each with the whole name.
     """
 
     def __init__(self, sql: str, text: str, tokens: list[Token], session: DdlSession) -> None:
@@ -31,6 +32,7 @@ class Cursor:
         self.place = 0
         self.files: set[tuple[int, int]] = set()
         self.named: set[tuple[int, int]] = set()
+        self.qualified: dict[tuple[int, int], tuple[str, str]] = {}
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
@@ -160,12 +162,15 @@ class Cursor:
 
     def table_name(self) -> TableName:
         """Parse `table` or `schema.table`."""
+        start = self.peek().start
         first = self.database_name()
         if not self.accept_symbol("."):
             return (None, first)
         token = self.peek()
         self.named.add((token.start, token.end))
-        return (first, self.after_dot())
+        name = (first, self.after_dot())
+        self.qualified[start, token.start] = name
+        return name
 
     def database_name(self) -> str:
         """Parse the name of a database."""

@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse.statement import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement, qualified_tables, without_schema
 from snapshot_store.mysql.sql.session import DdlSession
 
 SESSION = DdlSession()
@@ -116,3 +116,24 @@ QUERIES = [
 def test_tables_of_a_view(query: str, tables: str) -> None:
     found = dotted(effects(f"CREATE VIEW v AS {query}").others(Verb.REFER))
     assert sorted(found) == tables.split()
+
+
+@pytest.mark.parametrize("sql", [sql for sql, _ in TOLD])
+def test_a_statement_without_a_schema_does_the_same_where_that_is_the_default(sql: str) -> None:
+    left = without_schema(sql, SESSION, "e")
+    assert effects_of(parse_statement(left, SESSION), "e") == effects_of(parse_statement(sql, SESSION), "e")
+    assert {schema for schema, _ in qualified_tables(left, SESSION)} == {
+        schema for schema, _ in qualified_tables(sql, SESSION) if schema != "e"
+    }
+
+
+def test_only_names_of_tables_lose_their_schema() -> None:
+    told = {
+        "CREATE TABLE `e` . `a` (`e` INT COMMENT 'e.a') -- e.a": "CREATE TABLE `a` (`e` INT COMMENT 'e.a') -- e.a",
+        "ALTER TABLE e.a ADD CHECK (e.a.x > 1), RENAME e.e": "ALTER TABLE a ADD CHECK (e.a.x > 1), RENAME e",
+        "RENAME TABLE e.a /* e. */ TO E.a, `e`.`e.a` TO e.`e`": "RENAME TABLE a /* e. */ TO E.a, `e.a` TO `e`",
+        "DROP TABLE e.a /*!50000 , e.b */": "DROP TABLE a /*!50000 , b */",
+        "DROP DATABASE e": "DROP DATABASE e",
+    }
+    for sql, wanted in told.items():
+        assert without_schema(sql, SESSION, "e") == wanted

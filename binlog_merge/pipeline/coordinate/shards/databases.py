@@ -1,19 +1,32 @@
 """The logical databases of coordinated tables: created with the first node's or the first table, dropped with
 the last; and the one that is in use while a statement runs.
+
+A statement whose text on the node leaves it to the session which database is meant leaves it to the event's here:
+
+    USE shop_1; ALTER TABLE t_1 ADD b INT             is, with a route to shop.t,
+    USE shop;   ALTER TABLE `t` ADD b INT             and not
+    USE shop;   ALTER TABLE `shop`.`t` ADD b INT      which a replica's replicate-rewrite-db does not reach
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
-from binlog_merge.pipeline.coordinate.shards.log import ShardLog
+from binlog_merge.pipeline.coordinate.shards.log import RanStatement, ShardLog
 from binlog_merge.places import Place
-from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.parse.statement import qualified_tables, without_schema
+from snapshot_store.errors import AmbiguousRoute, SnapshotStoreError
+from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
+
+_ASKS_FOR_ITS_NAME = re.compile(r"\b(?:DATABASE|SCHEMA)\s*\(", re.IGNORECASE)
 
 
 class First(NamedTuple):
@@ -43,14 +56,51 @@ def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Plac
         yield Placed(Place(first.place.key), database, None, sql, (first.node, first.key))
 
 
-def used_database(log: ShardLog, modes: Modes, databases: Sequence[Placed], ddl: Placed) -> str:
-    """Return the database that is in use while a statement of the output runs: the session's, under its logical name.
+def written_in(
+    log: ShardLog, modes: Modes, databases: Sequence[Placed], ddl: Placed, session: DdlSession
+) -> tuple[str, str]:
+    """Return the database that is in use while a statement of the output runs, and the statement's text there.
 
-    It is the statement's own database where the session's is not in the output, is not known, or where nobody has run
-    the statement. `databases` are all statements on logical databases.
+    The database is the session's, under its logical name. It is the statement's own where the session's is not in the
+    output, is not known, or where nobody has run the statement; also where the node's text does not say the database,
+    and routes have brought the table to another one than its session's. `databases` are all statements on logical
+    databases, `session` is that in which the text is parsed.
     """
+    if ddl.table is None:
+        return ddl.schema, ddl.sql
     ran = None if ddl.cause is None else log.ran.get(ddl.cause)
-    if ddl.table is None or ran is None or ran.database is None:
+    used = ddl.schema if ran is None else _used_database(log, modes, databases, ddl, ran)
+    said = ran is not None and _says(ran, modes, ddl.schema)
+    if said or (used != ddl.schema and _ASKS_FOR_ITS_NAME.search(ddl.sql)):
+        return used, ddl.sql
+    with suppress(SnapshotStoreError):  # applying the statement reports it
+        if not _moves_between_databases(ddl.sql, session):
+            return ddl.schema, without_schema(ddl.sql, session, ddl.schema)
+    return used, ddl.sql
+
+
+def _moves_between_databases(sql: str, session: DdlSession) -> bool:
+    """Return whether a statement renames a table to another database: its text alone then tells both names, also in
+    the schema history, which has no default database.
+    """
+    several = len({schema for schema, _ in qualified_tables(sql, session)}) > 1
+    return several and Cursor.of(sql, session).at("RENAME")
+
+
+def _says(ran: RanStatement, modes: Modes, schema: str) -> bool:
+    """Return whether a node's statement says itself that a table is in a logical database."""
+    if ran.database == "":  # there is no default to leave it to
+        return True
+    try:
+        named = qualified_tables(ran.sql, ddl_session(ran.variables))
+        logical = [modes.topology.referenced_name(ran.node, *name) or name for name in named]
+    except SnapshotStoreError:
+        return True
+    return any(name[0] == schema for name in logical)
+
+
+def _used_database(log: ShardLog, modes: Modes, databases: Sequence[Placed], ddl: Placed, ran: RanStatement) -> str:
+    if ran.database is None:
         return ddl.schema
     if not ran.database:
         return ""

@@ -22,7 +22,7 @@ from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.shards import faults
-from binlog_merge.pipeline.coordinate.shards.databases import used_database
+from binlog_merge.pipeline.coordinate.shards.databases import written_in
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.files import without_files
@@ -376,8 +376,8 @@ def coordinated_shards(
     warnings += [_away(one) for one in log.tools.before(min(limit, bound.key)).away]
     # Every run makes the versions at or above the floor again, also those of published DDL.
     placed = [ddl for ddl in together.ddl if key_of(ddl.place) >= known.floor]
-    used = partial(used_database, log, known.modes, [ddl for ddl in together.ddl if ddl.table is None])
-    ddl = tuple(_ddl(log, statement, used(statement)) for statement in placed)
+    written = partial(written_in, log, known.modes, [ddl for ddl in together.ddl if ddl.table is None])
+    ddl = tuple(_ddl(log, statement, written) for statement in placed)
     warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit, partial(_session, log))[1])
     return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned), doubted)
 
@@ -411,13 +411,14 @@ def _passed(log: ShardLog, passed: PassedWarning) -> str:
     return f"{passed.ddl.sql[:200]!r}: {true}{'' if ran is None else f': {ran.file}:{ran.position}'}"
 
 
-def _ddl(log: ShardLog, placed: Placed, database: str) -> LogicalDdl:
+def _ddl(log: ShardLog, placed: Placed, written: Callable[[Placed, DdlSession], tuple[str, str]]) -> LogicalDdl:
     ran = None if placed.cause is None else log.ran.get(placed.cause)
     variables = _UNKNOWN if ran is None else ran.variables
     if ran is None or not placed.as_run:
         session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
         variables = replace(variables, sql_mode=session.sql_mode)
-    return LogicalDdl(key_of(placed.place), database, placed.sql, variables, placed.table is None, origin="shards")
+    database, sql = written(placed, ddl_session(variables, variables.server_version or SESSION.server_version))
+    return LogicalDdl(key_of(placed.place), database, sql, variables, placed.table is None, origin="shards")
 
 
 def _log_waiting(before: Sequence[Lock], now: Sequence[Lock]) -> None:
