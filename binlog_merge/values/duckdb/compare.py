@@ -177,7 +177,9 @@ def _adapted(piece: Sql, other: Sql) -> Sql:
     plain = piece.constant is not None and piece.constant.isascii() and piece.constant.isdecimal()
     fraction = piece.kind in ("decimal", "double") and piece.constant is not None
     if other.year and (
-        piece.kind in ("json", "bool", "time", *MOMENTS) or fraction or (piece.kind == "string" and not plain)
+        piece.kind in ("json", "bool", "time", *MOMENTS)
+        or fraction
+        or (piece.kind == "string" and (not plain or not int(piece.constant or 0)))
     ):
         raise ExpressionError(f"a YEAR compared with {piece.constant or f'a {piece.kind} value'!r}; write a number")
     if other.year and piece.constant is not None and plain and 0 < int(piece.constant) < 100:
