@@ -35,6 +35,7 @@ from snapshot_store import Column, Table, parse_table
 from snapshot_store.mysql.sql.functions import FUNCTIONS
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import VIEWS
+from tools.refusals import refusals
 
 _REGION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SECONDS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -326,6 +327,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "configuration": configuration,
     "verbs": verbs,
     "functions": functions,
+    "refusals": refusals,
     "exit-codes": exit_codes,
     "views": views,
     "metrics": metrics,

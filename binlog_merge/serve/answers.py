@@ -237,7 +237,9 @@ def _asked(asked: Question | Constants, settings: Settings, world: World, wanted
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
-    columns, rows = select(hidden(sql), _definitions(settings, world), settings.schema, _moment(settings, world))
+    definitions, moment = _definitions(settings, world), _moment(settings, world)
+    longest = settings.values.get("group_concat_max_len")
+    columns, rows = select(hidden(sql), definitions, settings.schema, moment, longest)
     return Rows(*restored(sql, columns, rows))
 
 

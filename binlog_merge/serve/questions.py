@@ -24,6 +24,8 @@ LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""
 _LONGEST_CONCAT: Final = 1024
 """The default of group_concat_max_len."""
+_CONCAT_LIMITS: Final = 4, 1 << 31
+"""The least that it is on a server, and the most that is heeded here."""
 _FUNCTIONS: Final = frozenset(
     {
         *(
@@ -48,9 +50,16 @@ _FUNCTIONS: Final = frozenset(
 
 
 def select(
-    sql: str, definitions: Definitions, schema: str | None, moment: Moment = _NOTHING
+    sql: str,
+    definitions: Definitions,
+    schema: str | None,
+    moment: Moment = _NOTHING,
+    longest_concat: Value = None,
 ) -> tuple[list[Column], list[Row]]:
-    """Answer a SELECT … FROM. `schema` is the session's default. Raises Refused, for rows of users' tables, too."""
+    """Answer a SELECT … FROM. Raises Refused, for rows of users' tables, too.
+
+    `schema` is the session's default, and `longest_concat` its own group_concat_max_len, in bytes, if it has one.
+    """
     from sqlglot import exp
 
     tree = _parsed(sql)
@@ -68,7 +77,7 @@ def select(
         used[name] = _filled(name, definitions, moment)
         table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
     _check(tree, _cased(used.values()))
-    tree = _made_plain(tree, schema, _numbers(used.values()))
+    tree = _made_plain(tree, schema, used.values(), longest_concat)
     names = {
         column.name.lower(): (_kept(column, name) if sorts else column, name.isupper())
         for name, table in used.items()
@@ -120,7 +129,7 @@ def where(
     _check(tree, _cased([shown]))
     tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
     with in_turn(), _database_of(None).of({"shown": shown}) as run:
-        return run(_made_plain(tree, None, _numbers([shown]), texts).sql(dialect="duckdb"))[1]
+        return run(_made_plain(tree, None, [shown], texts=texts).sql(dialect="duckdb"))[1]
 
 
 def _quoted(condition: str, columns: Sequence[Column]) -> str:
@@ -207,8 +216,20 @@ def _check(tree: Any, cased: Collection[str]) -> None:
             raise Refused(
                 ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve looks for signs alone by LOCATE and INSTR"
             )
+        if isinstance(node, exp.GroupConcat) and any(
+            isinstance(term.this, exp.Literal) for order in node.find_all(exp.Order) for term in order.expressions
+        ):
+            raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve orders GROUP_CONCAT by columns alone")
+        if isinstance(node, exp.GroupConcat) and any(_beyond_utf8mb3(part) for part in node.find_all(exp.Literal)):
+            raise Refused(
+                ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve joins texts of information_schema in utf8mb3 alone"
+            )
         if isinstance(node, exp.Parameter | exp.SessionParameter | exp.Placeholder | exp.Into | exp.Lock | exp.Command):
             raise _not_understood(node.sql(dialect="mysql"))
+
+
+def _beyond_utf8mb3(literal: Any) -> bool:
+    return max(literal.this, default="") > "\uffff"
 
 
 def _of_duckdb_alone(node: Any) -> bool:
@@ -250,6 +271,28 @@ def _of_unknown_length(node: Any) -> bool:
     )
 
 
+_PART_OF_A_CHARACTER: Final = "^((?:..)*?)(?:[CD].|E.(?:[89AB].)?|F.(?:[89AB].){0,2})$"
+"""What is before the first bytes of a character at the end of hexadecimal digits."""
+
+
+def _cut(joined: Any, longest: int, cased: Collection[str]) -> Any:
+    """Return GROUP_CONCAT as a server cuts it, at a number of bytes, and before a character that would not be whole.
+
+    The engine forgets the collation of what it joins.
+    """
+    from sqlglot import exp
+
+    def call(name: str, *args: Any) -> Any:
+        return exp.Anonymous(this=name, expressions=list(args))
+
+    digits = call("left", call("hex", call("encode", joined.copy())), exp.Literal.number(2 * longest))
+    whole = call("regexp_replace", digits, exp.Literal.string(_PART_OF_A_CHARACTER), exp.Literal.string("\\1"))
+    fits = call("strlen", joined) <= exp.Literal.number(longest)
+    made = exp.case().when(fits, joined.copy()).else_(call("decode", call("unhex", whole)))
+    exact = any(column.name.lower() in cased for column in joined.find_all(exp.Column))
+    return made if exact else exp.paren(exp.Collate(this=exp.paren(made), expression=exp.var("NOCASE")))
+
+
 def _having_as_where(tree: Any) -> None:
     """Make HAVING of a SELECT that groups nothing a WHERE: an alias goes before a column, and stands for its item."""
     from sqlglot import exp
@@ -262,8 +305,21 @@ def _having_as_where(tree: Any) -> None:
         if having is None or grouped:
             continue
         items = {item.alias.lower(): item.this for item in select.expressions if isinstance(item, exp.Alias)}
+        _check_having(select, having, items)
         select.set("having", None)
         select.where(having.this.transform(partial(_meant, items)), copy=False)
+
+
+def _check_having(select: Any, having: Any, aliases: Collection[str]) -> None:
+    """Raise Refused for a column in HAVING that is not among the SELECT's items."""
+    from sqlglot import exp
+
+    if any(item.is_star for item in select.expressions):
+        return
+    items = {item.name.lower() for item in select.expressions if isinstance(item, exp.Column)} | set(aliases)
+    for column in having.find_all(exp.Column):
+        if column.find_ancestor(exp.Select) is select and column.name.lower() not in items:
+            raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{column.name[:64]}' in 'having clause'")
 
 
 def _meant(items: Mapping[str, Any], node: Any) -> Any:
@@ -300,12 +356,20 @@ def _beside_number(column: Any, numbers: Collection[str]) -> bool:
     return compared and _is_number(node.expression if node.this is column else node.this, numbers)
 
 
-def _made_plain(tree: Any, schema: str | None, numbers: Collection[str], texts: Collection[str] = ()) -> Any:
+def _made_plain(
+    tree: Any,
+    schema: str | None,
+    tables: Collection[Filled],
+    longest_concat: Value = None,
+    texts: Collection[str] = (),
+) -> Any:
     """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character.
 
     `texts` are columns, in lower case, that a server compares with numbers by what stands at their beginning.
     """
     from sqlglot import exp, parse_one
+
+    numbers, cased = _numbers(tables), _cased(tables)
 
     def plain(node: Any) -> Any:
         if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase):
@@ -320,12 +384,14 @@ def _made_plain(tree: Any, schema: str | None, numbers: Collection[str], texts: 
             return exp.cast(node.this.copy(), "text")
         if isinstance(node, exp.Column) and node.name.lower() in texts and _beside_number(node, numbers):
             return parse_one(double(Sql(node.sql(dialect="duckdb"), "string")), dialect="duckdb")
-        if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Left):
-            return exp.Left(this=node.copy(), expression=exp.Literal.number(_LONGEST_CONCAT))
         return node
 
     tree.comments = None
     _having_as_where(tree)
+    wanted = longest_concat if isinstance(longest_concat, int) else _LONGEST_CONCAT
+    longest = min(max(wanted, _CONCAT_LIMITS[0]), _CONCAT_LIMITS[1])
+    for joined in list(tree.find_all(exp.GroupConcat)):
+        joined.replace(_cut(joined.copy(), longest, cased))
     return tree.transform(plain)
 
 

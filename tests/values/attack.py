@@ -84,6 +84,7 @@ class Attack:
         self._connection.decoders = {}
         self._connection.use_unicode = False
         self._engine = duckdb.connect(config={"threads": 1})
+        self._engine.register("rows_of_t", pa.table(dict(self._arrays())))
         self.count = rows
         self.refused = 0
         self.equal = 0
@@ -159,13 +160,19 @@ class Attack:
                 else:
                     self.equal += 1
 
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        """Yield the columns that the engine is asked about, as `TableColumns` names them."""
+        for place, column in enumerate(self.table.columns):
+            if column.name != "d65":
+                yield f"c{place}", engine_array(column, self._batch.column(column.name), "UTC")
+
     def _ours(self, pieces: Sequence[Sql]) -> list[list[Any] | None]:
         """Return the values of each expression; None of one at which the engine stops."""
         if not pieces:
             return []
         try:
             return list(self._evaluated(pieces))
-        except (duckdb.Error, pa.ArrowInvalid) as error:
+        except duckdb.Error as error:
             if len(pieces) == 1:
                 _check_stop(error)
                 return [None]
@@ -173,14 +180,9 @@ class Attack:
         return self._ours(pieces[:half]) + self._ours(pieces[half:])
 
     def _evaluated(self, pieces: Sequence[Sql]) -> Iterator[list[Any]]:
-        columns = {f"c{i}": column for i, column in enumerate(self.table.columns) if column.name != "d65"}
-        arrays = {
-            place: engine_array(column, self._batch.column(column.name), "UTC") for place, column in columns.items()
-        }
         outputs = ", ".join(f"{_readable(piece)} AS v{i}" for i, piece in enumerate(pieces))
-        table = self._engine.from_arrow(pa.table(arrays)).project(outputs).to_arrow_table()
-        for i in range(len(pieces)):
-            yield table.column(f"v{i}").to_pylist()
+        rows = self._engine.execute(f"SELECT {outputs} FROM rows_of_t").fetchall()
+        yield from map(list, zip(*rows, strict=True))
 
     def _theirs(self, texts: Sequence[str]) -> list[list[Any] | str]:
         """Return the values of each expression, or the error that it gives."""

@@ -45,6 +45,15 @@ FOUND = (
     "NULLIF(99, y)", "NULLIF(y, 99)", "NULLIF(y, 2021)", "CASE y WHEN 99 THEN 1 ELSE 0 END",
     "CASE ROUND(i64, 2) WHEN 18446744073709551615 THEN 1 ELSE 0 END", "CASE u64 WHEN -1 THEN 1 ELSE 0 END",
     "CASE -1 WHEN 18446744073709551615 THEN 1 ELSE 0 END", "i64 IN (18446744073709551615, 3)",
+    "ROUND(e, -1)", "CONCAT(- m)", "CAST('2021-06-21 12:34:56.789' AS DATETIME)", "CAST(dt AS DATETIME(3))",
+    "CAST(tm AS TIME(1))", "CAST(TIME'12:34:56.7' AS TIME)", "NULL REGEXP s5", "NULL REGEXP '('", "j = ISNULL(s)",
+    "j >= STRCMP(lb, sb)", "CAST(STRCMP(s, s2) AS JSON)", "REPLACE(NULL, s, sas COLLATE utf8mb4_bin)",
+    "CAST(ROUND(0x37) AS JSON)", "- (m COLLATE utf8mb4_0900_bin)", "CONVERT(e USING utf8mb4) + 0",
+    "CAST(ROUND(da) AS JSON)", "FIND_IN_SET('ß', m)", "FIND_IN_SET('X', m)", "FIND_IN_SET(s9, m)",
+    "b64 IN (du, -9223372036854775808)", "CONCAT(LOCATE('abc', gb), '😀')", "REGEXP_LIKE(gb, 'a') LIKE '😀'",
+    "'0.1' <=> t0", "t0 = '12:34:56.78'", "tm = '12:34:56.78'", "TIME(tm) > '12:34:56.785'",
+    "FIND_IN_SET('7', m)", "TIMESTAMP(NULL) = 'ø'", "CAST(m AS CHAR) + 0",
+    "FLOOR('1e999')", "dt / 7", "COALESCE(1, d38) / 7", "(IF(i8, 5, d38) + 1) / 7", "(d38 / 3) / 7",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
@@ -64,7 +73,7 @@ COMPUTED = (
     "UPPER(_binary'abc')", "LOWER(CONCAT(_binary'ABC', z))", "UPPER(ROUND(d38))", "CONCAT(d38 * 0)", "ROUND(d38)",
     "LOWER(ROUND(d38, 5) * 1.0)", "UPPER(BINARY s)", "CHAR_LENGTH(BINARY s)", "REVERSE(CAST(s AS BINARY))",
     "LEFT(BINARY s, 1)", "LPAD(BINARY s, 3, 'x')", "LOWER(COALESCE(d, d38))", "CONCAT(IF(i8, 1.5, d) + 1)",
-    "CONCAT(ROUND(IF(i8, 1.5, d), 2))", "CONCAT(IF(i8, z, 5))", "CONCAT(NULLIF(y, 0))",
+    "d65 * d38", "CONCAT(ROUND(IF(i8, 1.5, d), 2))", "CONCAT(IF(i8, z, 5))", "CONCAT(NULLIF(y, 0))",
 )  # fmt: skip
 """The same of what is computed row by row."""
 

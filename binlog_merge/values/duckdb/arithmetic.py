@@ -54,7 +54,7 @@ def _bit_operation(symbol: str, one: str, two: str) -> str:
     return f"(CASE WHEN {one} IS NULL THEN NULL WHEN {two} >= 64 THEN 0 ELSE {kept} << {places} END)::HUGEINT"
 
 
-def _operand(piece: Sql) -> Sql:
+def operand(piece: Sql) -> Sql:
     """Return a number to calculate with: an ENUM or SET is a text, of which a server makes a DOUBLE."""
     return Sql(double(piece), "double") if piece.kind == "string" and piece.numbers is not None else number(piece)
 
@@ -65,7 +65,7 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
         return Sql(_bit_operation(symbol, bits_of(left), bits_of(right)), "int", unsigned=True)
     if "time" in (left.kind, right.kind):
         raise ExpressionError(f"{symbol} of a TIME; TIME_TO_SEC() makes a number of it")
-    left, right = _operand(left), _operand(right)
+    left, right = operand(left), operand(right)
     kinds = {left.kind, right.kind}
     if symbol == "DIV":
         return _whole_quotient(left, right)
@@ -78,20 +78,21 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
     scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
     if scale > _MOST_DECIMALS:
         raise ExpressionError(f"a number with {scale} digits behind the point")
-    untold = left.untold or right.untold
+    untold, shorter = left.untold or right.untold, left.shorter or right.shorter
     if symbol == "%":
         one, two = _in_units(left, scale), _in_units(right, scale)
         remainder = f"({one} % nullif({two}, 0))"
         if kinds == {"int"}:
             return Sql(remainder, "int", unsigned=left.unsigned, untold=untold)
-        return Sql(_of_units(remainder, scale), "decimal", scale=scale, unsigned=left.unsigned, untold=untold)
+        made = _of_units(remainder, scale)
+        return Sql(made, "decimal", scale=scale, unsigned=left.unsigned, untold=untold, shorter=shorter)
     made = f"({left.text} {symbol} {right.text})" if symbol != "*" or kinds != {"int"} else _product(left, right)
     unsigned = either_unsigned(left, right)
     if kinds == {"int"}:
         return bounded(made, unsigned, untold)
     if MOMENT_AS_NUMBER in (left.untold, right.untold) and "int" in kinds:  # a whole number, if it has no fraction
         made = within_range(made, unsigned, f"DECIMAL(38,{scale})")
-    return Sql(made, "decimal", scale=scale, unsigned=unsigned, untold=untold)
+    return Sql(made, "decimal", scale=scale, unsigned=unsigned, untold=untold, shorter=shorter)
 
 
 def _product(left: Sql, right: Sql) -> str:
@@ -152,6 +153,8 @@ def _quotient(left: Sql, right: Sql) -> Sql:
     scale = left.scale + 4
     if scale > _MOST_DECIMALS:
         raise ExpressionError(f"a number with {scale} digits behind the point")
+    if left.shorter and scale > _ALWAYS_COMPUTED:
+        raise ExpressionError("division of a DECIMAL or DATETIME that may have fewer digits than its type; CAST it")
     one, two = _in_units(left, scale + right.scale), f"nullif({_in_units(right, right.scale)}, 0)"
     body = "((2 * p['a'] + (CASE WHEN p['a'] < 0 THEN -abs(p['b']) ELSE abs(p['b']) END)) // (2 * p['b']))"
     digits = f"list_transform([{{'a': {one}, 'b': {two}}}], lambda p: {body})[1]"
@@ -171,6 +174,8 @@ def _json(piece: Sql) -> Sql:
     """Return CAST AS JSON; a constant is written as a server prints it."""
     if piece.kind not in ("int", "bool", "decimal", "json", "string"):
         raise ExpressionError(f"CAST of a {piece.kind} to JSON")
+    if piece.truth:
+        raise ExpressionError("CAST of STRCMP() to JSON, to which it is a truth value")
     if piece.constant is None:
         return replace(piece, constant=None) if piece.kind == "json" else Sql(f"({string(piece).text})", "json")
     try:
@@ -222,6 +227,18 @@ def _rounded(piece: Sql, scale: int) -> str:
     return f"list_transform([{digits}], lambda t: {known})[1]"
 
 
+def _check_rounding(piece: Sql, type: str, digits: int) -> None:
+    """Raise ExpressionError for a moment that may have more digits behind its second than a type has."""
+    fraction = (piece.constant or "").partition(".")[2].rstrip("0")
+    unknown = piece.constant is None and piece.kind in ("datetime", "time") and digits < _MICROSECONDS
+    if unknown or len(fraction) > digits:
+        raise ExpressionError(f"CAST to {type.upper()}({digits}), which rounds; write {type.upper()}(6)")
+
+
+_MICROSECONDS: Final = 6
+_MOMENT: Final = re.compile(r"(datetime|time)(?:\((\d)\))?")
+_ALWAYS_COMPUTED: Final = 9
+"""As many digits behind the point a server's division has at least, however few the dividend has."""
 _ALWAYS_ROOM: Final = 18
 """As many digits behind the point leave room for every whole number."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
@@ -230,6 +247,8 @@ _CHAR = re.compile(r"char(?:\((\d+)\))?(?: charset utf8mb4)?")
 
 def cast(target: str, piece: Sql) -> Sql:
     """Return CAST to a type, named as the server prints it. Raises ExpressionError for one that is not understood."""
+    if piece.kind == "null" and target.startswith(("date", "time")):
+        raise ExpressionError("CAST of NULL to a date or time")
     if piece.kind == "null" and not target.startswith("char"):
         return NULL
     if found := _DECIMAL.fullmatch(target):
@@ -248,8 +267,8 @@ def cast(target: str, piece: Sql) -> Sql:
             raise ExpressionError("0 as a DATE, of which a server makes 2000-00-00; write '0000-00-00'")
         at = moment(piece, SESSION)
         return Sql(f"(floor({at.text})::HUGEINT // 1000000 * 1000000)::DECIMAL(20,6)", "date")
-    if target in ("datetime", "time") and piece.kind in ("datetime", "time") and piece.constant is None:
-        raise ExpressionError(f"CAST to {target.upper()}, which rounds; write {target.upper()}(6)")
+    if found := _MOMENT.fullmatch(target):
+        _check_rounding(piece, found[1], int(found[2] or 0))
     if target.startswith("datetime"):
         at = moment(piece, SESSION)
         return Sql(at.text, "datetime")
@@ -265,7 +284,9 @@ def cast(target: str, piece: Sql) -> Sql:
     if found := _CHAR.fullmatch(target):
         text = string(piece) if piece.kind != "null" else Sql("NULL::VARCHAR", "string")
         made = f"left({text.text}, {found[1]})" if found[1] else text.text
-        return replace(text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None, raw=None)
+        return replace(
+            text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None, raw=None, numbers=None
+        )
     if target == "json":
         if piece.constant is None and piece.kind == "string":
             raise ExpressionError("CAST of a text that is no constant to JSON")

@@ -4,6 +4,7 @@ Dates and times go in as MySQL's text, so that every value has a place; ENUM and
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -56,7 +57,7 @@ def column_sql(column: Column, place: str) -> Sql:
         value = f"({digits})::DECIMAL(20,6)"
         return Sql(f"({value} * 1000000)::DECIMAL(20,6)" if kind == "date" else value, _moment_kind(kind))
     if kind == "time":
-        return Sql(f"replace({name}, ':', '')::DECIMAL(13,6)", "time")
+        return Sql(f"replace({name}, ':', '')::DECIMAL(13,6)", "time", strength=COLUMN, scale=column.type.fsp)
     if kind == "json":
         return Sql(name, "json")
     return Sql(f"column {column.name}: {kind.upper()} cannot stand in a filter", "")
@@ -73,7 +74,8 @@ def _member_sql(column: Column, name: str) -> Sql:
     else:
         bits = f"list_sum(list_transform(string_split({name}, ','), lambda x: pow(2, list_position({members}, x) - 1)))"
         numbers = f"(CASE WHEN {name} IS NOT NULL THEN coalesce({bits}, 0) END)::HUGEINT"
-    return Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN, numbers=numbers)
+    made = Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN, numbers=numbers)
+    return replace(made, members=column.type.members) if column.type.name == "set" else made
 
 
 def engine_array(column: Column, values: Any, time_zone: str) -> Any:

@@ -128,6 +128,8 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
     if "time" in kinds and kinds - {"time"}:
         if any(p.kind not in ("time", "string", "int", "null") for p in (left, right)):
             raise ExpressionError(f"a TIME compared with a {' or '.join(sorted(kinds - {'time'}))}")
+        _check_fraction(left, right)
+        _check_fraction(right, left)
         return clock(left).text, clock(right).text
     if "binary" in kinds:
         return _bytes_sides(left, right)
@@ -149,6 +151,13 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
     return _in_two(left, scale), _in_two(right, scale)
 
 
+def _check_fraction(time: Sql, other: Sql) -> None:
+    """Raise ExpressionError for a constant that a server rounds to the digits of the TIME that it is compared with."""
+    fraction = (other.constant or "").partition(".")[2].rstrip("0")
+    if other.kind != "time" and len(fraction) > (time.scale if time.strength == COLUMN else 0):
+        raise ExpressionError(f"a TIME compared with {other.constant!r}, which has more digits behind its second")
+
+
 def _in_two(piece: Sql, scale: int) -> str:
     """Return SQL of a number's whole part and its fraction, which have the number's order.
 
@@ -168,7 +177,9 @@ def _adapted(piece: Sql, other: Sql) -> Sql:
     plain = piece.constant is not None and piece.constant.isascii() and piece.constant.isdecimal()
     fraction = piece.kind in ("decimal", "double") and piece.constant is not None
     if other.year and (
-        piece.kind in ("json", "bool", "time", *MOMENTS) or fraction or (piece.kind == "string" and not plain)
+        piece.kind in ("json", "bool", "time", *MOMENTS)
+        or fraction
+        or (piece.kind == "string" and (not plain or not int(piece.constant or 0)))
     ):
         raise ExpressionError(f"a YEAR compared with {piece.constant or f'a {piece.kind} value'!r}; write a number")
     if other.year and piece.constant is not None and plain and 0 < int(piece.constant) < 100:
@@ -217,6 +228,8 @@ def _json_sides(left: Sql, right: Sql) -> tuple[str, str]:
     """Compare by the JSON type: numbers with numbers, strings with strings."""
     document, other = (left, right) if left.kind == "json" else (right, left)
     kind = f"json_type({document.text})"
+    if other.truth or (other.kind == "bool" and other.constant is None):
+        raise ExpressionError("a JSON value compared with a truth value that is computed; write CASE WHEN … THEN")
     if other.kind == "bool" and other.constant is not None:
         value = f"(CASE WHEN {kind} = 'BOOLEAN' THEN {document.text} = 'true' END)"
         sides = value, other.text

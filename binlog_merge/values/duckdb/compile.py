@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, bounded, cast
+from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, bounded, cast, operand
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
@@ -30,7 +30,6 @@ from binlog_merge.values.duckdb.piece import (
     constant_moment,
     moment,
     no_text,
-    number,
     numeric_literal,
     quoted,
     string,
@@ -200,6 +199,8 @@ class _Compiler:
         check_in(value, items)
         if len(items) > 1:
             check_signs(value, items)
+        if any(item.constant is None for item in items):
+            check_bits(value, items)
         _check_many(value, items)
         any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
         return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
@@ -218,13 +219,13 @@ class _Compiler:
             raise ExpressionError("COLLATE of NULL")
         if collation is None or collation == "binary" or charset_named_by(collation) != piece.charset:
             raise ExpressionError(f"COLLATE {node.text} of a text in {piece.charset}")
-        return replace(piece, collation=collation, strength=EXPLICIT)
+        return replace(piece, collation=collation, strength=EXPLICIT, numbers=None)
 
     def _using(self, node: Node) -> Sql:
         piece = string(self.piece(node.args[0]))
         if canonical_charset(node.text) != "utf8mb4":
             raise ExpressionError(f"CONVERT USING {node.text}")
-        return replace(piece, collation="utf8mb4_0900_ai_ci", strength=COLUMN, raw=None)
+        return replace(piece, collation="utf8mb4_0900_ai_ci", strength=COLUMN, raw=None, numbers=None)
 
     def _row(self, node: Node) -> Sql:
         raise ExpressionError("a row of several values")
@@ -233,9 +234,9 @@ class _Compiler:
         piece = self.piece(node.args[0])
         if piece.kind in ("datetime", "time"):
             raise ExpressionError(f"{node.text} of a {piece.kind}")
-        piece = number(piece)
         if node.text == "~":
             return Sql(f"({ALL_BITS} - {bits_of(piece)})", "int", unsigned=True)
+        piece = operand(piece)
         if piece.kind == "int" and piece.constant is not None:
             return numeric_literal(str(-int(piece.constant)))
         constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from binlog_merge.values.duckdb.arithmetic import bounded, finite
+from binlog_merge.values.duckdb.arithmetic import bounded, finite, operand
 from binlog_merge.values.duckdb.compare import comparable
 from binlog_merge.values.duckdb.dates import DATES
 from binlog_merge.values.duckdb.piece import (
@@ -19,7 +19,6 @@ from binlog_merge.values.duckdb.piece import (
     condition,
     double,
     moment,
-    number,
     quoted,
 )
 from binlog_merge.values.duckdb.text import TEXTS
@@ -39,10 +38,10 @@ def call(name: str, args: Args, session: DdlSession) -> Sql:
 
 
 def _no_moment(piece: Sql) -> Sql:
-    """Return a piece as a number. Raises ExpressionError for a date and time, of which a server makes a DOUBLE."""
+    """Return a piece as an operand. Raises ExpressionError for a date and time, whose DOUBLE has its own fraction."""
     if piece.kind in ("datetime", "time"):
         raise ExpressionError(f"a {piece.kind} as a number")
-    return number(piece)
+    return Sql(double(piece), "double") if piece.kind in ("binary", "date") else operand(piece)
 
 
 def _abs(args: Args, session: DdlSession) -> Sql:
@@ -50,7 +49,7 @@ def _abs(args: Args, session: DdlSession) -> Sql:
     made = f"abs({piece.text})"
     if piece.kind == "int":
         return bounded(made, piece.unsigned, piece.untold)
-    return Sql(made, piece.kind, scale=piece.scale, untold=piece.untold)
+    return Sql(made, piece.kind, scale=piece.scale, untold=piece.untold, shorter=piece.shorter)
 
 
 def _sign(args: Args, session: DdlSession) -> Sql:
@@ -90,7 +89,8 @@ def _round(args: Args, session: DdlSession) -> Sql:
         if piece.kind == "int":
             return bounded(f"({text})::HUGEINT", piece.unsigned, piece.untold)
         return Sql(text, "decimal", untold=piece.untold)
-    return Sql(f"round({piece.text}, {scale})", "decimal", scale=scale, untold=piece.untold)
+    made = f"round({piece.text}, {scale})"
+    return Sql(made, "decimal", scale=scale, untold=piece.untold, shorter=piece.shorter)
 
 
 def _if(args: Args, session: DdlSession) -> Sql:

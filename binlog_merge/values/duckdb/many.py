@@ -69,12 +69,14 @@ def check_signs(value: Sql, items: Sequence[Sql]) -> None:
 
 
 def check_bits(value: Sql, items: Sequence[Sql]) -> None:
-    """Raise ExpressionError for constants that CASE takes for a number of the other sign: -1 is 2^64 - 1 to it."""
+    """Raise ExpressionError for constants that CASE, and IN beside a column, take for a number of the other sign."""
     for item in items:
         if value.kind == item.kind == "int" and item.constant is not None:
             constant = int(item.constant)
             if (constant < 0 and value.unsigned is not False) or (constant >= 1 << 63 and value.unsigned is not True):
-                raise ExpressionError(f"CASE of a number WHEN {constant}; write CASE WHEN … = … THEN")
+                raise ExpressionError(
+                    f"{constant} in CASE or IN, which may take it for a number of the other sign; use ="
+                )
 
 
 def _is_unsigned(piece: Sql) -> bool | None:

@@ -48,7 +48,9 @@ class Sql:
     `raw` are the own bytes of a bit literal, and of a string literal that is no text or was not written in UTF-8;
     `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
     `unsigned` is whether an integer is UNSIGNED, None where that is not known. `untold` says why the text of a value is
-    not known though the value is.
+    not known though the value is. `truth` marks a number that JSON takes for a truth value, and `shorter`
+    a DECIMAL that may have fewer digits behind the point than `scale`, by which a server divides it.
+    `members` are those of a SET column.
     """
 
     text: str
@@ -63,6 +65,9 @@ class Sql:
     bit: bool = False
     unsigned: bool | None = None
     untold: str = ""
+    truth: bool = False
+    shorter: bool = False
+    members: tuple[str, ...] = ()
 
     @property
     def charset(self) -> str:
@@ -117,7 +122,7 @@ def number(piece: Sql) -> Sql:
     if piece.numbers is not None:
         return Sql(piece.numbers, "int", unsigned=True)
     if piece.kind == "bool":
-        return Sql(f"({piece.text})::INTEGER::HUGEINT", "int", unsigned=False)
+        return Sql(f"({piece.text})::INTEGER::HUGEINT", "int", unsigned=False, untold=piece.untold)
     if piece.kind == "date":
         return Sql(f"(floor({piece.text})::HUGEINT // 1000000)", "int", unsigned=False)
     if piece.kind == "string":
@@ -128,7 +133,9 @@ def number(piece: Sql) -> Sql:
     if piece.kind == "binary":
         raise ExpressionError("a binary string as a number")
     if piece.kind in ("datetime", "time"):
-        return replace(piece, kind="decimal", scale=6, constant=None, unsigned=False, untold=MOMENT_AS_NUMBER)
+        return replace(
+            piece, kind="decimal", scale=6, constant=None, unsigned=False, untold=MOMENT_AS_NUMBER, shorter=True
+        )
     return piece
 
 
@@ -139,8 +146,12 @@ def check_digits(piece: Sql) -> None:
 
 
 def _leading_number(text: str) -> str:
-    found = leading_digits(text)
-    return f"(CASE WHEN {text} IS NULL THEN NULL ELSE coalesce(try_cast({found} AS DOUBLE), 0) END)"
+    found = f"coalesce(try_cast({leading_digits(text)} AS DOUBLE), 0)"
+    within = f"least(greatest({found}, -{_MOST_DOUBLE}), {_MOST_DOUBLE})"  # a server clips what is greater
+    return f"(CASE WHEN {text} IS NULL THEN NULL ELSE {within} END)"
+
+
+_MOST_DOUBLE: Final = "1.7976931348623157e308::DOUBLE"
 
 
 def leading_digits(text: str) -> str:

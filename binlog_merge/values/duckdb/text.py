@@ -4,6 +4,8 @@ Source: refman, "String Functions and Operators", "Regular Expressions".
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from binlog_merge.values.duckdb.collations import place_in, sort_key
@@ -40,7 +42,10 @@ def _text(template: str, kind: str = "string") -> Function:
 def _replace(args: Args, session: DdlSession) -> Sql:
     """Return REPLACE, which compares bytes, and whose result has the first text's collation."""
     pieces = [string(arg) for arg in args]
-    if any(piece.kind == "null" for piece in pieces):
+    known = [piece for piece in pieces if piece.kind != "null"]
+    if len(known) < len(pieces):
+        if known:
+            ruling(known)
         return NULL
     if ruling(pieces).collation != pieces[0].collation:
         raise ExpressionError("REPLACE() of texts of different collations")
@@ -121,26 +126,39 @@ def _locate(args: Args, session: DdlSession) -> Sql:
     if within.kind == "string" and within.charset != rule.charset:
         raise ExpressionError(f"a text in {sought.charset} that is looked for in one in {within.charset}")
     rules = within.collation if within.kind == "string" else rule.collation
+    untold = _own_charset("LOCATE()", rule)
     if len(args) == 2:
-        return Sql(f"({place_in(sought.text, within.text, rules)})::HUGEINT", "int", unsigned=False)
+        found = place_in(sought.text, within.text, rules)
+        return Sql(f"({found})::HUGEINT", "int", unsigned=False, untold=untold)
     start = _place(args[2])
     found = place_in("a['sought']", "substr(a['within'], a['start'])", rules)
     outside = f"a['start'] < 1 OR a['start'] > length(a['within']) + 1 OR {found} = 0"
     known = "a['sought'] IS NOT NULL AND a['within'] IS NOT NULL AND a['start'] IS NOT NULL"
     body = f"CASE WHEN {known} THEN CASE WHEN {outside} THEN 0 ELSE {found} + a['start'] - 1 END END"
     given = f"{{'sought': {sought.text}, 'within': {within.text}, 'start': {start}}}"
-    return Sql(f"(list_transform([{given}], lambda a: {body})[1])::HUGEINT", "int", unsigned=False)
+    made = f"(list_transform([{given}], lambda a: {body})[1])::HUGEINT"
+    return Sql(made, "int", unsigned=False, untold=untold)
+
+
+def _own_charset(name: str, rule: Sql) -> str:
+    """Return why the text of what a function gives is not known: a server has it in the arguments' character set."""
+    return "" if rule.charset == "utf8mb4" else f"{name} of texts in {rule.charset}"
 
 
 def _find_in_set(args: Args, session: DdlSession) -> Sql:
     sought, within = string(args[0]), string(args[1])
     if sought.charset != within.charset and sought.kind == within.kind == "string":
         raise ExpressionError(f"FIND_IN_SET() of a text in {sought.charset} and one in {within.charset}")
-    # A constant is sought among the members of a SET column as they are written.
-    exact = bool(within.numbers) and sought.constant is not None
+    # A constant is sought among the members of a SET column as they are written, and has its place among all of them.
+    exact = bool(within.members and within.numbers)
+    if exact and sought.kind != "null" and not _is_plain_member(sought.constant, within.members):
+        raise ExpressionError("FIND_IN_SET() in a SET of what is no constant, or not written as the member is")
     rules = "binary" if exact else common_collation(sought, within).collation
     members = f"list_transform(string_split({within.text}, ','), lambda m: {sort_key('m', rules, False, padded=False)})"
     found = f"coalesce(list_position({members}, {sort_key(sought.text, rules, False, padded=False)}), 0)"
+    if exact:
+        place = within.members.index(sought.constant) + 1 if sought.constant in within.members else 0
+        found = f"(CASE WHEN {found} > 0 THEN {place} ELSE 0 END)"
     known = f"{sought.text} IS NOT NULL AND {within.text} IS NOT NULL"
     return Sql(
         f"(CASE WHEN {known} THEN CASE WHEN {within.text} = '' THEN 0 ELSE {found} END END)::HUGEINT",
@@ -149,22 +167,34 @@ def _find_in_set(args: Args, session: DdlSession) -> Sql:
     )
 
 
+def _is_plain_member(text: str | None, members: Sequence[str]) -> bool:
+    """Return whether a constant is one member, or certainly none, whatever a server takes for the same letters."""
+    if text is None:
+        return False
+    alike = [member for member in members if member.casefold() == text.casefold()]
+    return alike == [text] or (not alike and text.isascii() and all(map(str.isascii, members)))
+
+
 def _regexp(args: Args, session: DdlSession) -> Sql:
     text, pattern = string(args[0]), string(args[1])
-    rules = common_collation(text, pattern).collation
-    if "null" in (text.kind, pattern.kind):
+    rule = common_collation(text, pattern)
+    rules = rule.collation
+    if pattern.kind == "null":
         return boolean("NULL::BOOLEAN")
     if "binary" in (text.collation, pattern.collation):
         raise ExpressionError("a regular expression beside a text in binary, in which SET NAMES binary has literals")
     if pattern.constant is None or _PATTERN.fullmatch(pattern.constant) is None or not _valid(pattern.constant):
         raise ExpressionError("a regular expression with more than ASCII characters, . * + ? | ( ) [ ] ^ $ and {n}")
+    if text.kind == "null":  # an illegal pattern is one beside NULL too
+        return boolean("NULL::BOOLEAN")
     known, flags = (_CASED_ALONE, "is") if rules.endswith("_ci") else ("^" + _LINE_ENDS, "s")
     if rules.endswith("_ci") and not _takes_s(pattern.constant):
         known += "\u00df"
     message = f"what matches a regular expression is not known for this text under {rules}: "
     checked = f"CASE WHEN t IS NULL OR regexp_full_match(t, '[{known}]*') "
     checked += f"THEN regexp_matches(t, {pattern.text}, '{flags}') ELSE {stop(message, 'BOOLEAN', 't')} END"
-    return boolean(f"list_transform([{text.text}], lambda t: {checked})[1]")
+    made = boolean(f"list_transform([{text.text}], lambda t: {checked})[1]")
+    return replace(made, untold=_own_charset("a regular expression", rule))
 
 
 _LINE_ENDS: Final = "\\n-\\r\\x{85}\\x{2028}\\x{2029}"
@@ -203,6 +233,7 @@ def _strcmp(args: Args, session: DdlSession) -> Sql:
         f"(CASE WHEN {known} THEN CASE WHEN {one} < {two} THEN -1 WHEN {one} = {two} THEN 0 ELSE 1 END END)",
         "int",
         unsigned=False,
+        truth=True,
     )
 
 

@@ -46,7 +46,7 @@ def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
 def chosen(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
     """Return pieces as `unified` does, for what gives one of them as it is: as text a DECIMAL keeps its own digits."""
     texts, model = unified(pieces, session)
-    if model.kind == "decimal" and len({piece.scale for piece in pieces if piece.kind != "null"}) > 1:
+    if model.shorter:
         model = replace(model, untold="a DECIMAL, out of CASE or IF with another number of digits behind the point,")
     return texts, model
 
@@ -75,6 +75,7 @@ def _wider(pieces: Args) -> Sql:
         bit=any(p.bit or p.year for p in pieces),
         unsigned=known.pop() if len(known) == 1 else None,
         untold=next((p.untold for p in pieces if p.untold), ""),
+        shorter=kind == "decimal" and len({piece.scale for piece in pieces if piece.kind != "null"}) > 1,
     )
 
 
