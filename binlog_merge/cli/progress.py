@@ -22,9 +22,10 @@ class LineProgress:
         self._sizes: dict[str, int] = {}
         self._finished: set[str] = set()
 
-    def size_is(self, stage: str, size: int) -> None:
+    def size_is(self, stage: str, size: int, branches: int = 0) -> None:
         """Take note that a stage reads so many bytes."""
-        self._sizes[stage] = size
+        if size:
+            self._sizes[stage] = size
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Take note that `done` of `total` parts of a stage are done."""
@@ -70,9 +71,10 @@ class BarProgress:
         self._tasks: dict[str, TaskID] = {}
         self._sizes: dict[str, int] = {}
 
-    def size_is(self, stage: str, size: int) -> None:
+    def size_is(self, stage: str, size: int, branches: int = 0) -> None:
         """Take note that a stage reads so many bytes."""
-        self._sizes[stage] = size
+        if size:
+            self._sizes[stage] = size
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Take note that `done` of `total` parts of a stage are done."""

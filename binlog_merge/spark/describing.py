@@ -9,15 +9,25 @@ _DESCRIPTION: Final = "spark.job.description"
 """A local property: of the jobs that this thread starts."""
 
 
-def description(stage: str, tasks: int, size: int | None) -> str:
-    """Return what a job is, for people: `scan: 4 tasks, 281 MB`. `size`: the bytes that they read, if known."""
-    counted = f"{stage}: {tasks} {'task' if tasks == 1 else 'tasks'}"
-    if size is None:
-        return counted
+def description(stage: str, tasks: int, size: int = 0, branches: int = 0) -> str:
+    """Return what a job is, for people: `gather: 4 tasks, 281 MB, 1,200 branches`. `size`: the bytes that they read;
+    0, like `branches`, where that is not known.
+    """
+    counted = [f"{stage}: {_count(tasks, 'task', 'tasks')}"]
+    counted += [_amount(size)] if size else []
+    counted += [_count(branches, "branch", "branches")] if branches else []
+    return ", ".join(counted)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _amount(size: int) -> str:
     amount, unit = float(size), 0
     while amount >= 1000 and unit + 1 < len(_UNITS):
         amount, unit = amount / 1000, unit + 1
-    return f"{counted}, {amount:.{0 if unit == 0 or amount >= 100 else 1}f} {_UNITS[unit]}"
+    return f"{amount:.{0 if unit == 0 or amount >= 100 else 1}f} {_UNITS[unit]}"
 
 
 @contextmanager

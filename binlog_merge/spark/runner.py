@@ -40,7 +40,7 @@ class SparkRunner:
         self._shuffle: ShuffleExchange | None = None
         self._checked = False
         self._progress: Progress = silent
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
         if not callable(spark):
             self._take(spark)
 
@@ -76,9 +76,9 @@ class SparkRunner:
         """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
         return slots(self._spark)
 
-    def size_is(self, stage: str, size: int) -> None:
-        """Take note that a stage reads so many bytes: Spark's pages show it."""
-        self._sizes[stage] = size
+    def size_is(self, stage: str, size: int, branches: int = 0) -> None:
+        """Take note that a stage reads so many bytes, of so many branches: Spark's pages show it."""
+        self._sizes[stage] = size, branches
 
     def frame(self, function: Callable[[Task], Iterator[Any]], tasks: Sequence[Task], columns: str) -> Any:
         """Return the DataFrame of what `function` yields for each task, Arrow batches with `columns`, in the order of
@@ -105,7 +105,7 @@ class SparkRunner:
             return []
         common, own = pickled(tasks)
         work = partial(Work, function, common, len(tasks))
-        text = description(name, len(tasks), self._sizes.pop(name, None))
+        text = description(name, len(tasks), *self._sizes.pop(name, (0, 0)))
         with (
             finishing(self._spark, name),
             described(self._spark, name, text),

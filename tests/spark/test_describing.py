@@ -14,16 +14,16 @@ from tests.merge_e2e.cases import case_named
 
 
 @pytest.mark.parametrize(
-    ("tasks", "size", "text"),
+    ("tasks", "size", "branches", "text"),
     [
-        (4, 281_000_000, "scan: 4 tasks, 281 MB"),
-        (1, 999, "scan: 1 task, 999 B"),
-        (2, None, "scan: 2 tasks"),
-        (2, 1_530_000_000_000, "scan: 2 tasks, 1.5 TB"),
+        (4, 281_000_000, 1200, "scan: 4 tasks, 281 MB, 1,200 branches"),
+        (1, 999, 1, "scan: 1 task, 999 B, 1 branch"),
+        (2, 0, 0, "scan: 2 tasks"),
+        (2, 1_530_000_000_000, 0, "scan: 2 tasks, 1.5 TB"),
     ],
 )
-def test_a_description(tasks: int, size: int | None, text: str) -> None:
-    assert description("scan", tasks, size) == text
+def test_a_description(tasks: int, size: int, branches: int, text: str) -> None:
+    assert description("scan", tasks, size, branches) == text
 
 
 @pytest.mark.spark
@@ -37,6 +37,8 @@ def test_jobs_and_stages_have_names(spark: Any, tmp_path: Path) -> None:
     names = {str(job.name()) for job in jobs}
     assert [text.split(":")[0] for text in said] == ["binlog-merge gather", "binlog-merge order", "binlog-merge scan"]
     assert all("task" in text and "B" in text.rpartition(", ")[2] for text in said if "scan" in text), said
+    for text in said:
+        assert ("scan" in text) or (text.endswith(" branches") and int(text.split()[-2].replace(",", "")) > 0), said
     assert names == {"binlog-merge gather", "binlog-merge order", "binlog-merge scan"}
     assert spark.sparkContext.getLocalProperty("spark.job.description") is None
 

@@ -54,6 +54,8 @@ FOUND = (
     "'0.1' <=> t0", "t0 = '12:34:56.78'", "tm = '12:34:56.78'", "TIME(tm) > '12:34:56.785'",
     "FIND_IN_SET('7', m)", "TIMESTAMP(NULL) = 'ø'", "CAST(m AS CHAR) + 0",
     "FLOOR('1e999')", "dt / 7", "COALESCE(1, d38) / 7", "(IF(i8, 5, d38) + 1) / 7", "(d38 / 3) / 7",
+    "~ CEILING(18446744073709551616)", "~ CEILING(d38)", "FLOOR(d38) & i64", "CEILING(d65) | 1", "~ u64", "~ b64",
+    "~ 18446744073709551615", "FLOOR(du) ^ u64", "~ CEILING(10000000000000000000.5)", "~ - CEILING(d38)",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""

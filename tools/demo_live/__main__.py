@@ -128,19 +128,15 @@ def _watch(watch: Watch, bank: Bank, seconds: float) -> None:
     begun = time.monotonic()
     done, shown = watch.load.done, begun
     altering: threading.Thread | None = None
-    columns = watch.columns
     while (now := time.monotonic()) < begun + seconds:
         if altering is None and now > begun + seconds / 2:
             _say(f"  ALTER TABLE accounts {ADD_NOTE}: one node after the other")
             altering = threading.Thread(target=bank.add_note, args=(seconds / 60,), daemon=True)
             altering.start()
-        seen = watch.look()
+        seen = _look(watch)
         lag = None if seen is None else seen.lag(watch.load.committed_at)
         if lag is not None:
             watch.lags.append(lag)
-        if watch.columns != columns:
-            columns = watch.columns
-            _say(f"  the replica has the new column: {', '.join(columns)}")
         if seen is not None and now - shown >= 1:
             speed, done, shown = (watch.load.done - done) / (now - shown), watch.load.done, now
             _say(
@@ -152,6 +148,15 @@ def _watch(watch: Watch, bank: Bank, seconds: float) -> None:
         altering.join()
 
 
+def _look(watch: Watch) -> Snapshot | None:
+    """Look at the replica, and say it where the table has other columns than before."""
+    columns = watch.columns
+    seen = watch.look()
+    if columns and watch.columns != columns:
+        _say(f"  the replica has the new column: {', '.join(watch.columns)}")
+    return seen
+
+
 def _until_same(watch: Watch, bank: Bank) -> None:
     """Wait until the replica has all that the nodes have; compare every account."""
     wanted = bank.accounts()
@@ -159,7 +164,7 @@ def _until_same(watch: Watch, bank: Bank) -> None:
     found: Sequence[tuple[object, ...]] = ()
     while time.monotonic() < end:
         bank.heartbeat()
-        watch.look()
+        _look(watch)
         found = watch.replica.query("SELECT * FROM bank.accounts ORDER BY id")
         if found == wanted:
             return

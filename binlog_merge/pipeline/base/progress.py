@@ -9,10 +9,10 @@ Progress = Callable[[str, int, int], None]
 
 @runtime_checkable
 class Sized(Protocol):
-    """A Progress, or a Runner, that also wants to know how many bytes a stage reads."""
+    """A Progress, or a Runner, that also wants to know how many bytes a stage reads, and of how many branches."""
 
-    def size_is(self, stage: str, size: int) -> None:
-        """Take note of it, before the stage's parts are reported."""
+    def size_is(self, stage: str, size: int, branches: int = 0) -> None:
+        """Take note of it, before the stage's parts are reported. `branches` is 0 where that is not known before."""
 
 
 def silent(stage: str, done: int, total: int) -> None:

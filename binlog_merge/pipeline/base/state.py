@@ -84,12 +84,14 @@ class Job:
         self.engine.exchange.clear(self.work, kept)
 
     @contextmanager
-    def stage(self, name: str, total: int = 1, size: int = 0) -> Iterator[None]:
-        """Time a stage and report its beginning and end. `size`: how many bytes it reads, if that says anything."""
+    def stage(self, name: str, total: int = 1, size: int = 0, branches: int = 0) -> Iterator[None]:
+        """Time a stage and report its beginning and end. `size`: how many bytes it reads, if that says anything, and of
+        how many branches, if that is known.
+        """
         begun = time.perf_counter()
         for told in (self.progress, self.engine):
-            if size and isinstance(told, Sized):
-                told.size_is(name, size)
+            if (size or branches) and isinstance(told, Sized):
+                told.size_is(name, size, branches)
         self.progress(name, 0, total)
         _LOG.debug("stage begins", extra={"stage": name, "tasks": total})
         yield

@@ -66,7 +66,7 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         for i, rows in enumerate(cuts)
     ]
     size = sum(part.bytes for part in ordered.parts)
-    with job.stage("gather", len(tasks), size):
+    with job.stage("gather", len(tasks), size, sum(part.rows for part in ordered.parts)):
         gathered = job.runner(size).run("gather", gather, tasks) if tasks else []
         gathered = [_taken(task, result) for task, result in zip(tasks, gathered, strict=True)]
     for result in gathered:

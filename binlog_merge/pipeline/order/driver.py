@@ -69,7 +69,8 @@ def order_all(
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
     ]  # fmt: skip
-    with job.stage("order", len(tasks)):
+    branches = sum(piece.timed + piece.local for node in scanned for piece in node.pieces)
+    with job.stage("order", len(tasks), branches=branches):
         if coordination.holds is not None:
             ordered = _with_holds(runner, tasks, blocks, coordination, coordination.holds)
         else:

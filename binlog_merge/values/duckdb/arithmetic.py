@@ -39,7 +39,10 @@ def bits_of(piece: Sql) -> str:
     value = number(piece)
     if value.kind != "int":
         raise ExpressionError(f"bits of a {piece.kind}; CAST(… AS SIGNED) gives a whole number")
-    return f"(({value.text})::HUGEINT & {ALL_BITS})"
+    text = f"({value.text})::HUGEINT"
+    if value.constant is None and not value.unsigned:  # what CEILING makes of a DECIMAL may have more than 64 bits
+        text = within_range(text, False, "HUGEINT")
+    return f"({text} & {ALL_BITS})"
 
 
 def _bit_operation(symbol: str, one: str, two: str) -> str:
