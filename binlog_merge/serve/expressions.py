@@ -66,5 +66,3 @@ def _gtids(text: str) -> GtidSet:
         raise Refused(
             ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
         ) from None
-
-
