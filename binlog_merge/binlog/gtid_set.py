@@ -7,6 +7,7 @@ Source: mysql-server `sql/rpl_gtid_set.cc` (encode, encode_nsids_format).
 """
 
 import re
+import struct
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
 
 MAX_GNO: Final = (1 << 63) - 1
 """GNO_END: one more than the greatest transaction number."""
+
+_SPAN: Final = struct.Struct("<QQ")
 
 TAG_PATTERN: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
@@ -71,7 +74,8 @@ class GtidSet:
             number = r.u64("number of intervals")
             if number > r.left() // 16:
                 raise r.fail(f"{number} intervals in {r.left()} bytes")
-            items.extend((sid, tag, r.u64("start"), r.u64("end")) for _ in range(number))
+            spans = _SPAN.iter_unpack(r.take(16 * number, "intervals"))
+            items.extend((sid, tag, start, end) for start, end in spans)
         if count > r.end:
             raise r.fail(f"{count} sources in {r.end} bytes")
         r.done()
@@ -92,11 +96,11 @@ class GtidSet:
         return b"".join(parts)
 
     def __str__(self) -> str:
-        lines: dict[bytes, str] = {}
+        lines: dict[bytes, list[str]] = {}
         for (sid, tag), intervals in sorted(self.intervals.items()):
-            ranges = ":".join(str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in intervals)
-            lines[sid] = lines.get(sid, format_sid(sid)) + (f":{tag}" if tag else "") + f":{ranges}"
-        return ",".join(lines.values())
+            ranges = (str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in intervals)
+            lines.setdefault(sid, [format_sid(sid)]).extend((tag, *ranges) if tag else ranges)
+        return ",".join(":".join(line) for line in lines.values())
 
     def __contains__(self, gtid: tuple[bytes, str, int]) -> bool:
         sid, tag, gno = gtid
@@ -152,10 +156,7 @@ class GtidSet:
 
     def contains_set(self, other: "GtidSet") -> bool:
         """Return whether every GTID of `other` is in this set."""
-        return all(
-            any(a <= start and end <= b for a, b in self.intervals.get((sid, tag), ()))
-            for sid, tag, start, end in other.items()
-        )
+        return not other.minus(self)
 
 
 def _common(a: Intervals, b: Intervals) -> Intervals:

@@ -73,8 +73,9 @@ def _joined(intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]
 
 def _without(ours: Iterable[tuple[int, int]], theirs: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
     for first, last in ours:
-        at = max(bisect_right(theirs, (first, first)) - 1, 0)
-        for begin, end in theirs[at:]:
+        near = max(bisect_right(theirs, (first, first)) - 1, 0)
+        for at in range(near, len(theirs)):
+            begin, end = theirs[at]
             if begin > last:
                 break
             if end < first:

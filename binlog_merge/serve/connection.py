@@ -167,7 +167,7 @@ class Connection:
         log = self.log()
         try:
             await_made(self._wire, log, options, self.peer, told)
-        except NotServed as error:
+        except (NotServed, MergeError) as error:
             packet, line = failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error, self.peer)
             self._report(line)
             self._wire.put(packet)

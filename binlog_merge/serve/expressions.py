@@ -7,7 +7,6 @@ from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import ErrorCode, Value
 from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.session_variables import value_of_variable
@@ -55,7 +54,7 @@ def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) 
         case "gtid_subset", [str(inner), str(outer)]:
             return int(_gtids(outer).contains_set(_gtids(inner)))
         case "gtid_subtract", [str(one), str(other)]:
-            return str(_minus(_gtids(one), _gtids(other)))
+            return str(_gtids(one).minus(_gtids(other)))
         case _:
             raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {WHAT} functions")
 
@@ -67,12 +66,3 @@ def _gtids(text: str) -> GtidSet:
         raise Refused(
             ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
         ) from None
-
-
-def _minus(gtids: GtidSet, other: GtidSet) -> GtidSet:
-    rest = [(source, _ranks(gtids, source) - _ranks(other, source)) for source in gtids.intervals]
-    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in rest for first, last in ranks.intervals)
-
-
-def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:
-    return RankSet(tuple((start, end - 1) for start, end in gtids.intervals.get(source, ())))

@@ -22,6 +22,10 @@ from binlog_merge.serve.wire import LONGEST_TIMEOUT, Wire
 _BUFFER: Final = 1 << 16
 _LOOK_EVERY: Final = 0.1
 _LONGEST_MESSAGE: Final = 500
+_NOTHING: Final = (
+    "Could not find first log file name in binary log index file: nothing is published yet. Come again when the first "
+    "merge has published, or wait for it (mysqlbinlog: --stop-never)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +40,25 @@ def await_made(wire: Wire, log: PublishedLog, options: DumpOptions, peer: str, t
     """Wait until a stream is made, for a reader that would otherwise be told that there is nothing more, or too little.
 
     These are readers that do not wait, and those that have more of it already: it is made anew. Raises NotServed for a
-    stream that cannot be made, Gone and OSError when the client leaves.
+    stream that cannot be made, and for a reader that does not wait while nothing is published, MergeError for a log
+    that cannot be read, Gone and OSError when the client leaves.
     """
+    if not options.wait:
+        log.refresh()  # such a reader comes once, and gets all that there is by then
     view = log.view()
     has = () if options.start.has is None else view.ranks_of(options.start.has).intervals
     if options.wait and not (has and has[-1][1] > view.state.rank):
         return
     made = log.made()
-    if made():
-        return
-    told.report(f"{peer}: waits until the stream has all that the log has now")
-    poll = select.poll()
-    poll.register(wire, select.POLLIN)
-    while not made():
-        if poll.poll(_LOOK_EVERY * 1000):
-            wire.take()
+    if not made():
+        told.report(f"{peer}: waits until the stream has all that the log has now")
+        poll = select.poll()
+        poll.register(wire, select.POLLIN)
+        while not made():
+            if poll.poll(_LOOK_EVERY * 1000):
+                wire.take()
+    if not options.wait and not log.view().count:
+        raise NotServed(_NOTHING)
 
 
 class Feed:

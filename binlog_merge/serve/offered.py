@@ -48,7 +48,11 @@ class StreamLog(PublishedLog):
         self._stopped = stopped
 
     def made(self) -> Callable[[], bool]:
-        """Return a function that says whether all is there that the source has now. It raises NotServed."""
+        """Return a function that says whether all is there that the source has now. It raises NotServed.
+
+        Raises MergeError if the source cannot be read.
+        """
+        self._source.refresh()  # what a merge has published that has just ended is there now, and not a moment later
         files = self._source.view().state.files
         wanted = (_number(files[-1].name), files[-1].size) if files else (0, 0)
 

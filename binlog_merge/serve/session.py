@@ -38,6 +38,7 @@ from binlog_merge.serve.tables.session import Selected
 _ENDS: Final = b" \t\n\v\f\r;\0"
 """What MySQL takes away from the end of a statement."""
 _MULTI_STATEMENTS_OFF: Final = 1
+_DUMP_GTID: Final = bytes([Com.COM_BINLOG_DUMP_GTID])
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
     "This merged binlog has order keys behind XID (output.cts: end or both), for readers of PolarDB-X's global binlog. "
@@ -82,6 +83,7 @@ class Session:
         self.trusted = False
         self._login = Login(gate, nonce, address)
         self._longest = gate.limits.statement
+        self._most_gtids = gate.limits.gtids
         self._world = world
         self._nonce = nonce
         self._tls = tls
@@ -164,6 +166,14 @@ class Session:
         return Step([*answered.payloads, opened.pack()], Then.COMPRESS if compressed else Then.GO_ON)
 
     def _command(self, payload: bytes) -> Step:
+        if payload[:1] == _DUMP_GTID and len(payload) > self._most_gtids:
+            # As fatal: a replica stops and shows it, where it would come again for ever after an error in the packet.
+            return _refusal(
+                ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG,
+                f"The request with the replica's GTID set has {len(payload)} bytes, and binlog-merge serve takes "
+                f"{self._most_gtids}, some {self._most_gtids >> 4} intervals: read by file and position "
+                "(SOURCE_AUTO_POSITION=0), or make the replica anew, without so many gaps",
+            )
         match parse_command(payload):
             case Query(sql) if len(sql) > self._longest:
                 return _refusal(

@@ -1,5 +1,7 @@
 """GTID sets against plain sets of numbers."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ def test_sets_are_sets(one: set[tuple[tuple[bytes, str], int]], other: set[tuple
     assert a.intersection(b) == made(one & other)
     assert a.minus(b) == made(one - other)
     assert a.union(b) == made(one | other)
+    assert a.contains_set(b) == (other <= one)
     assert a.count == len(one)
     assert a.spans == sum(1 for source, gno in one if (source, gno - 1) not in one)
     holes = {
@@ -41,6 +44,38 @@ def test_a_set_as_text_and_as_bytes(numbers: set[tuple[tuple[bytes, str], int]])
     assert bool(whole) == bool(numbers)
     for source in ((A, ""), (A, "tag"), (B, "")):
         assert [(*source, gno) in whole for gno in range(32)] == [(source, gno) in numbers for gno in range(32)]
+
+
+class _Counted(int):
+    """A number that counts how often any of its kind is compared."""
+
+    compared = 0
+
+    def __lt__(self, other: int) -> bool:
+        _Counted.compared += 1
+        return int(self) < int(other)
+
+    def __gt__(self, other: int) -> bool:
+        _Counted.compared += 1
+        return int(self) > int(other)
+
+    def __le__(self, other: int) -> bool:
+        return not self > other
+
+    def __ge__(self, other: int) -> bool:
+        return not self < other
+
+
+@pytest.mark.parametrize("ask", [GtidSet.contains_set, GtidSet.minus, GtidSet.intersection, GtidSet.union])
+def test_what_a_question_about_two_sets_costs_grows_with_their_intervals(ask: Callable[..., object]) -> None:
+    def cost(count: int) -> int:
+        spans = [(A, "", _Counted(n), _Counted(n + 1)) for n in range(1, 2 * count, 2)]
+        one, other = GtidSet.of(spans), GtidSet.of(spans)
+        _Counted.compared = 0
+        ask(one, other)
+        return _Counted.compared
+
+    assert 0 < cost(2000) < 3 * cost(1000)
 
 
 PLAIN = GtidSet.of([(A, "", 1, 6), (A, "", 8, 9)])

@@ -1,5 +1,7 @@
 """Sets of ranks are sets."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,24 @@ def test_they_are_sets(a: frozenset[int], b: frozenset[int]) -> None:
 def test_they_are_told_as_intervals() -> None:
     assert str(RankSet.upto(90) | RankSet.of(range(92, 141)) | RankSet.of([150])) == "1-90,92-140,150"
     assert str(RankSet.upto(0)) == "" and RankSet.parse("3-5,6,1") == RankSet.of([1, 3, 4, 5, 6])
+
+
+class _Counted(tuple[tuple[int, int], ...]):
+    """Intervals that count how many of them are taken."""
+
+    taken = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        _Counted.taken += len(found) if isinstance(at, slice) else 1
+        return found
+
+
+def test_what_a_difference_costs_grows_with_the_intervals() -> None:
+    intervals = tuple((rank, rank) for rank in range(1, 2000, 2))
+    _Counted.taken = 0
+    assert RankSet(intervals) - RankSet(_Counted(intervals)) == RankSet()
+    assert 0 < _Counted.taken < 20 * len(intervals)
 
 
 @pytest.mark.parametrize("text", ["x", "5-3", "1-2-3"])

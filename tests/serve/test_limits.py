@@ -12,6 +12,7 @@ from unittest import mock
 import pymysql
 import pytest
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import OFFERED, SslRequest
 from binlog_merge.protocol.packets import Capability, PacketHeader
@@ -20,7 +21,7 @@ from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.session import Session
 from tests.serve.merged import merged
 from tests.serve.raw import Raw, response
-from tests.serve.running import eventually, from_position, serving
+from tests.serve.running import eventually, from_position, serving, without
 
 connection = import_module("binlog_merge.serve.connection")
 prepared = import_module("binlog_merge.serve.prepared")
@@ -95,6 +96,24 @@ def test_statements_and_variables_have_the_lengths_that_are_given() -> None:
             with pytest.raises(pymysql.MySQLError) as caught:
                 cursor.execute(sql)
             assert caught.value.args[0] == code
+
+
+@pytest.mark.parametrize("size", ["many intervals", "many sources"])
+def test_a_set_of_gtids_has_a_length_and_one_within_it_is_served(size: str) -> None:
+    """Whoever sends 16 MB of it would take a minute of the server's, and a second of the others'."""
+
+    def has(number: int) -> GtidSet:
+        if size == "many sources":
+            return GtidSet.of((n.to_bytes(16, "big"), "", 1, 2) for n in range(number // 40))
+        return GtidSet.of((b"s" * 16, "", n, n + 1) for n in range(1, number // 8, 2))
+
+    most = Limits().gtids
+    with serving(merged(CASE)) as running:
+        whole = running.events(without(GtidSet()))
+        assert running.events(without(has(most - 200))) == whole
+        with pytest.raises(pymysql.MySQLError, match=f"1236, .* GTID set .* takes {most}, some 65536 intervals"):
+            running.events(without(has(most + 200)))
+        assert running.query("SELECT 1") == [(1,)]
 
 
 def test_values_that_come_before_an_execution_are_not_kept_without_end() -> None:

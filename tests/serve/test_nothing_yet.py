@@ -165,9 +165,11 @@ def test_heartbeats_beyond_4_gib_say_where_the_reader_is(v2: bool) -> None:
 
 def test_the_command_waits_for_the_first_merge(output: Stepwise, tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("binlog-merge")
-    (tmp_path / "pw").write_text(PASSWORD)
+    password = tmp_path / "pw"
+    password.touch(0o600)  # one that others may read is told of
+    password.write_text(PASSWORD)
     later = tmp_path / "later"
-    command = [program, "serve", later, "--port", "0", "--password-file", tmp_path / "pw"]
+    command = [program, "serve", later, "--port", "0", "--password-file", password]
     missing = subprocess.run(command, capture_output=True, text=True, check=False)
     assert missing.returncode == ManifestError.exit_code and "there is no such directory" in missing.stderr
     later.mkdir()

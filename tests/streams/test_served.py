@@ -17,7 +17,7 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.state_notes import NOTES_FOLDER, read_state_note
 from binlog_merge.serve import unmatched
 from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.offered import Offered
+from binlog_merge.serve.offered import Offered, StreamLog
 from binlog_merge.serve.unmatched import Unmatched
 from binlog_merge.streams.spec import StreamSpec, load_streams
 from binlog_merge.streams.together import Family
@@ -26,12 +26,19 @@ from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge
 from tests.serve.merged import merged
 from tests.serve.running import PASSWORD, Running, eventually, from_position, without
+from tests.serve.test_nothing_yet import Stepwise
 from tests.streams.helpers import streaming, written
 
 
 def _gtids(running: Running, start: GtidSet) -> int:
     kinds = [event[4] for event in running.events(without(start))]
     return kinds.count(EventType.GTID_LOG_EVENT)
+
+
+def _first_gtid(reader: Running) -> bool:
+    """Return whether a reader that waits gets a transaction."""
+    with reader.reading(from_position(flags=0)) as events:
+        return any(event[4] == EventType.GTID_LOG_EVENT for event in events)
 
 
 def _caught_up(running: Running, folder: Path, rank: int) -> None:
@@ -151,6 +158,39 @@ def test_a_reader_that_does_not_wait_is_not_told_that_a_stream_is_empty(
             assert not any(one.done() for one in seen)
             go_on.set()
             assert [one.result() for one in seen] == [rank, 0]
+
+
+def test_while_nothing_is_published_a_reader_of_a_stream_is_told_as_one_of_the_log(tmp_path: Path) -> None:
+    output = Stepwise.of(tmp_path)
+    (spec,) = streams = load_streams(None, ["part hash=key into=2 port=0"])[:1]
+    with streaming(output.out, tmp_path, streams) as (running, ports), ThreadPoolExecutor() as pool:
+        readers = [running, _at(running, ports[spec.name])]
+        for reader in readers:
+            for asked in (from_position(), from_position("binlog.000001"), without(GtidSet())):
+                with pytest.raises(pymysql.err.MySQLError, match=r"1236, .*nothing is published yet"):
+                    reader.events(asked)
+        waiting = [pool.submit(_first_gtid, reader) for reader in readers]
+        assert eventually(lambda: sum(reader.waiting for reader in running.server.readers()) == 2)
+        output.publish()
+        assert [one.result(60) for one in waiting] == [True, True]
+        _caught_up(readers[0], output.out, output.whole.rank)
+        assert _gtids(readers[1], GtidSet()) == LogFolder(tmp_path / spec.name).state().rank > 0
+
+
+def test_a_stream_is_made_when_it_has_what_the_log_has_by_now(tmp_path: Path) -> None:
+    """And not what somebody has seen of the log some time ago: nothing, if that was before the first merge."""
+    output = Stepwise.of(tmp_path)
+    (spec,) = load_streams(None, ["part hash=key into=2 port=0"])[:1]
+    log = PublishedLog(output.out)
+    written(output.out, tmp_path, spec)
+    stream = StreamLog(LogFolder(tmp_path / spec.name), log)
+    assert stream.made()()
+    output.publish()
+    made = stream.made()
+    assert not made()
+    written(output.out, tmp_path, spec)
+    stream.refresh()
+    assert made()
 
 
 def test_rules_that_match_no_table_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
