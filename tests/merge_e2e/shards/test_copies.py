@@ -8,8 +8,9 @@ import pytest
 from binlog_merge.errors import ShardsInDoubt
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.pipeline import run
+from tests.merge_e2e.killed import merge_until
 from tests.merge_e2e.local import merge, written
-from tests.merge_e2e.shards.stage import Stage, create_of
+from tests.merge_e2e.shards.stage import Played, Stage, create_of
 from tests.merge_e2e.shards.test_colliding_keys import MODES, Case, in_duckdb, on_target, play
 
 pytestmark = [pytest.mark.mysql]
@@ -54,14 +55,21 @@ def test_a_copy_comes_out_once(mode: str, source: str, stage: Stage) -> None:
     assert create_of(stage.target, ("k", "countries")) == create_of(stage.nodes[source], ("k", "countries"))
 
 
-def configured(stage: Stage, name: str, story: Sequence[tuple[str, str]], doubts: str = "error") -> Path:
-    """Play a story; returns the configuration."""
-    stage.clear()
+def played_on(stage: Stage, name: str, story: Sequence[tuple[str, str]], anew: bool = False) -> list[Played]:
+    """Play a story; with `anew` the nodes are cleared first."""
+    if anew:
+        stage.clear()
     with stage.scene(name, ()) as (nodes, played):
         for node, sql in story:
             for each in nodes if node == "*" else [node]:
                 for statement in filter(None, map(str.strip, sql.split(";"))):
                     nodes[each].run(statement)
+    return played
+
+
+def configured(stage: Stage, name: str, story: Sequence[tuple[str, str]], doubts: str = "error") -> Path:
+    """Play a story; returns the configuration."""
+    played = played_on(stage, name, story, anew=True)
     return stage.configuration(name, played, "pessimistic", sections={"shard-doubts": doubts, **COPIES})
 
 
@@ -136,6 +144,23 @@ def test_what_a_run_has_told_that_publishes_nothing_is_told_by_the_next(
         merge(path, out)
     (said,) = (text for text in merge(path, out).warnings if "the copy of" in text)
     assert "n2 has not made what n1 has: update of code='ES' at" in said
+
+
+def test_a_run_killed_before_it_publishes_is_made_up_for(stage: Stage) -> None:
+    """What the runs before have left is there still: the other half of a change is no difference."""
+    rows = ("*", "INSERT INTO k.t VALUES (@@server_id, 'FR')")
+    first = played_on(stage, "half", [("*", CREATED), ("n1", CHANGED), rows], anew=True)
+    path = stage.configuration("half", first, "pessimistic", sections=COPIES)
+    out = path.parent / "out"
+    merge(path, out, end_of_input=False)
+    assert Manifest.load(out).state.last is not None
+    later = played_on(stage, "half", [("n2", CHANGED), ("*", "DELETE FROM k.t")])
+    stage.configuration("half", [*first, *later], "pessimistic", sections=COPIES)
+    for point in ("publish-before-rename", "publish-before-manifest"):
+        assert merge_until(f"{point}:kill", path, out)
+    assert merge(path, out).warnings == ()
+    assert merge(path, path.parent / "whole").warnings == ()
+    assert written(out) == written(path.parent / "whole")
 
 
 def _event_end(data: bytes, least: int) -> int:

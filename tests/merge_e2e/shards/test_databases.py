@@ -77,6 +77,27 @@ def test_it_goes_through_the_routes(stage: Stage, number: int, name: str) -> Non
     carried_out(stage, path.parent / "out")
 
 
+def test_what_is_only_done_if_need_be_is_so_on_the_target(stage: Stage) -> None:
+    """A target that has the database already goes on."""
+    stage.clear()
+    with stage.scene("need", ROUTES) as (sessions, found):
+        for maybe_not, maybe, name in (("IF NOT EXISTS ", "IF EXISTS ", "t"), ("", "", "u")):
+            for node, session in sessions.items():
+                session.run(f"CREATE DATABASE {maybe_not}{name}_{node}")
+            for node, session in sessions.items():
+                session.run(f"DROP DATABASE {maybe}{name}_{node}")
+    path = configured(stage, found[0])
+    merge(path, path.parent / "out")
+    assert [query.text.partition(" CHARACTER")[0] for query in events(path.parent / "out")] == [
+        "CREATE DATABASE IF NOT EXISTS `t`",
+        "DROP DATABASE IF EXISTS `t`",
+        "CREATE DATABASE `u`",
+        "DROP DATABASE `u`",
+    ]
+    stage.target.execute("CREATE DATABASE t")
+    stage.carry_out(path.parent / "out")
+
+
 def test_a_database_that_an_earlier_run_has_seen(stage: Stage) -> None:
     """Of a run, the store gives what its statements name; the session's database is one of these."""
     convert = "ALTER TABLE t_{n}.a{n} CONVERT TO CHARACTER SET DEFAULT"

@@ -262,6 +262,20 @@ SIBLINGS = {
     "renamed": f"{MADE}\nn1 RENAME TABLE t TO u\nn1 DROP TABLE u\nn2 RENAME TABLE t TO u\nn2 DROP TABLE u",
     "renamed before": f"{MADE}\nn1 TRUNCATE t\nn1 RENAME TABLE t TO u\nn1 INSERT INTO u VALUES (11, 3)\n"
     "n2 TRUNCATE t\nn2 RENAME TABLE t TO u\nn2 INSERT INTO u VALUES (21, 3)",
+    "emptied by one": """
+        all CREATE TABLE t (id INT PRIMARY KEY)
+        all CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION p VALUES LESS THAN (1000))
+        all INSERT INTO t VALUES ({n})
+        all INSERT INTO p VALUES ({n})
+        n1 TRUNCATE t
+        n1 ALTER TABLE p TRUNCATE PARTITION p
+        n1 INSERT INTO t VALUES (1)
+        n1 INSERT INTO p VALUES (1)
+        n1 DROP TABLE t, p
+        n1 CREATE TABLE t (id INT PRIMARY KEY)
+        n1 INSERT INTO t VALUES (1)
+        n2 DROP TABLE t, p
+        n2 CREATE TABLE t (id INT PRIMARY KEY)""",
     "in a transaction": f"""{MADE}
         all CREATE TABLE o (id INT PRIMARY KEY)
         n1 TRUNCATE t

@@ -68,7 +68,7 @@ class Run(RemovingRun):
                 if event.shard in self.removals.expected:
                     self._came(event, event.shard)
             case Leaves():
-                self._left(event, self._take_leaves(event))
+                self._left(self._take_leaves(event))
             case Moves():
                 self._take_moves(event)
                 self.removals.move(event.shard, event.to)

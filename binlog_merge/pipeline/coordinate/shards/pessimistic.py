@@ -23,7 +23,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
-from binlog_merge.pipeline.coordinate.shards.removals import Removals
+from binlog_merge.pipeline.coordinate.shards.removals import Left, Removals
 from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_stay
 from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -203,7 +203,7 @@ class PessimisticRun(Run):
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
         return found
 
-    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
+    def _take_leaves(self, event: Leaves) -> Left:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
         del self._members[event.shard]
         self.debts.forget(event.shard)
@@ -223,7 +223,8 @@ class PessimisticRun(Run):
             place = self.ledger.here(event)
             self.ledger.took_effect(alone, place)
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(alone).renames)))
-        return tuple(item.ddl for item in mine)
+        emptied = tuple(ddl for ddl in alone if moves_rows(ddl, Verb.EMPTY))
+        return Left(event, tuple(item.ddl for item in mine), emptied)
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)

@@ -39,10 +39,19 @@ partitions.
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A shard that is dropped while others are not; `ran` is the DDL that it has run and others have not."""
+    """A shard that is dropped while others are not; `ran` is the DDL that it has run and others have not.
+
+    `emptied` are those that no other has run and that emptied partitions: rows after them wait for the drop, too.
+    """
 
     event: Leaves
     ran: tuple[ShardDdl, ...] = ()
+    emptied: tuple[ShardDdl, ...] = ()
+
+    def effects(self, place: Place | None, gone: bool = False) -> Iterator[Effect]:
+        """Yield the effects of its drop."""
+        yield from (Effect(ddl.shard, ddl.key, place) for ddl in self.emptied)
+        yield Effect(self.event.shard, self.event.key, place, gone=gone)
 
 
 @dataclass
@@ -94,7 +103,7 @@ class Removals:
     def held(self) -> Iterator[Effect]:
         """Yield the effects of what waits: the shards' later rows wait with it."""
         for shard, left in self.left.items():
-            yield Effect(left.event.shard, left.event.key, None)
+            yield from left.effects(None)
             yield from (Effect(event.shard, event.key, None) for event in self.again.get(shard, ()))
         for ran in self.emptied.values():
             yield from (Effect(e.shard, e.key, None) for e in ran if not isinstance(e, Decided))

@@ -61,25 +61,28 @@ class RemovingRun(ABC):
         """Write what all shards have run by now."""
 
     @abstractmethod
-    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
-        """Remove a shard; return the DDL that it has run and others have not."""
+    def _take_leaves(self, event: Leaves) -> Left:
+        """Remove a shard; return it with the DDL that it has run and others have not."""
 
     # DROP TABLE.
 
-    def _left(self, event: Leaves, ran: tuple[ShardDdl, ...]) -> None:
+    def _left(self, left: Left) -> None:
         """Continue after a shard has left: the logical table is dropped with the last one."""
+        event = left.event
         if self.over:
             self._drop(event, event.sql, {event.shard: event.key})
             return
         if not event.reported:
-            self.removals.left[event.shard] = Left(event, ran)
+            self.removals.left[event.shard] = left
         self._empty_together(event)
 
     def _drop(self, now: Event, sql: str, last: dict[Shard, OrderKey]) -> None:
         """Drop the logical table; `last` are the shards that leave it now, with their keys."""
         place = self.ledger.append(now, (sql,) if sql else (), None)
         keys = {shard: left.event.key for shard, left in self.removals.left.items()} | last
-        self.ledger.effects += [Effect(shard, key, place, gone=True) for shard, key in keys.items()]
+        self.ledger.effects += [Effect(shard, key, place, gone=True) for shard, key in last.items()]
+        for left in self.removals.left.values():
+            self.ledger.effects += left.effects(place, gone=True)
         for shard, ran in self.removals.emptied.items():
             self.ledger.effects += [taken_effect(event, shard, place) for event in ran]
         self.removals.emptied.clear()
@@ -112,7 +115,7 @@ class RemovingRun(ABC):
         place = self.ledger.here(now)
         for shard, one in self.removals.left.items():
             ran = [event for event in self.removals.emptied.pop(shard, []) if not isinstance(event, Decided)]
-            self.ledger.effects += [Effect(e.shard, e.key, place) for e in (*ran, one.event)]
+            self.ledger.effects += [*(Effect(e.shard, e.key, place) for e in ran), *one.effects(place)]
         self.removals.left.clear()
         self.removals.expected.clear()
         self.rows_left = True
@@ -171,8 +174,9 @@ class RemovingRun(ABC):
 
     def _emptied(self, now: Event) -> None:
         """Continue after all rows have been removed, also those of shards that are dropped."""
-        left, place = self.removals.left.values(), self.ledger.logical[-1].place
-        self.ledger.effects += [Effect(one.event.shard, one.event.key, place, gone=True) for one in left]
+        place = self.ledger.logical[-1].place
+        for left in self.removals.left.values():
+            self.ledger.effects += left.effects(place, gone=True)
         self.removals.left.clear()
         self.removals.expected.clear()
         self.rows_left = False
@@ -219,7 +223,7 @@ class RemovingRun(ABC):
         if drops:
             leaves = Leaves(event.key, shard, sql)
             self.removals.absent |= {shard}
-            self._left(leaves, self._take_leaves(leaves))
+            self._left(self._take_leaves(leaves))
         else:
             self.removals.emptied.setdefault(shard, []).append(event)
             self._empty_together(event)

@@ -3,7 +3,8 @@
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.values import Doubt, Outcome
-from tests.pipeline.coordinate.shards.scenario import ran, written
+from binlog_merge.pipeline.order.waits import Waits
+from tests.pipeline.coordinate.shards.scenario import placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 PARTITIONED = (
@@ -88,6 +89,34 @@ def test_what_all_shards_run_is_written_once(way: str, statements: list[str], ex
     assert outcome.stop is None and told(outcome) == [] and waiting(outcome) == []
     assert [" ".join(sql.split()[:3]) for sql in written(outcome)] == expected
     assert outcome.quiet is not None and not outcome.quiet[1].rows_left
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("emptied", ["TRUNCATE TABLE t1", "TRUNCATE PARTITION p", "DROP PARTITION p"])
+@pytest.mark.parametrize(("then", "gone"), [("DROP TABLE t2", True), ("", False)])
+def test_rows_after_one_shard_has_emptied_its_table_wait_for_the_drop(
+    way: str, emptied: str, then: str, gone: bool
+) -> None:
+    """Rows with the same keys are on the target until all drop or empty their tables, or it is decided otherwise."""
+    assert is_gone(way, emptied, then) is gone
+
+
+def test_rows_of_a_dropped_shard_go_with_those_that_the_others_truncate() -> None:
+    assert is_gone("pessimistic", "TRUNCATE PARTITION p", "TRUNCATE TABLE t2")
+
+
+def is_gone(way: str, emptied: str, then: str) -> bool:
+    """Return whether a row that t1 has inserted between emptying and dropping its table never comes out."""
+    made = ran(PARTITIONED, "t1 t2", f"t1 {emptied}", "t1 row", "t1 DROP TABLE t1")
+    assert placed(made.rows["shop", "t"], made.outcome(way))[0][1] is None
+    if then:
+        made.run("n2", then)
+    while any(one.stage == "waiting" for one in made.outcome(way).open):
+        made.decide(way, "skip")
+    outcome = made.outcome(way)
+    ((row, place),) = placed(made.rows["shop", "t"], outcome)
+    assert place is not None and place.key.commit_tso == made.moment and outcome.quiet is not None
+    return Waits(outcome.effects).gone(row.shard, row.key, place)
 
 
 def test_shards_that_do_something_else_do_not_follow() -> None:

@@ -23,6 +23,7 @@ from binlog_merge.pipeline.coordinate.shards.net_change import inverse, net_chan
 from binlog_merge.pipeline.coordinate.shards.optimistic.keeper import LockKeeper
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Info
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape
+from binlog_merge.pipeline.coordinate.shards.removals import Left
 from binlog_merge.pipeline.coordinate.shards.rowmoves import MOVING, moves_rows, rows_stay
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -207,7 +208,7 @@ class OptimisticRun(LockKeeper):
         self.strangers.append(made)
         self._attempt_or_queue(made, event)
 
-    def _take_leaves(self, event: Leaves) -> tuple[ShardDdl, ...]:
+    def _take_leaves(self, event: Leaves) -> Left:
         queue = tuple(info.ddl for info in self.queues.pop(event.shard))
         self.debts.forget(event.shard)
         self.lock, _ = self.lock.without(event.shard)
@@ -220,7 +221,7 @@ class OptimisticRun(LockKeeper):
         if queue:
             # The DDL it waited for never takes effect: its rows go where the columns still have their old names.
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(queue).renames)))
-        return queue
+        return Left(event, queue)
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
