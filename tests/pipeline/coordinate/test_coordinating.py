@@ -45,6 +45,9 @@ class Given:
     def counted(self, *_: Any) -> None:
         return None
 
+    def rows_at(self, *_: Any) -> None:
+        return None
+
     def first_rows(self, *_: Any) -> FirstRows:
         return no_rows
 
