@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, appeared, shard_events
 from binlog_merge.pipeline.coordinate.shards.tools import ToolStep
 from binlog_merge.pipeline.coordinate.shards.values import (
     Empties,
@@ -17,6 +17,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.mysql.sql.session import NO_BACKSLASH_ESCAPES
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
 
@@ -118,6 +119,18 @@ def test_a_table_made_of_others_is_written_out() -> None:
     ((_, event),) = events("CREATE TABLE t3 (a INT, KEY (a)) COMMENT 'CREATE TABLE t3'")
     assert isinstance(event, Joins)
     assert event.sql == "CREATE TABLE `shop`.`t` (a INT, KEY (a)) COMMENT 'CREATE TABLE t3'"
+
+
+def test_a_table_that_is_written_out_has_strings_as_its_session_writes_them() -> None:
+    session = DdlSession(sql_mode=NO_BACKSLASH_ESCAPES)
+    made = r"CREATE TABLE u2 (a INT COMMENT 'c:\dir')"
+    before = apply_ddl(parse_dump(BASE, "s1"), made, "s1", session).catalog
+    sql = "CREATE TABLE t3 LIKE u2"
+    ddl = NodeDdl("n", KEY, ParsedDdl.of(sql, session), before, apply_ddl(before, sql, "s1", session), database="s1")
+    ((_, event),) = shard_events(ddl, ROUTES)
+    known_later = appeared("n", KEY, ROUTES, before.tables["s1", "u2"], ("shop", "u"), session)
+    assert isinstance(event, Joins)
+    assert all(r"COMMENT 'c:\dir'" in joins.sql for joins in (event, known_later))
 
 
 def test_a_copy_in_a_shards_place_without_known_changes_is_the_difference() -> None:
