@@ -11,7 +11,6 @@ from typing import Final
 
 from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
-    ANSWERED,
     Call,
     Constants,
     Default,
@@ -42,6 +41,13 @@ from snapshot_store.mysql.sql.lexer import expand
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literals import literal_bytes
 
+_ANSWERED: Final = frozenset(
+    {
+        *("version", "unix_timestamp", "now", "current_timestamp", "sysdate", "connection_id", "uuid"),
+        *("user", "current_user", "session_user", "system_user", "database", "schema", "gtid_subset", "gtid_subtract"),
+    }
+)
+"""The functions that have a value as a `Call`; others of MySQL's are computed, in `Constants`."""
 _SHOWS: Final = {
     "master status": "binary log status",
     "binary log status": "binary log status",
@@ -128,7 +134,7 @@ def _select(cursor: Cursor) -> Select:
 
 
 def _computed(name: str) -> bool:
-    return name not in ANSWERED and CANONICAL.get(name, name) in FUNCTIONS
+    return name not in _ANSWERED and CANONICAL.get(name, name) in FUNCTIONS
 
 
 def _item(cursor: Cursor) -> tuple[str, Expression]:

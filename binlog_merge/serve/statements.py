@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +39,6 @@ class Call:
     name: str
     arguments: "tuple[Expression, ...]" = ()
 
-
-ANSWERED: Final = frozenset(
-    {
-        *("version", "unix_timestamp", "now", "current_timestamp", "sysdate", "connection_id", "uuid"),
-        *("user", "current_user", "session_user", "system_user", "database", "schema", "gtid_subset", "gtid_subtract"),
-    }
-)
-"""The functions that have a value as a `Call`; others of MySQL's are computed, in `Constants`."""
 
 Expression = Literal | SystemVariable | UserVariable | Call | Default
 

@@ -47,13 +47,14 @@ def test_what_passes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_java_that_fails_a_hundred_times_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_case(case_named("two-nodes"), tmp_path)
-    monkeypatch.setenv("JAVA_HOME", _fails_first(effort(20, 100), tmp_path))
+    monkeypatch.setenv("JAVA_HOME", _fails_first(effort(5, 100), tmp_path))
     with running(tmp_path, "--no-serve", "--longest-pause", "0.01", "--master", "local[1]") as run:
         until(lambda: _transactions(tmp_path) > 0)
         assert run.end() == 0
     assert not run.events("gave up", "merge")
 
 
+@pytest.mark.extended  # that what hangs is ended: test_supervisor
 def test_java_that_hangs_is_ended_and_started_again(tmp_path: Path) -> None:
     """While the Python that waits for it lives."""
     copy_case(case_named("two-nodes"), tmp_path)
