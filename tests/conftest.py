@@ -100,14 +100,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _leave_out_extended(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = [*config.getoption("--extended"), *_named(config)]
-    left_out = [
+    left_out = {
         item
         for item in items
         if item.get_closest_marker("extended") and not is_asked_for(item.nodeid.split("::")[0], asked)
-    ]
+    }
     if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 def _named(config: pytest.Config) -> list[str]:

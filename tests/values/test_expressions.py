@@ -56,6 +56,7 @@ FOUND = (
     "FLOOR('1e999')", "dt / 7", "COALESCE(1, d38) / 7", "(IF(i8, 5, d38) + 1) / 7", "(d38 / 3) / 7",
     "~ CEILING(18446744073709551616)", "~ CEILING(d38)", "FLOOR(d38) & i64", "CEILING(d65) | 1", "~ u64", "~ b64",
     "~ 18446744073709551615", "FLOOR(du) ^ u64", "~ CEILING(10000000000000000000.5)", "~ - CEILING(d38)",
+    "(i64 & 4) AND 1 = 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""

@@ -40,7 +40,8 @@ def bits_of(piece: Sql) -> str:
     if value.kind != "int":
         raise ExpressionError(f"bits of a {piece.kind}; CAST(… AS SIGNED) gives a whole number")
     text = f"({value.text})::HUGEINT"
-    if value.constant is None and not value.unsigned:  # what CEILING makes of a DECIMAL may have more than 64 bits
+    if value.constant is None and not value.unsigned and value.strength != COLUMN:
+        # What CEILING makes of a DECIMAL may have more than 64 bits; a column has what it holds.
         text = within_range(text, False, "HUGEINT")
     return f"({text} & {ALL_BITS})"
 
