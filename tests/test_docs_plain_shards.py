@@ -116,6 +116,8 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         yield shop
 
 
+# The same story runs in tests/bootstrap/test_three_shards; that the page's commands are commands, test_docs holds.
+@pytest.mark.extended
 @pytest.mark.mysql
 @pytest.mark.spark
 def test_the_page_from_top_to_bottom(shop: Shop) -> None:

@@ -29,6 +29,7 @@ output: {{dir: merged}}
 """
 
 
+@pytest.mark.extended  # test_three_shards has shards without markers, a column from their route, and load
 def test_shards_without_markers(tmp_path: Path) -> None:
     with MySqlServer(tmp_path / "a", 101) as one, MySqlServer(tmp_path / "b", 102) as two:
         for number, server in enumerate((one, two)):

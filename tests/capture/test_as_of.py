@@ -21,6 +21,7 @@ from binlog_merge.files.as_of import AS_OF_NAME, AsOf, read_as_of
 from binlog_merge.files.head import file_identity
 from binlog_merge.files.source import LocalSource
 from tests.capture.capturing import capture_now, cluster, url_of
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql
@@ -130,7 +131,7 @@ def test_what_commits_behind_a_standing_commits_later(mysql_server: MySqlServer,
     session, standings = mysql_server.connect(), list[Standing]()
     try:
         until(lambda: len(commits(mysql_server)) > 50)
-        for _ in range(1000):
+        for _ in range(effort(300, 1000)):
             standings.append(standing_of(lambda sql: rows_of(session, sql)))
     finally:
         enough.set()

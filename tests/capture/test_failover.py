@@ -224,6 +224,8 @@ def _as_long_as(file: Path, captured: Path) -> bool:
     return captured.exists() and captured.stat().st_size == file.stat().st_size
 
 
+# How a capture sees that another server has its node is the same as of a pair: two servers, one of them read-only.
+@pytest.mark.extended
 def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:
     """The group makes another member its primary; the one that was is read-only from then on."""
     lines: list[str] = []

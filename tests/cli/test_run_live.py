@@ -149,6 +149,8 @@ def _same(bank: Bank, replica: MySqlServer) -> bool:
     return _seen(replica) is not None and replica.query("SELECT * FROM bank.accounts ORDER BY id") == bank.accounts()
 
 
+# That what a supervisor started dies with it is test_supervisor's, and that the next goes on, the test above.
+@pytest.mark.extended
 def test_nothing_outlives_it_when_it_is_killed_and_the_next_goes_on(bank: Bank, tmp_path: Path) -> None:
     """Neither its processes nor Java, nor Spark's workers; a second `run` beside it is refused."""
     with running(tmp_path, "--port", "0") as run:

@@ -19,6 +19,8 @@ from tools.demo_live.cluster import free_ports
 pytestmark = pytest.mark.spark
 
 
+# Java's failures are spark/test_session's; hangs and addresses in use, of any program, are test_supervisor's.
+@pytest.mark.extended
 def test_what_passes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = copy_case(case_named("two-nodes"), tmp_path)
     settings = config.read_text()
@@ -45,6 +47,7 @@ def test_what_passes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert run.end() == 0
 
 
+@pytest.mark.extended  # what follows does so in spark/test_session, `run` starts it again in test_supervisor
 def test_java_that_fails_a_hundred_times_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_case(case_named("two-nodes"), tmp_path)
     monkeypatch.setenv("JAVA_HOME", _fails_first(effort(5, 100), tmp_path))

@@ -94,6 +94,8 @@ def test_it_follows_through_what_passes_and_ends_cleanly(
     assert written(out) == good
 
 
+# What ends rounds is tests/pipeline/test_follow's, and that a verb exits with an error's code, test_main's.
+@pytest.mark.extended
 def test_damage_ends_it_with_its_exit_code(
     case: tuple[Path, dict[str, bytes], dict[str, GrowingNode]], tmp_path: Path
 ) -> None:
@@ -144,6 +146,8 @@ def killed_at_random(path: Path, out: Path, seed: int, kills: int) -> None:
     assert written(out) == good
 
 
+# A merge that follows is killed by test_run_live too, and in rounds at each step by merge_e2e's test_killed.
+@pytest.mark.extended
 def test_killed_while_it_follows(tmp_path: Path) -> None:
     path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(30_000))
     killed_at_random(path, tmp_path / "out", seed=1, kills=1)

@@ -54,6 +54,8 @@ def test_a_snapshot_of_a_server(mysql_server: MySqlServer) -> None:
     assert seen is not None and "299,999" in str(seen.wrong)
 
 
+# The bank under load, a replica whose totals are right, and `run` are cli/test_run_live's.
+@pytest.mark.extended
 @pytest.mark.mysql
 @pytest.mark.spark
 def test_the_demo(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from binlog_merge.log.spans import ranks_between
 from binlog_merge.values.duckdb.compile import parse
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
-from tests.effort import seed_of_search
+from tests.effort import effort, seed_of_search
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
@@ -114,7 +114,7 @@ def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]]
     r = random.Random(seed_of_search())
     binlog = MergedBinlog(merged)
     rows = binlog_merge.changes(merged, TABLE).read_all().to_pylist()
-    asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(12)]
+    asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(effort(5, 12))]
 
     def answers() -> list[Any]:
         return [binlog_merge.changes(merged, TABLE, **one).read_all().to_pylist() for one in asked]

@@ -1,6 +1,7 @@
 """The oracle against what the fixtures recorded: keys, row counts, and the final tables by replay into a real MySQL."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,26 @@ from tests.oracle import OracleResult, merge_case
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(p.parent for p in FIXTURES.glob("*/cluster.yaml") if (p.parent / "case.py").exists())
+merged = cache(merge_case)
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
 
 
 @EVERY_CASE
 def test_transactions_are_those_the_case_recorded(case: Path) -> None:
     expected = _expected(case, "transactions.json")
-    assert _summary(merge_case(case / "cluster.yaml")) == [_recorded(t) for t in expected]
+    assert _summary(merged(case / "cluster.yaml")) == [_recorded(t) for t in expected]
 
 
 @EVERY_CASE
 def test_physical_ddl_gets_the_keys_the_case_recorded(case: Path) -> None:
     # Not the texts: the server logs its own for DROP TABLE.
     expected = [(ddl["key"], ddl["node"]) for ddl in _expected(case, "physical-ddl.json")]
-    assert sorted(ddl[:2] for ddl in merge_case(case / "cluster.yaml").physical_ddl) == sorted(expected)
+    assert sorted(ddl[:2] for ddl in merged(case / "cluster.yaml").physical_ddl) == sorted(expected)
 
 
 @EVERY_CASE
 def test_what_is_not_final_is_held(case: Path) -> None:
-    drained, result = merge_case(case / "cluster.yaml"), merge_case(case / "cluster.yaml", end_of_input=False)
+    drained, result = merged(case / "cluster.yaml"), merge_case(case / "cluster.yaml", end_of_input=False)
     in_doubt = {node: [bytes.fromhex(xid.split("'")[1]) for xid in xids] for node, xids in _held(case).items()}
     assert {node: sorted(gtrids) for node, gtrids in result.in_doubt.items() if gtrids} == in_doubt
     out = len(result.transactions)
@@ -42,7 +44,7 @@ def test_what_is_not_final_is_held(case: Path) -> None:
 @pytest.mark.mysql
 @EVERY_CASE
 def test_replayed_tables_are_the_cluster_s(case: Path, mysql_server: MySqlServer, tmp_path: Path) -> None:
-    result = merge_case(case / "cluster.yaml")
+    result = merged(case / "cluster.yaml")
     for name, data in result.files.items():
         (tmp_path / name).write_bytes(data)
     if (case / "base" / "logical.sql").exists():

@@ -10,6 +10,7 @@ import yaml
 from fixtures.polardbx import DIALECTS, FIXTURES, history, tables, transactions
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
+from tests.effort import crossed
 from tests.merge_e2e.cases import copy_case
 from tests.merge_e2e.editing import QUERY, Log, assert_prefix
 from tests.merge_e2e.local import merge, written
@@ -46,8 +47,7 @@ def test_mysqlbinlog_reads_the_nodes(name: str) -> None:
         assert printed.count("\nXA COMMIT X'") == len(commits) > 0
 
 
-@every
-@pytest.mark.parametrize("partitions", [None, 1, 9])
+@pytest.mark.parametrize(("name", "partitions"), crossed(sorted(DIALECTS), [None, 1, 9]))
 def test_row_by_row(name: str, partitions: int | None, tmp_path: Path) -> None:
     merge(FIXTURES / name / "cluster.yaml", tmp_path, partitions=partitions)
     wanted = [plain(entry, True) for entry in expected(history(name))]

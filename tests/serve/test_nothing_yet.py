@@ -76,7 +76,8 @@ BY_GTIDS = "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"
 
 
 @pytest.mark.mysql
-@pytest.mark.parametrize("place", [BY_POSITION, BY_GTIDS, "SOURCE_SSL=0"])
+# A place that says nothing is the first position.
+@pytest.mark.parametrize("place", [BY_POSITION, BY_GTIDS, pytest.param("SOURCE_SSL=0", marks=pytest.mark.extended)])
 def test_a_replica_goes_on_by_itself_when_something_is_published(
     place: str, mysql_server: MySqlServer, output: Stepwise
 ) -> None:

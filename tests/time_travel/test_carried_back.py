@@ -79,7 +79,7 @@ def test_tables_of_every_type_at_random_moments_are_the_servers(story: Story) ->
     asked.replay(*sorted(rng.sample(range(story.first + 1, asked.log.last_rank), 2)))
     to = ("--to", f"mysql://root@localhost/?socket={server.socket}")
     backwards = 0
-    for number in (0, *rng.sample(range(1, len(story.changes.states)), effort(5, 60))):
+    for number in (0, *rng.sample(range(1, len(story.changes.states)), effort(3, 60))):
         for name in NAMES:
             server.execute(f"DROP TABLE shop.{name}")
             made = asked.at(name, story.first + number, asked.snapshots, *to)
@@ -89,7 +89,7 @@ def test_tables_of_every_type_at_random_moments_are_the_servers(story: Story) ->
 
 
 def test_what_changed_between_two_moments_is_how_the_tables_differ(story: Story) -> None:
-    for _ in range(effort(2, 20)):
+    for _ in range(effort(1, 20)):
         first, last = sorted(story.rng.sample(range(story.first, story.asked.log.last_rank), 2))
         for name in NAMES:
             before, after = (rows(story.asked.at(name, rank, "empty")["values"]) for rank in (first, last))

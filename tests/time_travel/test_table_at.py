@@ -124,7 +124,7 @@ def test_the_bank_at_random_tsos_is_the_simulators(bank: Bank, tmp_path: Path, c
 
 def test_what_changed_between_two_moments(bank: Bank, capsys: Captured) -> None:
     rng = random.Random(len(bank.states) + 1)
-    for _ in range(effort(4, 20)):
+    for _ in range(effort(2, 20)):
         first, last = sorted(bank.moments(rng, 2))
         between = ["--merged", str(bank.out), "--from-tso", str(first), "--to-tso", str(last)]
         assert main.run(["table-at", BANK, *between, "-o", "jsonl"]) == 0

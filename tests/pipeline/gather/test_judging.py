@@ -42,7 +42,13 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("binlog_merge.pipeline.gather.giant.judge_piece", lambda *_: NO_VERDICTS)
 
 
-@pytest.mark.parametrize("name", CASES)
+# What is left out here has rows as one of these has them: logs that are reshaped by another way of coordination.
+EXTENDED = ("compressed", "polardbx-rename", "shards-optimistic")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.extended if name in EXTENDED else ()) for name in CASES]
+)
 def test_events_together_get_what_each_gets_alone(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = copy_case(case_named(name), tmp_path / "case", lambda values: values.update(filter="filter.toml"))
     (tmp_path / "case" / "filter.toml").write_text(CASES[name])

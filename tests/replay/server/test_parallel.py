@@ -42,7 +42,15 @@ def run(server: MySqlServer, binlog: MergedBinlog, progress: Any = lambda result
 
 
 @pytest.mark.parametrize(
-    ("workers", "keep", "batch"), [(1, True, 100), (4, True, 100), (4, True, 3), (4, False, 10), (3, False, 1)]
+    ("workers", "keep", "batch"),
+    [
+        (1, True, 100),
+        (4, True, 3),
+        (4, False, 10),
+        # Other batches than the three above.
+        pytest.param(4, True, 100, marks=pytest.mark.extended),
+        pytest.param(3, False, 1, marks=pytest.mark.extended),
+    ],
 )
 def test_any_number_of_sessions_comes_to_the_same(
     workers: int, keep: bool, batch: int, mysql_server: MySqlServer, log: Log
@@ -54,7 +62,10 @@ def test_any_number_of_sessions_comes_to_the_same(
     assert result.transactions == result.last_rank == binlog.last_rank and position(mysql_server)[0] == result.last_rank
 
 
-@pytest.mark.parametrize(("workers", "keep"), [(1, True), (3, True), (3, False)])
+# In order and not; one session keeps the order as three that do.
+@pytest.mark.parametrize(
+    ("workers", "keep"), [pytest.param(1, True, marks=pytest.mark.extended), (3, True), (3, False)]
+)
 def test_a_slow_ddl_holds_up_its_own_table_only(
     workers: int, keep: bool, mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]
 ) -> None:

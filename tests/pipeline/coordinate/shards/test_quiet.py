@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.coordinate.shards.values import Outcome, Start
+from tests.effort import effort
 from tests.pipeline.coordinate.shards.scenario import SESSION, WAYS, Cluster, ran
 from tests.pipeline.coordinate.shards.test_termination import LOGICAL, Story, stories
 
@@ -38,7 +39,7 @@ def check_cut(made: Cluster, way: str, until: int | None = None) -> Outcome:
 @pytest.mark.parametrize("detours", [False, True])
 def test_any_story_may_be_cut_where_it_is_quiet(way: str, detours: bool) -> None:
     @given(stories(detours), st.integers(0, 30))
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=effort(25, 60), deadline=None, suppress_health_check=list(HealthCheck))
     def check(story: Story, until: int) -> None:
         made = story.cluster()
         check_cut(made, way)
