@@ -15,7 +15,7 @@ from binlog_merge.capture.asked import asked_of
 from binlog_merge.capture.beside import Repeated, beat, connecting, rows_of
 from binlog_merge.capture.claims import Claims
 from binlog_merge.capture.files import NodeFiles
-from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
+from binlog_merge.capture.note import CONNECTED, CONNECTING, FULL, LOST, CaptureNote, Connection
 from binlog_merge.capture.noting import WITHOUT_NOTE, Noting
 from binlog_merge.capture.servers import NodeServers
 from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
@@ -24,8 +24,9 @@ from binlog_merge.capture.stream import Place, Stream, file_number, other_file, 
 from binlog_merge.config.capturing import Heartbeat
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.server_note import read_server_note, write_server_note
-from binlog_merge.errors import InternalError, MergeError, Purged, ServerRefused, WrongNode
+from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
+from binlog_merge.files.room import for_want_of_room, has_room
 from binlog_merge.notices import Routine
 from snapshot_store.server import ServerAddress
 
@@ -35,6 +36,7 @@ _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
 _LONGEST_PAUSE_OF_SEVERAL: Final = 1.0
 _ROLE_SECONDS: Final = 2.0
+_ROOM_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,21 @@ class NodeCapture:
                 _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
                 self._stopped.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_OF_SEVERAL if self.servers.choosing else _LONGEST_PAUSE)
+            except IoError as error:
+                if not (self._options.follow and for_want_of_room(error)):
+                    raise
+                self._wait_for_room(error)
+
+    def _wait_for_room(self, error: IoError) -> None:
+        """Return when there is room on the disk again, or `stop` is called."""
+        folder = self.files.directory
+        self.connection = Connection.now(FULL, f"{error.file}: {error.message}")
+        self._report(self.node.source_id, f"{error.file}: {error.message}; it goes on when there is room")
+        _LOG.info("waits for room", extra={**self._where(), **error.to_dict()})
+        while not has_room(folder):
+            if self._stopped.wait(_ROOM_SECONDS):
+                return
+        self._report(self.node.source_id, f"{folder}: there is room again; it goes on")
 
     def _where(self) -> dict[str, str]:
         return {"node": self.node.source_id, "server": str(self.address)}

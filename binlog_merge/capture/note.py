@@ -12,11 +12,12 @@ from binlog_merge.files.state_notes import CAPTURE_NOTE, REFRESH_SECONDS, write_
 CONNECTING: Final = "connecting"
 CONNECTED: Final = "connected"
 LOST: Final = "lost"
+FULL: Final = "full"
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The state of the connection to a node's server since a time, in seconds since 1970; `text` says what was lost."""
+    """The state of a node's capture since a time, in seconds since 1970; `text` says what is lost, or is full."""
 
     state: str
     since: float

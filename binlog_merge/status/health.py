@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_merge.files.room import ROOM
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.status.holding import below_all
 from binlog_merge.status.values import (
@@ -47,8 +48,6 @@ CODES: Final[Mapping[str, Severity]] = {
 }
 """All codes of problems; an error makes the cluster unhealthy."""
 
-FULL_BELOW: Final = 16 << 20
-"""Bytes: with less a round, or a capture, soon cannot go on."""
 _OFTEN: Final = 3
 
 
@@ -134,7 +133,7 @@ def disk_problems(disks: Iterable[DiskStatus]) -> Iterator[Problem]:
 
 def is_full(disk: DiskStatus) -> bool:
     """Return whether a disk has no room for what a round or a capture writes."""
-    return disk.free_bytes < FULL_BELOW or not disk.files_free
+    return disk.free_bytes < ROOM or not disk.files_free
 
 
 def node_problems(nodes: Mapping[str, NodeStatus], disks: Iterable[DiskStatus] = ()) -> Iterator[Problem]:
@@ -151,6 +150,9 @@ def node_problems(nodes: Mapping[str, NodeStatus], disks: Iterable[DiskStatus] =
                 yield problem("capture-silent", text, name)
         elif capture.state == "failed":
             yield problem("capture-failed", f"the capture of {name} failed: {capture.text}", name)
+        elif capture.state == "full":
+            if not full:  # as a quota is
+                yield problem("disk-full", f"the capture of {name} waits for room: {capture.text}", name)
         elif capture.state == "lost":
             yield problem("capture-lost", f"{name}: the connection to {capture.server} is lost: {capture.text}", name)
         elif capture.state == "stopped":

@@ -42,6 +42,8 @@ def _why(node: NodeStatus, began_at: float) -> str:
     capture = node.capture
     if not node.files:
         return "it has no binlog files"
+    if capture is not None and capture.state == "full" and not capture.silent:
+        return f"its capture waits for room: {capture.text}"
     if capture is not None and (capture.silent or capture.state in ("failed", "lost")):
         return f"its capture {'is silent' if capture.silent else f'{capture.state}: {capture.text}'}"
     if news := node.news(began_at):

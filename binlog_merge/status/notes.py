@@ -39,7 +39,7 @@ from binlog_merge.status.values import (
 )
 from snapshot_store.tso import OrderKey
 
-_RUNNING = ("connecting", "connected", "lost")
+_RUNNING = ("connecting", "connected", "lost", "full")
 Value = TypeVar("Value")
 
 

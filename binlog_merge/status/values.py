@@ -42,8 +42,8 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class CaptureStatus:
-    """A node's capture. `state` is connecting, connected, lost, complete, stopped or failed; `silent`: it is gone
-    without having said so.
+    """A node's capture. `state` is connecting, connected, lost, full (it waits for room on its disk), complete,
+    stopped or failed; `silent`: it is gone without having said so.
     """
 
     state: str

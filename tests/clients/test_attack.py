@@ -1,7 +1,8 @@
 """`serve` under attack, by people with and without the password: it stays up, its memory is bounded, and a reader that
 is there meanwhile gets every byte.
 
-FUZZ_SEED and FUZZ_PACKETS choose other packets, or more or fewer of them; what was chosen is printed, and the memory.
+THOROUGH=1 sends five times as many packets. FUZZ_SEED and FUZZ_PACKETS choose other packets, or more or fewer of them;
+what was chosen is printed, and the memory.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from tests.capture.capturing import ALONE
 from tests.clients.hostile import after_login, before_login, exhausting, packet
 from tests.clients.served import Served, served, until
 from tests.clients.test_mysql import MYSQLBINLOG, fetching
+from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
 from tests.serve.growing import Growing
@@ -32,7 +34,7 @@ from tests.serve.running import from_position
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 SEED: Final = os.environ.get("FUZZ_SEED", "25 November 2026")
-PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "100000"))
+PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", effort(20_000, 100_000)))
 CONNECTIONS: Final = 10_000
 MIB: Final = 1 << 20
 _THREADS: Final = 4

@@ -56,6 +56,28 @@ def test_the_run_that_sees_it_says_it(tmp_path: Path) -> None:
     assert written(tmp_path / "quiet") == written(tmp_path / "out")
 
 
+def test_a_warning_is_taken_back_once_the_marker_has_come(tmp_path: Path) -> None:
+    """All nine tables have changed, and a node has not written the marker yet: the run that sees it takes it back."""
+    path = copy_case(CASE, tmp_path / "case")
+    files = {file: file.read_bytes() for file in (tmp_path / "case" / "nodes" / "dn-3").glob("binlog.0*")}
+    for file, data in files.items():
+        log = Log.load(data)
+        shown = [i for i, e in enumerate(log.events) if e.type == WRITE_ROWS and b"MODIFY COLUMN quantity" in e.body]
+        for first, behind in log.groups():
+            if any(first < each < behind for each in shown):
+                file.write_bytes(data[: log.events[first].at])
+    before = merge(path, tmp_path / "out", end_of_input=False).warnings
+    assert len(before) == 1 and "no marker tells of" in before[0] and "MODIFY COLUMN quantity" in before[0]
+    assert merge(path, tmp_path / "out", end_of_input=False).warnings == before
+    for file, data in files.items():
+        file.write_bytes(data)
+    (told,) = merge(path, tmp_path / "out", end_of_input=False).warnings
+    assert told.startswith("shop.orders: the warning that no marker tells of ") and "holds no longer" in told
+    assert "MODIFY COLUMN quantity" in told and "(and 8 more)" in told
+    assert not merge(path, tmp_path / "out").warnings
+    assert written(tmp_path / "out") == whole(CASE / "cluster.yaml")
+
+
 def test_a_marker_on_its_way_is_not_missed(tmp_path: Path) -> None:
     assert not merge(CASE / "cluster.yaml", tmp_path / "whole").warnings
 

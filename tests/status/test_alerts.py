@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import count, islice
 from pathlib import Path
@@ -25,8 +24,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_merge.cli.status_text import lines_of
 from binlog_merge.files.manifest import MANIFEST_NAME
+from binlog_merge.files.room import ROOM
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
-from binlog_merge.status import health
 from binlog_merge.status.metrics import METRICS, exposition
 from binlog_merge.status.observer import Observer
 from binlog_merge.status.server import StatusServer, check_descriptors
@@ -39,6 +38,7 @@ from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.tables import begin_as
 from tests.mysql_server import MySqlServer
 from tests.serve.running import Running, caught_up, from_position, replica_of, serving
+from tests.small_disk import small_disk
 from tests.status.looking import Cluster, codes, eventually, merged
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -194,23 +194,10 @@ def test_a_component_ends_again_and_again(cluster: Cluster, tmp_path: Path) -> N
     assert fires == {"BinlogMergeUnhealthy", "BinlogMergeRestarts"}
 
 
-@contextmanager
-def _small_disk(folder: Path, size: int = 40) -> Iterator[Path]:
-    """Yield a folder that is a disk of so many MiB."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("needs a disk of its own, which only root can mount")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 @needs_promtool
 def test_the_disk_is_full(tmp_path: Path) -> None:
     """Then capture and serve cannot write their notes, and are not said to be dead."""
-    with _small_disk(tmp_path / "disk") as disk:
+    with small_disk(tmp_path / "disk") as disk:
         cluster = merged(CASE, disk)
         _note(cluster, 1, at=time.time() - 60)
         room = cluster.look()
@@ -222,13 +209,13 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
     assert codes(full) == {"disk-full"} and "the disk with the merged log is full" in full.problems[0].text
     fires = fired([scraped(room)] * 3 + [scraped(full)] * 12, tmp_path)
     assert "BinlogMergeUnhealthy" in fires
-    assert [disk.free_bytes < health.FULL_BELOW for disk in full.disks] == [True]
+    assert [disk.free_bytes < ROOM for disk in full.disks] == [True]
 
 
 @needs_promtool
 def test_a_disk_fills(tmp_path: Path) -> None:
     """There is still room for all that is done: nothing is wrong yet."""
-    with _small_disk(tmp_path / "disk", 200) as disk:
+    with small_disk(tmp_path / "disk", 200) as disk:
         cluster = merged(CASE, disk)
         room = cluster.look()
         with (disk / "ballast").open("wb") as ballast:

@@ -308,6 +308,7 @@ def test_a_damaged_note_is_a_warning(data: bytes, tmp_path: Path) -> None:
         ("connected", 0, set()),
         ("connected", STALE_SECONDS + 1, {"capture-silent"}),
         ("lost", 0, {"capture-lost"}),
+        ("full", 0, {"disk-full"}),
         ("complete", STALE_SECONDS + 1, set()),
         ("stopped", STALE_SECONDS + 1, {"capture-stopped"}),
         ("failed", STALE_SECONDS + 1, {"capture-failed"}),

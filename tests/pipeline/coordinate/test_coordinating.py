@@ -1,5 +1,6 @@
 """The coordinate stage on values: what markers, nodes' DDL and shards come to, and where it stops."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_af
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction, Marker, MarkerCopy
 from binlog_merge.pipeline.coordinate.marker.place import Sighting
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
+from binlog_merge.pipeline.coordinate.marker.unannounced import Change
 from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
 from binlog_merge.pipeline.coordinate.shards.log import FirstRows, no_rows
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
@@ -95,6 +97,7 @@ def coordinated(
     ddls: Mapping[str, Sequence[PhysicalDdl]],
     markers: Sequence[NodeMarkers] = (),
     limit: OrderKey = GREATEST_KEY,
+    kept: Sequence[Change] = (),
     **config: Any,
 ) -> Coordination:
     settings = config_of(**config)
@@ -104,7 +107,7 @@ def coordinated(
         settings, 80400, ORIGIN, NODES, (), {name: ddls.get(name, ()) for name in NODES}, {}, markers,
         cluster_view(settings, False, numbers, {}, markers, {}),
         KnownShards(modes, ORIGIN, settings.coordinates),
-        Announced(settings.markers, modes, ORIGIN, active=not settings.coordinates),
+        Announced(settings.markers, modes, ORIGIN, kept, active=not settings.coordinates),
     )  # fmt: skip
     return coordinate(known, cast(CoordinationReader, Given()), limit)
 
@@ -180,3 +183,20 @@ def test_what_the_next_run_must_know_of_a_cluster() -> None:
     assert view.required(key(1)) == [(2, "b")]
     messages = take_messages(view, [], {}, "query", 80400)
     assert kept_after(messages, key(9)) == kept, "nothing was said since"
+
+
+def test_a_warning_is_given_once_for_rows_that_went_and_taken_back_when_the_marker_has_come() -> None:
+    """TRUNCATE again and again does not make what a run keeps grow."""
+    copies = {"t9": CREATE, "t60": "TRUNCATE TABLE t"}
+    markers = [shown(1, **copies), shown(2, **copies)]
+    kept: tuple[Change, ...] = ()
+    said, before = [], 0
+    for limit in (30, 35, 50, 55, 70, 75):
+        new = [ran(tso, "TRUNCATE TABLE t") for tso in (20, 40) if before <= tso < limit]
+        before = limit
+        found = coordinated({name: [ran(10, CREATE), *new] for name in NODES}, markers, key(limit), kept)
+        assert len(found.pending) <= len(NODES)
+        kept = tuple(Change.from_json(json.loads(json.dumps(each.to_json()))) for each in found.pending)
+        said.append([note.partition("'")[0] for note in found.notes])
+    warned, back = "d.t: no marker tells of ", "d.t: the warning that no marker tells of "
+    assert said == [[warned], [], [warned], [], [back], []] and not kept

@@ -8,7 +8,7 @@ checked.
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
@@ -119,11 +119,12 @@ class Announced:
         open_ = [c for c in changes if not taken_up(c, history, limit)]
         overdue = [c for c in open_ if limit == GREATEST_KEY or self._overdue(c, open_, limit, shards)]
         # Rows are reshaped in every run, but removed only once.
-        pending = [c for c in open_ if c.kind == "shape" or c not in overdue]
-        groups = dict[tuple[Name, str, str], list[Change]]()
-        for change in overdue:
-            groups.setdefault((change.logical, change.kind, change.like), []).append(change)
-        return [_warning(same, history, limit) for same in groups.values()], pending
+        told = [c for c in overdue if c.kind == "shape" or not c.warned]
+        warnings = [_warning(same, history, limit) for same in _groups(told)]
+        taken = [c for c in changes if c.warned and c not in open_]
+        warnings += [_taken_back(same) for same in _groups(taken)]
+        pending = [replace(c, warned=True) if c in overdue else c for c in open_]
+        return warnings, _without_earlier(pending)
 
     def _overdue(self, change: Change, changes: Sequence[Change], limit: OrderKey, shards: Shards) -> bool:
         """Return whether the marker of a change is overdue, given that everything below `limit` is known."""
@@ -181,6 +182,33 @@ def physical_tables(known: Iterable[tuple[str, Name]], coming: Iterable[TableVer
         else:
             found.add(table)
     return found
+
+
+def _groups(changes: Iterable[Change]) -> Iterable[list[Change]]:
+    """Return the changes that are alike, in groups."""
+    groups = dict[tuple[Name, str, str], list[Change]]()
+    for change in changes:
+        groups.setdefault((change.logical, change.kind, change.like), []).append(change)
+    return groups.values()
+
+
+def _without_earlier(pending: Sequence[Change]) -> list[Change]:
+    """Leave out changes that were warned of and reshape no rows, but for a table's last: what takes it up takes up all.
+
+    So the state does not grow with the statements of a cluster whose coordinator announces none.
+    """
+    last = {(c.node, c.table, c.logical, c.kind): c for c in pending}
+    keeps = lambda c: c.kind == "shape" or not c.warned or last[c.node, c.table, c.logical, c.kind] == c  # noqa: E731
+    return [c for c in pending if keeps(c)]
+
+
+def _taken_back(same: Sequence[Change]) -> str:
+    first = same[0]
+    name, more = ".".join(first.logical), f" (and {len(same) - 1} more)" if len(same) > 1 else ""
+    return (
+        f"{name}: the warning that no marker tells of {first.sql[:200]!r} ({first.where}){more} holds no longer: the "
+        "table has followed, or need not any more"
+    )
 
 
 def _warning(same: Sequence[Change], history: SchemaHistory, limit: OrderKey) -> str:

@@ -12,7 +12,7 @@ neither rows nor their shape (indexes, defaults, comments) is not a change: sche
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any, Literal
 
 from binlog_merge.pipeline.base.state import key_after
@@ -44,6 +44,7 @@ class Change:
     """What a node's statement did to one of its tables, and the logical table that should follow.
 
     `like` is equal for equal changes of several physical tables; `sql`, `file` and `position` are the statement's.
+    `warned`: a run has warned that no marker takes it up.
     """
 
     key: OrderKey
@@ -55,6 +56,7 @@ class Change:
     sql: str
     file: str
     position: int
+    warned: bool = field(default=False, compare=False)
 
     @property
     def where(self) -> str:
