@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,12 @@ from tests.mysql_server import PREFIX
 from tests.oracle import merge_case
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes are generated without processes, each of which would load all kernels."""
+    monkeypatch.setattr("benchmarks.generate.ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+
+
 def small(folder: Path, mode: Mode = "identity", *, unkind: bool = False) -> Generated:
     return generate(folder, Workload(size=100_000, mode=mode, unkind=unkind, nodes=3, window=20))
 
@@ -33,11 +40,13 @@ def merged(config: str, out: Path) -> dict[str, bytes]:
     ("mode", "unkind"),
     [(mode, bool(unkind)) for i, mode in enumerate(MODES) for unkind in ((0, 1) if THOROUGH else (i % 2,))],
 )
+@pytest.mark.usefixtures("in_this_process")
 def test_merges_as_the_oracle_does(tmp_path: Path, mode: Mode, unkind: bool) -> None:
     made = small(tmp_path / "cluster", mode, unkind=unkind)
     assert merged(made.config, tmp_path / "merged") == merge_case(Path(made.config)).files
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_every_event_is_whole(tmp_path: Path) -> None:
     made = small(tmp_path / "cluster", unkind=True)
     for file in made.files:
@@ -47,11 +56,15 @@ def test_every_event_is_whole(tmp_path: Path) -> None:
         assert {33, 2, 19, 16, 38} <= set(kinds)
 
 
-def test_the_same_workload_gives_the_same_bytes(tmp_path: Path) -> None:
-    one, two = small(tmp_path / "one"), small(tmp_path / "two")
+def test_the_same_workload_gives_the_same_bytes(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """In processes, and in this one."""
+    one = small(tmp_path / "one")
+    request.getfixturevalue("in_this_process")
+    two = small(tmp_path / "two")
     assert [Path(f).read_bytes() for f in one.files] == [Path(f).read_bytes() for f in two.files]
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_files_are_rotated(tmp_path: Path) -> None:
     made = generate(tmp_path / "cluster", Workload(size=200_000, nodes=2, file_size=40_000))
     assert len(made.files) > 4
@@ -59,6 +72,7 @@ def test_files_are_rotated(tmp_path: Path) -> None:
 
 
 @pytest.mark.mysql
+@pytest.mark.usefixtures("in_this_process")
 def test_mysqlbinlog_reads_them(tmp_path: Path) -> None:
     made = small(tmp_path / "cluster", "trim", unkind=True)
     for file in made.files:
@@ -76,6 +90,7 @@ def test_giants_merge_as_the_oracle_does(tmp_path: Path, giant: Giant, extra: bo
     assert merged(config, tmp_path / "merged") == merge_case(Path(config)).files
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_processes_write_what_one_process_does(tmp_path: Path) -> None:
     made = small(tmp_path / "cluster")
     expected = merged(made.config, tmp_path / "inline")

@@ -24,7 +24,7 @@ BARE_PYTHON = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """A short start counts more than the best code."""
 
-_STARTS_WITHIN = 120.0
+_STARTS_WITHIN = 300.0
 _HOST = "127.0.0.1"
 
 

@@ -5,14 +5,18 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from binlog_merge.errors import ConfigError, EngineFailed, IoError, NoFiles
 from binlog_merge.spark import class_archive
 from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
+from tests.command_line import Done
 from tests.effort import effort
+from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named, copy_case
 
 STANDALONE = "spark://h:7077"
@@ -195,7 +199,7 @@ with Session(cluster, "local[1]", {}, silent) as spark:
 @pytest.mark.spark
 def test_a_merge_goes_on_once_java_starts(tmp_path: Path) -> None:
     """However often it could not."""
-    times = effort(5, 100)
+    times = effort(2, 100)
     real = os.environ.get("JAVA_HOME")
     java = Path(real) / "bin" / "java" if real else Path(str(shutil.which("java")))
     counting = (
@@ -238,9 +242,7 @@ def test_an_archive_of_classes_is_taken_where_it_is(tmp_path: Path, monkeypatch:
     assert class_archive.options() == "" and not path.exists()
 
 
-def _with_java_that_only_notes_its_start(
-    config: Path, out: Path, folder: Path, *options: str
-) -> subprocess.CompletedProcess[str]:
+def _with_java_that_only_notes_its_start(config: Path, out: Path, folder: Path, *options: str) -> Done:
     java = folder / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ntouch {folder}/started\nexit 1\n")
@@ -250,9 +252,9 @@ def _with_java_that_only_notes_its_start(
     return done
 
 
-def _merge(
-    config: Path, out: Path, master: str | None, environment: dict[str, str], *options: str
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(config), "--out", str(out), *options]
+def _merge(config: Path, out: Path, master: str | None, environment: Mapping[str, str], *options: str) -> Done:
+    """Merge in a process that has no session, with an environment of its own."""
+    command = ["merge", "-c", str(config), "--out", str(out), *options]
     command += [] if master is None else ["--master", master]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    with mock.patch.dict(os.environ, environment, clear=True):
+        return forked_command(command)

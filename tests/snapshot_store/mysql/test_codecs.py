@@ -83,16 +83,17 @@ def test_every_character_of_every_character_set(mysql_server: MySqlServer) -> No
                 "INSERT INTO c VALUES (%s, %s)", [(ord(char), char) for char in characters[at : at + 8000]]
             )
         for charset in sorted({charset for _, charset in all_collations().values()} - {"binary"}):
-            cursor.execute(f"SELECT k, HEX(CONVERT(c USING {charset})) FROM c")
-            answers = cursor.fetchall()
             question_mark = encode_text(charset, "?").hex().upper()
+            asked = f"SELECT k, HEX(CONVERT(c USING {charset})) AS answer FROM c HAVING answer <> '{question_mark}'"
+            cursor.execute(asked)
+            answers = dict(cursor.fetchall())
             gaps = 0
-            for code, answer in answers:
+            for char in characters:
                 try:
-                    mine = encode_text(charset, chr(code)).hex().upper()
+                    mine = encode_text(charset, char).hex().upper()
                 except UnicodeError:
-                    gaps += answer != question_mark
+                    gaps += ord(char) in answers
                     continue
-                assert mine == answer, (charset, hex(code))
+                assert mine == answers.get(ord(char)), (charset, hex(ord(char)))
             assert gaps == _GAPS.get(charset, 0), charset
     connection.close()
