@@ -24,7 +24,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
 from binlog_merge.pipeline.coordinate.shards.removals import Left, Removals
-from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_stay
+from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_since, rows_stay
 from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -93,10 +93,12 @@ class PessimisticRun(Run):
         if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
-        debt = self.debts.paid(ddl)
-        if debt is not None:
+        empties, debt = moves_rows(ddl, Verb.EMPTY), self.debts.paid(ddl)
+        if debt is not None and not (empties and self.alone):  # of a shard alone, all rows are its own
             if debt.place is None:
                 self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
+            elif debt.written and empties:
+                self.ledger.findings.append(rows_since(ddl, self._name()))
             self.ledger.effects += debt.effects(ddl)
             return
         if self._is_owed(ddl):

@@ -60,12 +60,15 @@ class OptimisticRun(LockKeeper):
             )
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
-        if not self.alone and moves_rows(ddl, *MOVING):
-            if self._only_empties(ddl):
+        if moves_rows(ddl, *MOVING):
+            paid = self._pays_partitions(ddl)
+            if not self.alone and self._only_empties(ddl):
                 self.lock = self.lock.with_table(ddl.shard, self.shapes.of(ddl.after))
-                self._take_emptying(ddl)
+                if not paid:
+                    self._take_emptying(ddl)
                 return
-            self.ledger.findings.append(rows_stay(ddl, self._name()))
+            if not self.alone and not paid:
+                self.ledger.findings.append(rows_stay(ddl, self._name()))
         debt = self.debts.paid(ddl)
         if debt is not None:
             if debt.place is None:
