@@ -183,13 +183,24 @@ class PessimisticRun(Run):
             self.created, self.written = event.sql, ()
         else:
             found = self._included(event, self.ledger.table)
+            if found is None:
+                self._take_stranger(event)
+                return
             self.sequence = self.sequence.joined(event.shard, found.count, event.key)
             self.behind.admit(event, found, self.ledger.table)
             self.ledger.swallowed.append(event)
         self._members[event.shard] = event.table
 
-    def _included(self, event: Joins, logical: Table) -> Included:
-        """Return how much of the DDL a new shard's table already includes.
+    def _take_stranger(self, event: Joins) -> None:
+        """Pass over a table that does not fit if it will be dropped, as by a shard that goes through all late."""
+        if (event.shard, event.key) not in self.brief:
+            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
+            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        self.removals.passing[event.shard] = event.key
+        self.ledger.swallowed.append(event)
+
+    def _included(self, event: Joins, logical: Table) -> Included | None:
+        """Return how much of the DDL a new shard's table already includes, None if it is none that others have or had.
 
         One that is expected to do what others have done has done nothing of it yet, if that fits.
         """
@@ -199,11 +210,7 @@ class PessimisticRun(Run):
         waiting = self.sequence.order[active:]
         pending = [(active, logical), *((active + n, item.ddl.after) for n, item in enumerate(waiting, 1))]
         replays = bool(event.sql) and plain(event.sql) == plain(self.created)
-        found = included(event.table, logical, self.written, pending, replays)
-        if found is None:
-            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
-            raise Stopped(Fault.STRANGE_TABLE, event, detail)
-        return found
+        return included(event.table, logical, self.written, pending, replays)
 
     def _take_leaves(self, event: Leaves) -> Left:
         mine = self.sequence.shards[event.shard][self.sequence.active :]

@@ -18,10 +18,12 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
     Effect,
     Empties,
+    Joins,
     Leaves,
     Moves,
     Open,
     OpenStage,
+    Renamed,
     Shard,
     ShardDdl,
     ShardEvent,
@@ -30,6 +32,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from binlog_merge.places import Place
 from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
 
 Emptying = Empties | ShardDdl
 """A statement that removes rows of a shard that stays: TRUNCATE TABLE, or ALTER TABLE that drops or empties
@@ -42,11 +45,13 @@ class Left:
     """A shard that is dropped while others are not; `ran` is the DDL that it has run and others have not.
 
     `emptied` are those that no other has run and that emptied partitions: rows after them wait for the drop, too.
+    `unseen`: none of its rows has come out, so it waits for none.
     """
 
     event: Leaves
     ran: tuple[ShardDdl, ...] = ()
     emptied: tuple[ShardDdl, ...] = ()
+    unseen: bool = False
 
     def effects(self, place: Place | None, gone: bool = False) -> Iterator[Effect]:
         """Yield the effects of its drop."""
@@ -74,12 +79,13 @@ class Owed:
 class Removals:
     """The statements that wait.
 
-    `left` are shards that are dropped, `again` the events since of those that are created again. `expected` are shards
-    that are not there, but have yet to create a table and change it as others have. `emptied` has the emptying
-    statements that each shard has run, or counts as having run, before others, in order. `owed` are those that shards
-    count as having run and have yet to run.
+    `passing` are tables that will be dropped and never fit, by key. `left` are shards that are dropped, `again`
+    the events since of those that are created again. `expected` are shards that are not there, but have yet to create a
+    table and change it as others have. `emptied` has the emptying statements that each shard has run, or counts as
+    having run, before others, in order. `owed` are those that shards count as having run and have yet to run.
     """
 
+    passing: dict[Shard, OrderKey] = field(default_factory=dict)
     left: dict[Shard, Left] = field(default_factory=dict)
     again: dict[Shard, list[ShardEvent]] = field(default_factory=dict)
     expected: set[Shard] = field(default_factory=set)
@@ -89,7 +95,8 @@ class Removals:
     """Those of `owed` that count as dropped."""
 
     def __bool__(self) -> bool:
-        return bool(self.left or self.expected or any(self.owed.values()) or any(self.emptied.values()))
+        waiting = self.passing or self.left or self.expected
+        return bool(waiting or any(self.owed.values()) or any(self.emptied.values()))
 
     def postpones(self, event: ShardEvent) -> bool:
         """Return whether an event is one of a table that is created again before the others are dropped; it is kept."""
@@ -141,6 +148,7 @@ class Removals:
 
     def held(self) -> Iterator[Effect]:
         """Yield the effects of what waits: the shards' later rows wait with it."""
+        yield from (Effect(shard, key, None) for shard, key in self.passing.items())
         for shard, left in self.left.items():
             yield from left.effects(None)
             yield from (Effect(event.shard, event.key, None) for event in self.again.get(shard, ()))
@@ -167,6 +175,19 @@ class Removals:
                 if ran:
                     awaited = {*shards, *self.expected} - group.keys()
                     yield _open(ran, group, awaited, "queued" if number else "waiting")
+
+
+def short_lived(events: Iterable[ShardEvent]) -> frozenset[tuple[Shard, OrderKey]]:
+    """Return the shards that are dropped under the name with which they were made, with the keys of their creation."""
+    found, made = set[tuple[Shard, OrderKey]](), dict[Shard, OrderKey]()
+    for event in events:
+        if isinstance(event, Joins):
+            made.setdefault(event.shard, event.key)
+        elif isinstance(event, Leaves | Moves | Renamed):
+            key = made.pop(event.shard, None)
+            if key is not None and isinstance(event, Leaves) and not event.reported:
+                found.add((event.shard, key))
+    return frozenset(found)
 
 
 def _open(ran: Iterable[ShardDdl], done: Collection[Shard], awaited: Collection[Shard], stage: OpenStage) -> Open:

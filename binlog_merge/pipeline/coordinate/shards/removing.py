@@ -29,12 +29,14 @@ from snapshot_store.tso import OrderKey
 class RemovingRun(ABC):
     """The part of a run that removes rows without row events.
 
-    `rows_left`: rows of shards that no longer exist may still be in the logical table.
+    `rows_left`: rows of shards that no longer exist may still be in the logical table. `brief` are the shards of which
+    is known that they will be dropped, with the keys at which they are made (`short_lived`).
     """
 
     ledger: Ledger
     removals: Removals
     rows_left: bool
+    brief: frozenset[tuple[Shard, OrderKey]] = frozenset()
 
     @property
     @abstractmethod
@@ -72,9 +74,26 @@ class RemovingRun(ABC):
         if self.over:
             self._drop(event, event.sql, {event.shard: event.key})
             return
-        if not event.reported:
+        if left.unseen:
+            place = self.ledger.here(event)
+            for ran in self.removals.emptied.pop(event.shard, []):
+                self.ledger.effects += taken_effects(ran, event.shard, place)
+        elif not event.reported:
             self.removals.left[event.shard] = left
         self._empty_together(event)
+
+    def _passes(self, event: ShardEvent) -> bool:
+        """Take what is done with a table that will be dropped and never fits; its rows wait for that, and then go.
+
+        Returns False for all others.
+        """
+        since = self.removals.passing.get(event.shard)
+        if since is not None and isinstance(event, Leaves):
+            del self.removals.passing[event.shard]
+            place = self.ledger.here(event)
+            self.ledger.effects.append(Effect(event.shard, since, place))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, gone=True))
+        return since is not None
 
     def _drop(self, now: Event, sql: str, last: dict[Shard, OrderKey]) -> None:
         """Drop the logical table; `last` are the shards that leave it now, with their keys."""

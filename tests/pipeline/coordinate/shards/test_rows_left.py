@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.values import Doubt, Outcome
+from binlog_merge.pipeline.coordinate.shards.values import Doubt, Fault, Outcome
 from binlog_merge.pipeline.order.waits import Waits
 from tests.pipeline.coordinate.shards.scenario import Cluster, placed, ran, written
 
@@ -356,3 +356,39 @@ def test_what_changes_no_shape_is_written_once_for_all_shards_also_under_their_n
     for table in ("t3", "t4"):
         made.run("n1", f"ALTER TABLE {table} COMMENT 'x'")
     assert [sql.split()[-1] for sql in written(made.outcome(way)) if "COMMENT" in sql] == ["'x'", "'y'", "'x'"]
+
+
+OTHER = "CREATE TABLE {0} (id INT PRIMARY KEY, a VARCHAR(9), b INT)"
+
+
+def late(*statements: str) -> Cluster:
+    """Return a cluster whose first shard has made, dropped and made its table otherwise when the second one begins."""
+    made = Cluster()
+    for text in (TABLE.replace(" t ", " {0} "), "DROP TABLE {0}", OTHER):
+        made.run("n1", text.format("t1"))
+    for text in (TABLE.replace(" t ", " {0} "), "INSERT INTO {0} VALUES ()", *statements):
+        made.run("n2", text.format("t2"))
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "between", [[], ["TRUNCATE TABLE {0}"], ["ALTER TABLE {0} ADD KEY (a)", "TRUNCATE TABLE {0}"]], ids=str
+)
+def test_a_table_that_fits_nowhere_is_dropped(way: str, between: list[str]) -> None:
+    """None of its rows comes out, so its DROP waits for none, and neither does what is made after it."""
+    made = late(*between, "INSERT INTO {0} VALUES ()", "DROP TABLE {0}", OTHER, "INSERT INTO {0} VALUES ()")
+    outcome = made.outcome(way)
+    assert (outcome.stop, waiting(outcome), outcome.findings) == (None, [], ())
+    assert [sql.split()[0] for sql in written(outcome)] == ["CREATE", "DROP", "CREATE"]
+    assert [gone for _, _, gone in comes_out(made, way)] == [True, True, False]
+    assert outcome.quiet is not None and not outcome.quiet[1].rows_left
+    assert comes_out(made, way)[-1][1] == made.moment
+
+
+@pytest.mark.parametrize("end", [["RENAME TABLE {0} TO t9"], [], ["ALTER TABLE {0} ADD b INT"]], ids=str)
+def test_a_table_that_fits_nowhere_and_stays_stops(end: list[str]) -> None:
+    """Pessimistic: also if it is dropped under another name, of which its rows may have come."""
+    made = late(*end, *(["DROP TABLE t9"] if "RENAME" in str(end) else []))
+    stop = made.outcome("pessimistic").stop
+    assert stop is not None and stop.fault is Fault.STRANGE_TABLE
