@@ -281,6 +281,15 @@ def test_a_shard_that_owes_is_dropped_or_renamed(way: str, statement: str, then:
     assert written(made.outcome(way)) == []
 
 
+def test_shards_that_empty_different_partitions_wait_for_each_other() -> None:
+    made = ran(PARTITIONED, "t1 t2", "t1 TRUNCATE PARTITION p", "t2 TRUNCATE PARTITION q", "t1 row", "t2 row")
+    outcome = made.outcome("optimistic")
+    assert written(outcome) == [] and [one[1:] for one in waiting(outcome)] == [("t1", "t2"), ("t2", "t1")]
+    assert [moment for _, moment, _ in comes_out(made, "optimistic")] == [None, None]
+    stop = made.outcome("pessimistic").stop
+    assert stop is not None and stop.fault is Fault.DIFFERENT_DDL
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_shard_that_owes_is_alone_then(way: str) -> None:
     """What it empties is its own then: it is written."""
