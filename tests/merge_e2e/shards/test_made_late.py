@@ -238,6 +238,90 @@ def test_a_truncate_after_those_of_others_is_decided(stage: Stage, mode: str, fi
     assert target(stage, out) == {("s", "t"): sorted([*expected["s", "t"], *left], key=repr)}
 
 
+OTHERWISE = [
+    T, "INSERT INTO t VALUES ({n}1, 1)", "ALTER TABLE t ADD KEY (a)", "TRUNCATE TABLE t",
+    "INSERT INTO t VALUES ({n}2, 1)", "DROP TABLE t",
+    "CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(9), b INT)", "INSERT INTO t VALUES ({n}1, 'x', 1)",
+    "UPDATE t SET b = 2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_a_table_that_is_made_otherwise_after_a_drop(stage: Stage, mode: str) -> None:
+    """The first table of a shard that runs all this late fits no more, and need not: it will be dropped."""
+    played, expected = migrate(stage, "otherwise", OTHERWISE)
+    path = stage.configuration(f"otherwise-{mode}", played, mode, sections=STRICT)
+    out = path.parent / "out"
+    result = merge(path, out)
+    assert (result.warnings, result.locks, result.waiting_shards) == ((), (), ())
+    assert target(stage, out) == expected
+    cut = stage.configuration(f"otherwise-cut-{mode}", played, mode, sections=STRICT)
+    assert grown(cut, written(out), random.Random(1), 5) == written(out)
+
+
+STRANGE = "is made with a schema that the logical table neither has nor is about to have"
+
+
+def test_a_table_that_fits_nowhere_stops_until_it_is_dropped(stage: Stage) -> None:
+    """Pessimistic: the merge stops at it, and goes on once the shard has dropped it, as the remedy says."""
+    first, _ = migrate(stage, "strange", [])
+    path = stage.configuration("strange", first, "pessimistic", sections=STRICT)
+    parts = [OTHERWISE, OTHERWISE[:5], OTHERWISE[5:]]
+    plays, out = list(first), path.parent / "out"
+    for node, statements, stops in zip(("n1", "n2", "n2"), parts, (False, True, False), strict=True):
+        with stage.scene("strange", ()) as (sessions, played):
+            sessions[node].run("USE s")
+            for sql in statements:
+                sessions[node].run(sql.replace("{n}", node[1]))
+        plays += played
+        stage.configuration("strange", plays, "pessimistic", sections=STRICT)
+        if stops:
+            with pytest.raises(ShardDdlStopped, match=STRANGE) as raised:
+                merge(path, out)
+            assert "if it drops the table later, merge again then" in (raised.value.remedy or "")
+        else:
+            assert merge(path, out).locks == ()
+    held = [row for server in stage.nodes.values() for row in rows(server, ("s", "t"))]
+    assert target(stage, out) == {("s", "t"): sorted(held, key=repr)}
+
+
+def test_a_table_that_fits_nowhere_is_given_a_route_or_a_beginning(stage: Stage) -> None:
+    """Pessimistic: both remedies that the stop names are followed to their end."""
+    stage.clear()
+    with stage.scene("unlike", ()) as (sessions, first):
+        for node, columns in (("n1", "a INT"), ("n2", "b VARCHAR(9)")):
+            sessions[node].run("CREATE DATABASE s")
+            sessions[node].run(f"CREATE TABLE s.t (id INT PRIMARY KEY, {columns})")
+            sessions[node].run(f"INSERT INTO s.t VALUES ({node[1]}1, {node[1]})")
+    path = stage.configuration("unlike", first, "pessimistic", sections=STRICT)
+    with pytest.raises(ShardDdlStopped, match=STRANGE) as raised:
+        merge(path, path.parent / "out")
+    for words in ("a route of its own", "`base.logical` and each node's `base.physical`"):
+        assert words in (raised.value.remedy or "")
+    own = Played("unlike", first[0].files, (Route("s", "t", ("s", "t_n2"), source="n2"),))
+    path = stage.configuration("unlike-routed", [own], "pessimistic", sections=STRICT)
+    merge(path, path.parent / "out")
+    assert target(stage, path.parent / "out") == {("s", "t"): [(11, 1)], ("s", "t_n2"): [(21, "2")]}
+    # The shards are made alike, and the merge begins there, with a target that has their rows.
+    stage.nodes["n2"].execute("ALTER TABLE s.t ADD a INT AFTER id, DROP b")
+    stage.target.drop_databases()
+    stage.target.execute("CREATE DATABASE s")
+    stage.target.execute(stage.nodes["n1"].query("SHOW CREATE TABLE s.t")[0][1].replace("`t`", "s.t"))
+    stage.target.execute("INSERT INTO s.t VALUES (11, 1), (21, NULL)")
+    with stage.scene("alike", ()) as (sessions, later):
+        for session in sessions.values():
+            session.run("UPDATE s.t SET a = id")
+            session.run("INSERT INTO s.t VALUES (@@server_id + 50, 5)")
+    base = stage.folder / "alike.sql"
+    base.write_text("CREATE DATABASE s;\nCREATE TABLE s.t (id INT NOT NULL PRIMARY KEY, a INT DEFAULT NULL);\n")
+    given = {"logical": str(base), "physical": dict.fromkeys(stage.nodes, str(base))}
+    path = stage.configuration("alike", later, "pessimistic", sections={**STRICT, "base": given})
+    merge(path, path.parent / "out")
+    stage.carry_out(path.parent / "out")
+    held = [row for server in stage.nodes.values() for row in rows(server, ("s", "t"))]
+    assert sorted(rows(stage.target, ("s", "t"))) == sorted(held)
+
+
 @pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
 def test_a_table_that_leaves_its_route_is_made_in_the_words_of_its_session(stage: Stage, mode: str) -> None:
     """Without rows it is no doubt; with NO_BACKSLASH_ESCAPES its CREATE TABLE has other strings."""

@@ -12,8 +12,8 @@ from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
-from tests.merge_e2e.shards.removals import NODES, Removing, logical, play
-from tests.merge_e2e.shards.stage import Played, Stage, quoted, tables
+from tests.merge_e2e.shards.removals import NODES, PARTS, Removing, logical, play
+from tests.merge_e2e.shards.stage import Played, Route, Stage, quoted, tables
 from tests.merge_e2e.shards.test_renames import grown
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
@@ -185,6 +185,96 @@ def test_a_shard_that_follows_late(stage: Stage, capsys: Captured, mode: str, st
     result = merge(path, out)
     assert (result.locks, result.waiting_shards) == ((), ())
     assert target(stage, out)["s", "t"] == [(11, 9), (15, 5)]
+
+
+LATE_PARTITIONS = f"""
+    all CREATE TABLE t (id INT PRIMARY KEY, v INT) {PARTS.replace("10000", "1000")}
+    all INSERT INTO t VALUES ({{n}}1, 1), ({{n}}001, 1)
+    n1 STATEMENT
+    n1 INSERT INTO t VALUES (12, 2), (1002, 2)
+    """
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("what", ["TRUNCATE PARTITION p", "DROP PARTITION p"])
+def test_a_shard_that_empties_a_partition_late(stage: Stage, capsys: Captured, mode: str, what: str) -> None:
+    """It counts as having done so: its own statement waits for none, and the rows it wrote there meanwhile are named.
+
+    Without such rows nothing is to be said, which is known of a table without any rows.
+    """
+    name, statement = f"partition-{mode}-{what[:4]}", f"ALTER TABLE s.t {what}"
+    first = two(stage, name, LATE_PARTITIONS.replace("STATEMENT", statement))
+    path = stage.configuration(name, [first], mode, sections=STRICT)
+    out = path.parent / "out"
+    assert len(merge(path, out).locks) == 1
+    resolve(out, "s.t", "--as-if-done", "n2/s/t")
+    assert merge(path, out).locks == ()
+    assert sorted(target(stage, out)["s", "t"]) == [(12, 2), (1001, 1), (1002, 2), (2001, 1)]
+    with stage.scene(name, ()) as (sessions, played):
+        sessions["n2"].run("INSERT INTO s.t VALUES (25, 5), (2005, 5)")
+        sessions["n2"].run(statement)
+        sessions["n2"].run("INSERT INTO s.t VALUES (26, 6), (2006, 6)")
+        sessions["n1"].run("INSERT INTO s.t VALUES (15, 5)")
+    stage.configuration(name, [first, *played], mode, sections=STRICT)
+    for _ in range(2):
+        with pytest.raises(ShardDdlStopped) as raised:
+            merge(path, out)
+    assert "it has counted as having run this" in raised.value.message
+    remedy = raised.value.remedy or ""
+    assert "delete the rows of n2/s/t in these partitions from s.t" in remedy and "`shard-doubts: warn`" in remedy
+    target(stage, out)
+    stage.target.execute("DELETE FROM s.t WHERE id BETWEEN 20 AND 999")
+    stage.configuration(name, [first, *played], mode, sections={"shard-doubts": "warn"})
+    result = merge(path, out)
+    assert (len(result.warnings), result.locks, result.waiting_shards) == (1, (), ())
+    stage.target.apply(mysqlbinlog([out / file for file in written(out)]))
+    held = [rows(server, ("s", "t")) for server in stage.nodes.values()]
+    assert sorted(rows(stage.target, ("s", "t"))) == sorted(row for one in held for row in one)
+
+
+THREE = """
+    n1 CREATE TABLE s.t1 (id INT PRIMARY KEY, v INT)
+    n2 CREATE TABLE s.t1 (id INT PRIMARY KEY, v INT)
+    n2 CREATE TABLE s.t2 (id INT PRIMARY KEY, v INT)
+    n1 INSERT INTO s.t1 VALUES (11, 1)
+    n2 INSERT INTO s.t1 VALUES (21, 1)
+    n2 INSERT INTO s.t2 VALUES (31, 1)
+    n1 TRUNCATE TABLE s.t1
+    n1 INSERT INTO s.t1 VALUES (11, 2)
+    """
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_shard_that_counted_as_emptied_follows_before_the_last(stage: Stage, capsys: Captured, mode: str) -> None:
+    """What it writes from there on waits with the others: the TRUNCATE that comes out at the last keeps it."""
+    name = f"before-the-last-{mode}"
+    stage.clear()
+    routes = (Route("s", "t?", ("s", "t")),)
+    plays = []
+    with stage.scene(name, routes) as (sessions, played):
+        for session in sessions.values():
+            session.run("CREATE DATABASE s")
+        for line in filter(None, map(str.strip, THREE.splitlines())):
+            node, _, sql = line.partition(" ")
+            sessions[node].run(sql)
+    plays += played
+    path = stage.configuration(name, plays, mode, sections=STRICT)
+    out = path.parent / "out"
+    merge(path, out)
+    resolve(out, "s.t", "--as-if-done", "n2/s/t1")
+    merge(path, out)
+    for node, sql in (("n2", "INSERT INTO s.t1 VALUES (22, 2)"), ("n2", "TRUNCATE TABLE s.t1"),
+                      ("n2", "INSERT INTO s.t1 VALUES (21, 3)"), ("n2", "INSERT INTO s.t2 VALUES (32, 3)"),
+                      ("n1", "INSERT INTO s.t1 VALUES (12, 3)"), ("n2", "TRUNCATE TABLE s.t2"),
+                      ("n2", "INSERT INTO s.t2 VALUES (31, 4)")):  # fmt: skip
+        with stage.scene(name, routes) as (sessions, played):
+            sessions[node].run(sql)
+        plays += played
+        stage.configuration(name, plays, mode, plays[:1], sections=STRICT)
+        result = merge(path, out)
+        assert result.warnings == ()
+    assert (result.locks, result.waiting_shards) == ((), ())
+    assert target(stage, out)["s", "t"] == [(11, 2), (12, 3), (21, 3), (31, 4)]
 
 
 EXCHANGED = """

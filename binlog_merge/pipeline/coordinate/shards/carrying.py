@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.ledger import Stopped
+from binlog_merge.pipeline.coordinate.shards.removals import short_lived
 from binlog_merge.pipeline.coordinate.shards.removing import RemovingRun
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
@@ -55,7 +56,7 @@ class Run(RemovingRun):
             if not self._decide_removal(event):
                 self._decide(event)
             return
-        if self.removals.postpones(event) or self._pays(event):
+        if self.removals.postpones(event) or self._pays(event) or self._passes(event):
             return
         self._check(event)
         match event:
@@ -65,7 +66,7 @@ class Run(RemovingRun):
                 self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
             case Joins():
                 self._take_joins(event)
-                if event.shard in self.removals.expected:
+                if event.shard in self.removals.expected and event.shard in self.shards:
                     self._came(event, event.shard)
             case Leaves():
                 self._left(self._take_leaves(event))
@@ -109,14 +110,16 @@ def carry_out(
     events: Iterable[Event],
     session: DdlSession,
     start: Start | None = None,
+    brief: frozenset[tuple[Shard, OrderKey]] | None = None,
 ) -> Outcome:
     """Coordinate the events of one logical table's shards, up to the first at which coordination stops.
 
     `way` makes the run. `members` and `logical` are the tables before the first event, all under the logical name;
     without `logical` it is the members' join. If `start` is given it replaces both. Events come in the order of their
-    keys.
+    keys. `brief` are the tables that are known to be dropped again, by the events if None.
     """
-    run = way(start or Start(members, logical), session)
+    events, run = list(events), way(start or Start(members, logical), session)
+    run.brief = short_lived(e for e in events if not isinstance(e, Decided)) if brief is None else brief
     quiet: tuple[OrderKey, Start] | None = None
     last: OrderKey | None = None
     for event in events:

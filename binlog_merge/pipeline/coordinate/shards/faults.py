@@ -28,8 +28,8 @@ _KNOW_ALL = (
 )
 
 _ALIKE = (
-    "begin where the shards are alike, with `base.logical` and each node's `base.physical` taken there; or give the "
-    "table that does not fit a route of its own"
+    "if it drops the table later, merge again then; else begin where the shards are alike, with `base.logical` and "
+    "each node's `base.physical` taken there; or give the table that does not fit a route of its own"
 )
 
 _AS_TOLD = "set `shard-doubts: warn` and merge again: the target will then hold what is said here"

@@ -24,7 +24,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
 from binlog_merge.pipeline.coordinate.shards.removals import Left, Removals
-from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_stay
+from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_since, rows_stay
 from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -93,10 +93,12 @@ class PessimisticRun(Run):
         if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
-        debt = self.debts.paid(ddl)
-        if debt is not None:
+        empties, debt = moves_rows(ddl, Verb.EMPTY), self.debts.paid(ddl)
+        if debt is not None and not (empties and self.alone):  # of a shard alone, all rows are its own
             if debt.place is None:
                 self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
+            elif debt.written and empties:
+                self.ledger.findings.append(rows_since(ddl, self._name()))
             self.ledger.effects += debt.effects(ddl)
             return
         if self._is_owed(ddl):
@@ -181,13 +183,24 @@ class PessimisticRun(Run):
             self.created, self.written = event.sql, ()
         else:
             found = self._included(event, self.ledger.table)
+            if found is None:
+                self._take_stranger(event)
+                return
             self.sequence = self.sequence.joined(event.shard, found.count, event.key)
             self.behind.admit(event, found, self.ledger.table)
             self.ledger.swallowed.append(event)
         self._members[event.shard] = event.table
 
-    def _included(self, event: Joins, logical: Table) -> Included:
-        """Return how much of the DDL a new shard's table already includes.
+    def _take_stranger(self, event: Joins) -> None:
+        """Pass over a table that does not fit if it will be dropped, as by a shard that goes through all late."""
+        if (event.shard, event.key) not in self.brief:
+            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
+            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        self.removals.passing[event.shard] = event.key
+        self.ledger.swallowed.append(event)
+
+    def _included(self, event: Joins, logical: Table) -> Included | None:
+        """Return how much of the DDL a new shard's table already includes, None if it is none that others have or had.
 
         One that is expected to do what others have done has done nothing of it yet, if that fits.
         """
@@ -197,11 +210,7 @@ class PessimisticRun(Run):
         waiting = self.sequence.order[active:]
         pending = [(active, logical), *((active + n, item.ddl.after) for n, item in enumerate(waiting, 1))]
         replays = bool(event.sql) and plain(event.sql) == plain(self.created)
-        found = included(event.table, logical, self.written, pending, replays)
-        if found is None:
-            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
-            raise Stopped(Fault.STRANGE_TABLE, event, detail)
-        return found
+        return included(event.table, logical, self.written, pending, replays)
 
     def _take_leaves(self, event: Leaves) -> Left:
         mine = self.sequence.shards[event.shard][self.sequence.active :]

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
 from binlog_merge.pipeline.coordinate.shards.net_change import same_ddl
-from binlog_merge.pipeline.coordinate.shards.removals import Emptying, Left, Removals, taken_effect
-from binlog_merge.pipeline.coordinate.shards.rowmoves import rows_stay
+from binlog_merge.pipeline.coordinate.shards.removals import Emptying, Left, Owed, Removals, taken_effects
+from binlog_merge.pipeline.coordinate.shards.rowmoves import rows_since, rows_stay
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
     Effect,
@@ -29,12 +29,14 @@ from snapshot_store.tso import OrderKey
 class RemovingRun(ABC):
     """The part of a run that removes rows without row events.
 
-    `rows_left`: rows of shards that no longer exist may still be in the logical table.
+    `rows_left`: rows of shards that no longer exist may still be in the logical table. `brief` are the shards of which
+    is known that they will be dropped, with the keys at which they are made (`short_lived`).
     """
 
     ledger: Ledger
     removals: Removals
     rows_left: bool
+    brief: frozenset[tuple[Shard, OrderKey]] = frozenset()
 
     @property
     @abstractmethod
@@ -72,9 +74,26 @@ class RemovingRun(ABC):
         if self.over:
             self._drop(event, event.sql, {event.shard: event.key})
             return
-        if not event.reported:
+        if left.unseen:
+            place = self.ledger.here(event)
+            for ran in self.removals.emptied.pop(event.shard, []):
+                self.ledger.effects += taken_effects(ran, event.shard, place)
+        elif not event.reported:
             self.removals.left[event.shard] = left
         self._empty_together(event)
+
+    def _passes(self, event: ShardEvent) -> bool:
+        """Take what is done with a table that will be dropped and never fits; its rows wait for that, and then go.
+
+        Returns False for all others.
+        """
+        since = self.removals.passing.get(event.shard)
+        if since is not None and isinstance(event, Leaves):
+            del self.removals.passing[event.shard]
+            place = self.ledger.here(event)
+            self.ledger.effects.append(Effect(event.shard, since, place))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, gone=True))
+        return since is not None
 
     def _drop(self, now: Event, sql: str, last: dict[Shard, OrderKey]) -> None:
         """Drop the logical table; `last` are the shards that leave it now, with their keys."""
@@ -84,7 +103,7 @@ class RemovingRun(ABC):
         for left in self.removals.left.values():
             self.ledger.effects += left.effects(place, gone=True)
         for shard, ran in self.removals.emptied.items():
-            self.ledger.effects += [taken_effect(event, shard, place) for event in ran]
+            self.ledger.effects += [effect for event in ran for effect in taken_effects(event, shard, place)]
         self.removals.emptied.clear()
         self.removals.left.clear()
         self.rows_left = False
@@ -114,7 +133,7 @@ class RemovingRun(ABC):
         """Go on as if the shards that are dropped had left with their rows staying in the logical table."""
         place = self.ledger.here(now)
         for shard, one in self.removals.left.items():
-            ran = [event for event in self.removals.emptied.pop(shard, []) if not isinstance(event, Decided)]
+            ran = [event for event in self.removals.emptied.pop(shard, []) if not isinstance(event, Owed)]
             self.ledger.effects += [*(Effect(e.shard, e.key, place) for e in ran), *one.effects(place)]
         self.removals.left.clear()
         self.removals.expected.clear()
@@ -145,16 +164,24 @@ class RemovingRun(ABC):
         self.removals.emptied.setdefault(event.shard, []).append(event)
         self._empty_together(event)
 
+    def _pays_partitions(self, ddl: ShardDdl) -> bool:
+        """Take a statement on partitions that its shard counts as having run; return False for all others."""
+        paid = self.removals.paid(ddl)
+        if paid is not None and not self.alone and ddl not in self.removals.emptied.get(ddl.shard, []):
+            self.ledger.findings.append(rows_since(ddl, self._name()))
+        return paid is not None
+
     def _empty_together(self, now: Event) -> None:
         """Write each emptying statement that all shards have run by now."""
         while not self.removals.expected and (heads := self.removals.heads(self._emptying)) is not None:
             for shard, ran in self.removals.emptied.items():
                 self.removals.emptied[shard] = ran[1:] if shard in heads else ran
-            real = [event for event in heads.values() if not isinstance(event, Decided)]
+            real = [event for event in heads.values() if not isinstance(event, Owed)]
             last = max(real, key=lambda event: (event.key, event.shard))
             self._write_emptying(now, last)
             place = self.ledger.logical[-1].place
-            self.ledger.effects += [taken_effect(event, shard, place) for shard, event in heads.items()]
+            for shard, event in heads.items():
+                self.ledger.effects += taken_effects(event, shard, place)
             if not isinstance(last, ShardDdl) and not heads.keys() & self.removals.left.keys():
                 self._emptied(now)
 
@@ -206,43 +233,41 @@ class RemovingRun(ABC):
         place = self.ledger.here(event)
         for shard in waiting.done:
             head, *self.removals.emptied[shard] = self.removals.emptied[shard]
-            if isinstance(head, Decided):
-                del self.removals.owed[shard]
-            self.ledger.effects.append(Effect(shard if isinstance(head, Decided) else head.shard, head.key, place))
+            self.removals.owed[shard] = [owed for owed in self.removals.owed.get(shard, ()) if owed is not head]
+            self.ledger.effects += taken_effects(head, shard, place, gone=False)
         self._empty_together(event)
 
     def _count_as_done(self, event: Decided, waiting: Open, drops: bool) -> None:
         """Let a shard count as having run a statement; what it writes until it really does waits, and goes with it."""
         shard, sql = event.shard, waiting.ddl.sql
-        if shard is None or shard not in waiting.awaited or shard in self.removals.owed:
+        if shard is None or shard not in waiting.awaited:
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {sql!r}")
         if shard in self.removals.expected:
             self._came(event, shard, sql)
-            return
-        self.removals.owed[shard] = event
-        if drops:
+        elif drops:
             leaves = Leaves(event.key, shard, sql)
+            self.removals.owe(shard, Owed(event, leaves))
             self.removals.absent |= {shard}
             self._left(self._take_leaves(leaves))
         else:
-            self.removals.emptied.setdefault(shard, []).append(event)
+            self.removals.owe(shard, Owed(event, self.removals.head(waiting.ddl)))
             self._empty_together(event)
 
     def _pays(self, event: ShardEvent) -> bool:
-        """Take the statement that a shard counts as having run, or anything that it does with a table that counts as
-        dropped; return False for all others.
+        """Take the TRUNCATE or DROP that a shard counts as having run, or anything that it does with a table that
+        counts as dropped; return False for all others.
         """
-        decided = self.removals.owed.get(event.shard)
         absent = event.shard in self.removals.absent
-        if decided is None:
-            return False
-        if isinstance(event, Moves) and absent:
-            self.removals.move(event.shard, event.to)
-        elif isinstance(event, Leaves) or (isinstance(event, Empties) and not absent):
-            del self.removals.owed[event.shard]
+        paid: list[Owed] = []
+        if isinstance(event, Leaves):
+            paid = self.removals.owed.pop(event.shard, [])
             self.removals.absent -= {event.shard}
-            place = self.ledger.here(event)
-            self.ledger.effects.append(Effect(event.shard, decided.key, place))
-            self.ledger.effects.append(Effect(event.shard, event.key, place, gone=True))
-            return absent or isinstance(event, Empties)
-        return absent
+        elif isinstance(event, Moves) and absent:
+            self.removals.move(event.shard, event.to)
+        elif isinstance(event, Empties) and not absent:
+            paid = list(filter(None, [self.removals.paid(event)]))
+        place = self.ledger.here(event)
+        waited = [effect for owed in paid for effect in owed.effects(event.shard, place)]
+        if waited:
+            self.ledger.effects += [*waited, Effect(event.shard, event.key, place, gone=True)]
+        return absent or bool(paid and isinstance(event, Empties))

@@ -42,6 +42,16 @@ def rows_stay(event: Leaves | ShardDdl, name: str, instead: str = "") -> Finding
     return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
 
 
+def rows_since(ddl: ShardDdl, name: str) -> Finding:
+    """Return the finding for a shard that empties partitions after it has counted as having done so."""
+    detail = (
+        f"it has counted as having run this, so {name} was emptied earlier, and keeps the rows that {ddl.shard} has "
+        "written to these partitions since then; rows that come again with their keys collide with them"
+    )
+    remedy = f"where the merge stops, delete the rows of {ddl.shard} in these partitions from {name} on the target"
+    return Finding(Doubt.ROWS, ddl.key, ddl.shard, "", detail, remedy=remedy, if_rows=True)
+
+
 def moves_rows(ddl: ShardDdl, *verbs: Verb) -> bool:
     """Return whether a statement does one of `verbs` to rows of its table, without a row event."""
     if not any(word in ddl.sql.upper() for word in ("PARTITION", "TABLESPACE")):

@@ -18,6 +18,7 @@ from binlog_merge.pipeline.coordinate.shards.following import Following
 from binlog_merge.pipeline.coordinate.shards.identity import RENAMED
 from binlog_merge.pipeline.coordinate.shards.log import Settled, ShardLog
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
+from binlog_merge.pipeline.coordinate.shards.removals import short_lived
 from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
 from binlog_merge.pipeline.coordinate.shards.tables import CoordinatedTable, components, open_rename, outcome_of
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -117,13 +118,15 @@ def _coordinated(
     events.sort(key=lambda pair: (pair[1].key, not isinstance(pair[1], Decided)))
     for key, found in groupby(events, key=lambda pair: pair[1].key):
         following.take(key, list(found))
+    # Also of what comes later: a table that will be dropped need not fit.
+    brief = short_lived(event for _, event in sorted(log.events, key=lambda pair: pair[1].key))
     tables = []
     for number, table in enumerate(sorted(following.tables, key=lambda table: table.called)):
         start = table.start
         shards = [*start.members, *(e.shard for e in table.events if not isinstance(e, Decided))]
         if shards:
             mode = modes.of(*shards[0])
-            outcome = _WAYS[mode](start.members, start.table, table.events, SESSION, start)
+            outcome = _WAYS[mode](start.members, start.table, table.events, SESSION, start, brief)
             tables.append(outcome_of(number, table, mode, outcome))
     return following, tables
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.values import Doubt, Outcome
+from binlog_merge.pipeline.coordinate.shards.values import Doubt, Fault, Outcome
 from binlog_merge.pipeline.order.waits import Waits
-from tests.pipeline.coordinate.shards.scenario import placed, ran, written
+from tests.pipeline.coordinate.shards.scenario import Cluster, placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 PARTITIONED = (
@@ -158,6 +158,153 @@ def test_decisions(way: str) -> None:
     assert written(made.outcome(way)) == [] and made.outcome(way).quiet is not None
 
 
+def comes_out(made: Cluster, way: str) -> list[tuple[str, int | None, bool]]:
+    """Return of each row its shard, the moment at which it comes out, and whether it is gone by then."""
+    outcome = made.outcome(way)
+    waits = Waits(outcome.effects)
+    return [
+        (row.shard.table, None, False)
+        if place is None
+        else (row.shard.table, place.key.commit_tso, waits.gone(row.shard, row.key, place))
+        for row, place in placed(made.rows["shop", "t"], outcome)
+    ]
+
+
+EMPTYING = {"TRUNCATE TABLE {0}": TRUNCATE} | {
+    f"ALTER TABLE {{0}} {what} PARTITION p": f"ALTER TABLE `shop`.`t` {what} PARTITION p"
+    for what in ("TRUNCATE", "DROP")
+}
+
+
+def follows_late(way: str, statement: str, shards: str) -> Cluster:
+    """Return a cluster in which t2 counts as having emptied its table as t1 has; it writes before and after it does."""
+    made = ran(PARTITIONED, shards, "t1 row")
+    made.run("n1", statement.format("t1"))
+    made.run("n1", "INSERT INTO t1 VALUES ()")
+    made.decide(way, "as-if-done", shard="t2")
+    for text in ("INSERT INTO t2 VALUES ()", statement.format("t2"), "INSERT INTO t2 VALUES ()"):
+        made.run("n2", text)
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("statement", EMPTYING)
+def test_a_shard_pays_what_it_counts_as_having_run(way: str, statement: str) -> None:
+    """It is written at the decision; rows that the shard writes until then go with it, in partitions they may stay."""
+    made, partly = follows_late(way, statement, "t1 t2"), "PARTITION" in statement
+    outcome = made.outcome(way)
+    assert (written(outcome), waiting(outcome)) == ([EMPTYING[statement]], []) and outcome.quiet is not None
+    late = ("t2", 5, False) if partly else ("t2", 6, True)
+    assert comes_out(made, way) == [("t1", 1, False), ("t1", 4, False), late, ("t2", 7, False)]
+    assert [(f.shard.table, f.key.commit_tso, f.if_rows) for f in outcome.findings] == [("t2", 6, True)] * partly
+    assert all("since then" in f.detail and "delete the rows of" in f.remedy for f in outcome.findings)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("statement", EMPTYING)
+@pytest.mark.parametrize("then", ["run", "skip", "drop"])
+def test_a_shard_pays_before_all_others_have_run_it(way: str, statement: str, then: str) -> None:
+    """What it writes after its own statement waits for the others, as all rows do that come after it."""
+    made, partly = follows_late(way, statement, "t1 t2 t3"), "PARTITION" in statement
+    late = ("t2", 5, False) if partly else ("t2", 6, True)
+    assert comes_out(made, way) == [("t1", 1, False), ("t1", None, False), late, ("t2", None, False)]
+    assert [one[1:] for one in waiting(made.outcome(way))] == [("t1 t2", "t3")]
+    if then == "run":
+        made.run("n3", statement.format("t3"))
+    elif then == "skip":
+        made.decide(way, "skip")
+    else:
+        made.run("n3", "DROP TABLE t3")
+    outcome = made.outcome(way)
+    assert written(outcome) == [EMPTYING[statement]] * (then != "skip")
+    assert (waiting(outcome), outcome.findings) == ([("DROP", "t3", "t1 t2")] * (partly and then == "drop"), ())
+    assert comes_out(made, way) == [("t1", 1, False), ("t1", 8, False), late, ("t2", 8, False)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("statement", EMPTYING)
+def test_a_shard_counts_as_having_emptied_its_table_twice(way: str, statement: str) -> None:
+    made, partly = ran(PARTITIONED, "t1 t2"), "PARTITION" in statement
+    second = statement.replace("PARTITION p", "PARTITION q")
+    for text in (statement, second):
+        made.run("n1", text.format("t1"))
+    for _ in range(2):
+        made.decide(way, "as-if-done", shard="t2")
+    assert len(written(made.outcome(way))) == 2 and waiting(made.outcome(way)) == []
+    for text in (second, statement):
+        made.run("n2", "INSERT INTO t2 VALUES ()")
+        made.run("n2", text.format("t2"))
+    made.run("n2", "INSERT INTO t2 VALUES ()")
+    outcome = made.outcome(way)
+    assert len(written(outcome)) == 2 and waiting(outcome) == [] and outcome.quiet is not None
+    assert [gone for _, _, gone in comes_out(made, way)] == [not partly, not partly, False]
+    assert len(outcome.findings) == 2 * partly
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("statement", EMPTYING)
+def test_another_statement_pays_nothing(way: str, statement: str) -> None:
+    """Of what a shard counts as having run: another one waits as new, or is run in another order."""
+    made = ran(PARTITIONED, "t1 t2", "t1 row")
+    made.run("n1", statement.format("t1"))
+    made.decide(way, "as-if-done", shard="t2")
+    other = "ALTER TABLE t2 TRUNCATE PARTITION q" if statement[-9:] == "TABLE {0}" else "TRUNCATE TABLE t2"
+    made.run("n2", other)
+    assert [one[1:] for one in waiting(made.outcome(way))] == [("t2", "t1")]
+    made.run("n1", other.replace("t2", "t1"))
+    assert waiting(made.outcome(way)) == [] and len(written(made.outcome(way))) == 2
+    made.run("n2", statement.format("t2"))
+    outcome = made.outcome(way)
+    assert waiting(outcome) == [] and len(written(outcome)) == 2 and outcome.quiet is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("statement", EMPTYING)
+@pytest.mark.parametrize("then", ["DROP TABLE t2", "RENAME TABLE t2 TO t9"])
+def test_a_shard_that_owes_is_dropped_or_renamed(way: str, statement: str, then: str) -> None:
+    made = ran(PARTITIONED, "t1 t2 t3")
+    made.run("n1", statement.format("t1"))
+    made.decide(way, "as-if-done", shard="t2")
+    made.run("n2", then)
+    if "RENAME" in then:
+        made.run("n2", statement.format("t9"))
+        made.run("n3", statement.format("t3"))
+        assert waiting(made.outcome(way)) == [] and made.outcome(way).findings == ()
+        assert written(made.outcome(way)) == [EMPTYING[statement]]
+        return
+    while any(one.stage == "waiting" for one in made.outcome(way).open):
+        made.decide(way, "skip")
+    made.run("n3", statement.format("t3"))
+    if any(one.stage == "waiting" for one in made.outcome(way).open):  # it is awaited by none; what it waits for is new
+        made.decide(way, "skip")
+    assert made.outcome(way).stop is None and made.outcome(way).quiet is not None
+    assert written(made.outcome(way)) == []
+
+
+def test_shards_that_empty_different_partitions_wait_for_each_other() -> None:
+    made = ran(PARTITIONED, "t1 t2", "t1 TRUNCATE PARTITION p", "t2 TRUNCATE PARTITION q", "t1 row", "t2 row")
+    outcome = made.outcome("optimistic")
+    assert written(outcome) == [] and [one[1:] for one in waiting(outcome)] == [("t1", "t2"), ("t2", "t1")]
+    assert [moment for _, moment, _ in comes_out(made, "optimistic")] == [None, None]
+    stop = made.outcome("pessimistic").stop
+    assert stop is not None and stop.fault is Fault.DIFFERENT_DDL
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_shard_that_owes_is_alone_then(way: str) -> None:
+    """What it empties is its own then: it is written."""
+    made = ran(PARTITIONED, "t1 t2")
+    made.run("n1", "ALTER TABLE t1 TRUNCATE PARTITION p")
+    made.decide(way, "as-if-done", shard="t2")
+    made.run("n1", "DROP TABLE t1")
+    made.run("n2", "TRUNCATE TABLE t2")
+    made.run("n2", "ALTER TABLE t2 TRUNCATE PARTITION p")
+    outcome = made.outcome(way)
+    partition = EMPTYING["ALTER TABLE {0} TRUNCATE PARTITION p"]
+    assert written(outcome) == [partition, TRUNCATE, partition]
+    assert outcome.findings == () and outcome.quiet is not None
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_a_shard_that_is_alone(way: str) -> None:
     outcome = ran(TABLE, "t1", "t1 TRUNCATE TABLE t1", "t1 DROP TABLE t1").outcome(way)
@@ -218,3 +365,39 @@ def test_what_changes_no_shape_is_written_once_for_all_shards_also_under_their_n
     for table in ("t3", "t4"):
         made.run("n1", f"ALTER TABLE {table} COMMENT 'x'")
     assert [sql.split()[-1] for sql in written(made.outcome(way)) if "COMMENT" in sql] == ["'x'", "'y'", "'x'"]
+
+
+OTHER = "CREATE TABLE {0} (id INT PRIMARY KEY, a VARCHAR(9), b INT)"
+
+
+def late(*statements: str) -> Cluster:
+    """Return a cluster whose first shard has made, dropped and made its table otherwise when the second one begins."""
+    made = Cluster()
+    for text in (TABLE.replace(" t ", " {0} "), "DROP TABLE {0}", OTHER):
+        made.run("n1", text.format("t1"))
+    for text in (TABLE.replace(" t ", " {0} "), "INSERT INTO {0} VALUES ()", *statements):
+        made.run("n2", text.format("t2"))
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "between", [[], ["TRUNCATE TABLE {0}"], ["ALTER TABLE {0} ADD KEY (a)", "TRUNCATE TABLE {0}"]], ids=str
+)
+def test_a_table_that_fits_nowhere_is_dropped(way: str, between: list[str]) -> None:
+    """None of its rows comes out, so its DROP waits for none, and neither does what is made after it."""
+    made = late(*between, "INSERT INTO {0} VALUES ()", "DROP TABLE {0}", OTHER, "INSERT INTO {0} VALUES ()")
+    outcome = made.outcome(way)
+    assert (outcome.stop, waiting(outcome), outcome.findings) == (None, [], ())
+    assert [sql.split()[0] for sql in written(outcome)] == ["CREATE", "DROP", "CREATE"]
+    assert [gone for _, _, gone in comes_out(made, way)] == [True, True, False]
+    assert outcome.quiet is not None and not outcome.quiet[1].rows_left
+    assert comes_out(made, way)[-1][1] == made.moment
+
+
+@pytest.mark.parametrize("end", [["RENAME TABLE {0} TO t9"], [], ["ALTER TABLE {0} ADD b INT"]], ids=str)
+def test_a_table_that_fits_nowhere_and_stays_stops(end: list[str]) -> None:
+    """Pessimistic: also if it is dropped under another name, of which its rows may have come."""
+    made = late(*end, *(["DROP TABLE t9"] if "RENAME" in str(end) else []))
+    stop = made.outcome("pessimistic").stop
+    assert stop is not None and stop.fault is Fault.STRANGE_TABLE

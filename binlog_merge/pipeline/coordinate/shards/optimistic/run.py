@@ -60,12 +60,15 @@ class OptimisticRun(LockKeeper):
             )
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
-        if not self.alone and moves_rows(ddl, *MOVING):
-            if self._only_empties(ddl):
+        if moves_rows(ddl, *MOVING):
+            paid = self._pays_partitions(ddl)
+            if not self.alone and self._only_empties(ddl):
                 self.lock = self.lock.with_table(ddl.shard, self.shapes.of(ddl.after))
-                self._take_emptying(ddl)
+                if not paid:
+                    self._take_emptying(ddl)
                 return
-            self.ledger.findings.append(rows_stay(ddl, self._name()))
+            if not self.alone and not paid:
+                self.ledger.findings.append(rows_stay(ddl, self._name()))
         debt = self.debts.paid(ddl)
         if debt is not None:
             if debt.place is None:
@@ -212,16 +215,19 @@ class OptimisticRun(LockKeeper):
         queue = tuple(info.ddl for info in self.queues.pop(event.shard))
         self.debts.forget(event.shard)
         self.lock, _ = self.lock.without(event.shard)
-        self.rows_left = not self.over
+        unseen = bool(queue) and queue[0] in self.strangers and not event.reported
+        self.rows_left = self.rows_left if unseen else not self.over
         if self.shards:
             place = self._write(event, (), (), self.shapes[next(iter(self.lock.normal.values()))])
         else:
             place = self.ledger.here(event)
         self._took_effect(queue, place)
-        if queue:
+        if unseen:
+            self.ledger.effects.append(Effect(event.shard, event.key, place, gone=True))
+        elif queue:
             # The DDL it waited for never takes effect: its rows go where the columns still have their old names.
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(queue).renames)))
-        return Left(event, queue)
+        return Left(event, queue, unseen=unseen)
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
