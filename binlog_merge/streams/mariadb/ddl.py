@@ -57,9 +57,8 @@ class MariaDdl:
     notes: tuple[str, ...] = ()
 
 
-def mariadb_ddl(sql: str, session: DdlSession | None = None) -> MariaDdl:
+def mariadb_ddl(sql: str, session: DdlSession) -> MariaDdl:
     """Return a statement as MariaDB takes it."""
-    session = session or DdlSession()
     try:
         text, _ = expand(sql, session)
         tokens = tokenize(text, session)
