@@ -6,18 +6,21 @@ table under ANSI_QUOTES, and a string without it.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from binlog_merge.binlog.constants import EventFlag
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of
-from binlog_merge.filters.ddl import DdlEvent, events_of
-from snapshot_store.ddl import DdlSession, ParsedDdl
-from snapshot_store.ddl.effects import Effects, Name, effects_of
 from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.surrogates import shown
 from snapshot_store.tso import OrderKey
+
+# What parses is imported where it is used: most questions to a log are about rows.
+if TYPE_CHECKING:
+    from binlog_merge.filters.ddl import DdlEvent
+    from snapshot_store.ddl import DdlSession, ParsedDdl
+    from snapshot_store.ddl.effects import Effects, Name
+    from snapshot_store.mysql.sql.cursor import Cursor
 
 
 @dataclass(frozen=True)
@@ -53,17 +56,23 @@ class Statement:
         return self.query.schema_text
 
     @cached_property
-    def session(self) -> DdlSession:
+    def session(self) -> "DdlSession":
         """Return the session, of which the log does not have all: its server's SYSTEM time zone is not known."""
+        from binlog_merge.binlog.query_session import session_of
+
         return session_of(self.query)
 
     @cached_property
-    def ddl(self) -> ParsedDdl:
+    def ddl(self) -> "ParsedDdl":
         """Return the parsed statement, or why it is not understood."""
+        from snapshot_store.ddl import ParsedDdl
+
         return ParsedDdl.of(self.text, self.session)
 
-    def ddl_in(self, session: DdlSession, text: str | None = None) -> ParsedDdl:
+    def ddl_in(self, session: "DdlSession", text: str | None = None) -> "ParsedDdl":
         """Return the statement, or a part of it, as parsed in a session that knows more of this one."""
+        from snapshot_store.ddl import ParsedDdl
+
         if text in (None, self.text) and session == self.session:
             return self.ddl
         return ParsedDdl.of(self.text if text is None else text, session)
@@ -74,27 +83,36 @@ class Statement:
 
         Raises DdlNotUnderstood.
         """
-        return self.text[Cursor.of(self.text, self.session).peek().start :].strip()
+        return self.text[self._cursor().peek().start :].strip()
 
     @cached_property
     def is_comment(self) -> bool:
         """Return whether it is comments alone, as a cluster's own statements come out. Raises DdlNotUnderstood."""
-        return Cursor.of(self.text, self.session).done
+        return self._cursor().done
 
     @cached_property
-    def effects(self) -> Effects:
+    def effects(self) -> "Effects":
         """Return what it does to tables. Raises DdlNotUnderstood."""
+        from snapshot_store.ddl.effects import effects_of
+
         return effects_of(self.ddl.statement, self.schema)
 
     @cached_property
-    def parts(self) -> tuple[DdlEvent, ...]:
+    def parts(self) -> "tuple[DdlEvent, ...]":
         """Return what it does to one table or database after another. Raises DdlNotUnderstood."""
+        from binlog_merge.filters.ddl import events_of
+
         return events_of(self.ddl, self.schema)
 
     @cached_property
-    def tables(self) -> tuple[Name, ...] | None:
+    def tables(self) -> "tuple[Name, ...] | None":
         """Return the tables and views that it is about, each once, as it names them; None: it is not understood."""
         try:
             return tuple(name for name in self.effects.own if name[1])
         except DdlNotUnderstood:
             return None
+
+    def _cursor(self) -> "Cursor":
+        from snapshot_store.mysql.sql.cursor import Cursor
+
+        return Cursor.of(self.text, self.session)

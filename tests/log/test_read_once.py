@@ -121,6 +121,6 @@ def test_a_logged_statement_gets_its_session_from_its_event() -> None:
 
 
 def test_readers_parse_nothing() -> None:
-    reading = ("ParsedDdl.of", "parse_statement", "Cursor.of", "apply_ddl", "tokenize")
+    reading = ("ParsedDdl.of", "parse_statement", "Cursor.of", "apply_ddl")
     assert calling(lambda node: called(node) in reading, READERS) == set(PARSE)
     assert importing("filters.ddl", "events_of", "ddl_events", rooms=READERS) == {"log/statement.py"}

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from binlog_merge.binlog import query as query_event
+from binlog_merge.binlog import query_session
 from binlog_merge.binlog.query import Query
-from binlog_merge.log import statement as read_once
 from binlog_merge.log.statement import Statement
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.parse.statement import with_folded_names
@@ -95,7 +95,7 @@ def test_names_in_lower_case_are_those_of_the_text() -> None:
 def test_a_statement_in_another_session_than_its_own_is_noticed(
     monkeypatch: pytest.MonkeyPatch, session: DdlSession
 ) -> None:
-    monkeypatch.setattr(read_once, "session_of", lambda query: session)
+    monkeypatch.setattr(query_session, "session_of", lambda query: session)
     told = differing(("ALTER TABLE `orders` ADD COLUMN `note` INT", "CREATE TABLE `a b` (`id` INT DEFAULT '\\\\')"))
     assert {text.split()[0] for text in told} >= {"kind", "tables", "messages", "filter", "replay", "stream", "undo"}
 

@@ -15,17 +15,19 @@ from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter
 from binlog_merge.log.statement import Statement
 from binlog_merge.replay.server.ledger import BegunDdl
 from binlog_merge.replay.server.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.server.settings import KEPT, afterwards, settings_of
-from snapshot_store.ddl.effects import Name
+from snapshot_store.ddl.actions import Action, ChangeColumn, RenameColumn
+from snapshot_store.ddl.effects import Name, Verb
+from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.surrogates import shown
 
-_TIES: Final = ("REFERENCES", "FOREIGN", "CONSTRAINT", "RENAME", "DATABASE", "SCHEMA")
 _CORRECT: Final = "correct the filter, or the target by hand"
 _ABSENT: Final = frozenset({1049, 1109, 1146})
 _DENIED: Final = frozenset({1044, 1142, 1227})
@@ -49,22 +51,19 @@ class Step:
 class Plan:
     """The parts of a statement that the filter lets pass; `left_out` names the others and the rules.
 
-    `is_global`: all tables must wait for it, judging by the statement alone.
+    `is_global`: all tables must wait for it, judging by the statement alone. `ties`: it may create or drop foreign
+    keys, or change the names by which they are known.
     """
 
     steps: tuple[Step, ...]
     left_out: tuple[str, ...] = ()
     is_global: bool = True
+    ties: bool = True
 
     @property
     def tables(self) -> tuple[Name, ...]:
         """Return the tables of all steps."""
         return tuple(dict.fromkeys(table for step in self.steps for table in step.tables))
-
-    @property
-    def ties(self) -> bool:
-        """Return whether it may create or drop foreign keys, or change the tables they belong to."""
-        return any(word in step.text.upper() for step in self.steps for word in _TIES)
 
 
 def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
@@ -78,9 +77,9 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
         return Plan((Step(statement.text, ((schema, ""),), schema),))
     tables = tuple(dict.fromkeys(table for event in events for table in event.tables))
     whole = Step(statement.text, tables or ((schema, ""),), schema)
-    is_global = len(events) != 1 or events[0].is_global
+    is_global, ties = len(events) != 1 or events[0].is_global, any(map(_ties, events))
     if chosen is None:
-        return Plan((whole,), (), is_global)
+        return Plan((whole,), (), is_global, ties)
     if not events:
         return Plan((), (f"{statement.text}: changes no table",))
     steps: list[Step] = []
@@ -102,7 +101,22 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
             steps.append(Step(event.text, event.tables, schema))
         else:
             left_out.append(f"{event.text}: {decision.rule}")
-    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global)
+    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global, ties)
+
+
+def _ties(event: DdlEvent) -> bool:
+    """Return whether a part of a statement is about foreign keys, or may be about what they name."""
+    effects, statement = event.effects, event.ddl.result
+    if event.is_schema or event.frees or effects.moves or effects.having(Verb.REFER):
+        return True
+    return isinstance(statement, AlterTable) and any(map(_renames, statement.actions))
+
+
+def _renames(action: Action) -> bool:
+    """Return whether an action gives a column another name."""
+    if isinstance(action, ChangeColumn):
+        return action.old.lower() != action.column.name.lower()
+    return isinstance(action, RenameColumn)
 
 
 def carry_out(

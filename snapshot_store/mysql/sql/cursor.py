@@ -32,7 +32,7 @@ class Cursor:
         self.sql = sql
         self.text = text
         self.session = session
-        self._tokens = tokens
+        self.tokens = tokens
         self._end = Token("end", "", len(text), len(text))
         self.place = 0
         self.files: set[tuple[int, int]] = set()
@@ -48,7 +48,7 @@ class Cursor:
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without moving; after the last, a token of kind "end"."""
         place = self.place + ahead
-        return self._tokens[place] if place < len(self._tokens) else self._end
+        return self.tokens[place] if place < len(self.tokens) else self._end
 
     def next(self) -> Token:
         """Return the next token and move past it."""
@@ -59,7 +59,7 @@ class Cursor:
     @property
     def done(self) -> bool:
         """Return whether the statement is at its end."""
-        return self.place >= len(self._tokens) or self.at_symbol(";")
+        return self.place >= len(self.tokens) or self.at_symbol(";")
 
     def finish(self) -> None:
         """Raise unless the statement ends here; semicolons may follow, but nothing after them."""
@@ -75,7 +75,7 @@ class Cursor:
 
     def skip_all(self) -> None:
         """Skip the rest of the text: the body of a routine, with its semicolons."""
-        self.place = len(self._tokens)
+        self.place = len(self.tokens)
 
     def error(self, reason: str) -> DdlNotUnderstood:
         """Return an error that quotes the text from here on."""
