@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.ask.selection import select
-from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import UnknownTable
 from binlog_merge.log.names import Named, Said, Tenure
 from binlog_merge.log.reader import MergedBinlog
@@ -19,7 +18,6 @@ from snapshot_store.diff import same_type
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.render_sql import type_sql
 from snapshot_store.store.db import Store
 
@@ -108,7 +106,7 @@ def versions_made(binlog: MergedBinlog, said: Sequence[Said]) -> list[TableVersi
     known: dict[tuple[str, str, str], list[TableVersion]] = {}
     for version in versions:
         known.setdefault((version.schema, version.name, version.ddl), []).append(version)
-    same = [(*one.name, said_text(one)) for one in said]
+    same = [(*one.name, one.at.statement.body) for one in said]
     counts, seen = Counter(same), Counter[tuple[str, str, str]]()
     found: list[TableVersion | None] = []
     for one in same:
@@ -116,13 +114,6 @@ def versions_made(binlog: MergedBinlog, said: Sequence[Said]) -> list[TableVersi
         found.append(made[seen[one]] if len(made) == counts[one] else None)
         seen[one] += 1
     return found
-
-
-def said_text(said: Said) -> str:
-    """Return a statement without the comments before it, in which a cluster keeps its own."""
-    query = said.at.statement.query
-    text = text_of(query)
-    return text[Cursor.of(text, session_of(query)).peek().start :].strip()
 
 
 def rewritten(before: Span, after: Span) -> str:

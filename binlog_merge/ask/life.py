@@ -21,7 +21,7 @@ import numpy as np
 
 from binlog_merge.ask.altered_keys import AlteredKey, Values
 from binlog_merge.ask.formats.json_lines import records
-from binlog_merge.ask.key_spans import Span, primary_key, rewritten, said_text, spans_of, versions_made
+from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of, versions_made
 from binlog_merge.ask.selection import Place, select
 from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
@@ -406,4 +406,4 @@ def _ddl(said: Said, key: OrderKey | None) -> Ddl:
     begin = said.at.begin
     gtid = begin.gtid if ":" in begin.gtid else None
     file = PurePosixPath(begin.file).name
-    return Ddl(*said.name, said_text(said), gtid, begin.commit_us, file, begin.position, key)
+    return Ddl(*said.name, said.at.statement.body, gtid, begin.commit_us, file, begin.position, key)

@@ -87,8 +87,8 @@ def ddl_batches(binlog: MergedBinlog) -> Iterator[Any]:
                 "commit_time": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=piece.begin.commit_us),
                 "file": file.name,
                 "position": piece.begin.position,
-                "schema": piece.statement.query.schema_text,
-                "statement": piece.statement.query.text,
+                "schema": piece.statement.schema,
+                "statement": piece.statement.text,
             }
             for piece in statements(binlog, file.first_rank, file.last_rank)
         ]

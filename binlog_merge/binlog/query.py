@@ -10,13 +10,17 @@ for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp`
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, Self
 
 from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+from snapshot_store.mysql.text.charsets import charset_of
+from snapshot_store.mysql.text.codecs import python_codec
 
 _OVER_MAX_DBS: Final = 254
+_UTF8MB4: Final = 255
+"""The collation of the client if an event does not have it."""
 
 
 class StatusVar(IntEnum):
@@ -214,8 +218,17 @@ class Query:
 
     @property
     def text(self) -> str:
-        """Return the statement as text; bytes that are not UTF-8 become surrogates, which encode to the same bytes."""
-        return self.query.decode("utf-8", "surrogateescape")
+        """Return the statement as text, decoded from the client's character set; invalid bytes become surrogates."""
+        return self.query.decode(self._codec, "surrogateescape")
+
+    def with_text(self, text: str) -> Self:
+        """Return the event with another statement, in the client's character set."""
+        return self if text == self.text else replace(self, query=text.encode(self._codec, "surrogateescape"))
+
+    @property
+    def _codec(self) -> str:
+        client, _, _ = self.status_vars.get(StatusVar.Q_CHARSET_CODE) or (_UTF8MB4, 0, 0)
+        return python_codec(charset_of(client)) or "utf-8"
 
     @property
     def schema_is_utf8(self) -> bool:

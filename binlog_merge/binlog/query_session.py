@@ -1,13 +1,10 @@
 """The session of a QUERY event's statement as DDL needs it: what decides how the text is parsed, and what it means."""
 
-from binlog_merge.binlog.query import Query, StatusVar
+from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.session_variables import SessionVariables
 from snapshot_store.ddl import DdlSession
 from snapshot_store.mysql.text.charsets import charset_of, collation_name
-from snapshot_store.mysql.text.codecs import python_codec
 
-_UTF8MB4 = (255, 255, 255)
-"""The collations of client, connection and server if an event does not have them."""
 _NO_FOREIGN_KEY_CHECKS = 1 << 26
 """OPTION_NO_FOREIGN_KEY_CHECKS among the bits of Q_FLAGS2_CODE (mysql-server `sql/query_options.h`)."""
 
@@ -34,9 +31,3 @@ def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSe
 def session_of(query: Query, server_version: int = 90700) -> DdlSession:
     """Return the DDL session of a node's statement."""
     return ddl_session(SessionVariables.of(query), server_version)
-
-
-def text_of(query: Query) -> str:
-    """Return the statement as text, decoded from the client's character set; invalid bytes become surrogates."""
-    client, _, _ = query.status_vars.get(StatusVar.Q_CHARSET_CODE) or _UTF8MB4
-    return query.query.decode(python_codec(charset_of(client)) or "utf-8", "surrogateescape")

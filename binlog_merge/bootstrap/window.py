@@ -60,8 +60,8 @@ def judged(
                 changed |= {(schema, table) for schema, table in named if table}
                 concerned |= changed
                 found |= changed
-            query, session = piece.statement.query, StatementSession.of(piece.statement, zone)
-            _, catalog = understood(catalog, query.text, query.schema_text, session.ddl)
+            ddl = piece.statement.ddl_in(StatementSession.of(piece.statement, zone).ddl)
+            _, catalog = understood(catalog, ddl, piece.statement.schema)
             continue
         for changes in changes_of(piece):
             name = (changes.table.schema, changes.table.table)

@@ -171,7 +171,7 @@ class _Delivery:
             gtid = ddl.begin.gtid if ":" in ddl.begin.gtid else None
             self._send_ddl(message, ddl.begin.rank, gtid, None)
         for version in ddl.versions:
-            self.target.define(version.schema, version.name, version.table, version.version_id, ddl.parsed)
+            self.target.define(version.schema, version.name, version.table, version.version_id, ddl.statement.ddl)
             self._open = True
         self._sent.statements.append(ddl.text)
         self._done = ddl.begin.rank

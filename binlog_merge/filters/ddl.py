@@ -13,9 +13,12 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
-from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.mysql.sql.cursor import Cursor
+
+ASKED = DdlSession()
+"""The session of a statement that somebody asks about; one of a log has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class DdlEvent:
     """A part of a statement: what it does to one table or database.
 
     `tables` are all tables that this part names: for RENAME the old name, then the new one; for CREATE TABLE LIKE also
-    the model. `text` is the statement with this part alone, in the user's text; `query` the whole statement. `effects`
+    the model. `text` is the statement with this part alone, in the user's text; `ddl` the whole statement. `effects`
     is what this part does to those tables and to others, `together` what the whole statement does. `frees`: it may drop
     a foreign key, and with it a connection to another table. `head` is the length of the statement before its list of
     tables, 0 if it has no list; `item` is the index of the part in the list.
@@ -33,12 +36,22 @@ class DdlEvent:
     kind: str
     tables: tuple[Name, ...]
     text: str
-    query: str
+    ddl: ParsedDdl
     effects: Effects = NONE
     together: Effects = NONE
     frees: bool = False
     head: int = 0
     item: int = 0
+
+    @property
+    def query(self) -> str:
+        """Return the text of the whole statement."""
+        return self.ddl.sql
+
+    @property
+    def own(self) -> ParsedDdl:
+        """Return this part as a statement of its own."""
+        return self.ddl if self.text == self.ddl.sql else ParsedDdl.of(self.text, self.ddl.session)
 
     @property
     def schema(self) -> str:
@@ -71,25 +84,24 @@ def is_global(action: str) -> bool:
     return action not in TABLE_BARRIER_ACTIONS and action not in MYSQL_ACTIONS
 
 
-def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) -> tuple[DdlEvent, ...]:
+def ddl_events(sql: str, schema: str = "") -> tuple[DdlEvent, ...]:
+    """Return the parts of a statement that somebody asks about; see `events_of`."""
+    return events_of(ParsedDdl.of(sql, ASKED), schema)
+
+
+def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
     """Return the parts of a statement; none if it changes no table.
 
     `schema` is the default database. Raises DdlNotUnderstood.
     """
-    session = session or DdlSession()
-    return events_of(ParsedDdl.of(sql, session), schema)
-
-
-def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
-    """Return the parts of a parsed statement; see `ddl_events`."""
-    statement, sql, session = ddl.statement, ddl.sql, ddl.session
+    statement = ddl.statement
     effects = effects_of(statement, schema)
     if not effects.all and not isinstance(statement, st.AlterTable):
         return ()
-    event = _event(statement, effects, sql, session)
+    event = _event(ddl, effects)
     if not isinstance(statement, st.DropTables | st.DropViews | st.RenameTables):
         return (event,)
-    head, texts = _listed(sql, session)
+    head, texts = _listed(ddl.sql, ddl.session)
     parts = [effects.of_item(item) for item in range(len(texts))]
     return tuple(
         replace(event, tables=part.tables, text=text, effects=part, head=head, item=item)
@@ -97,19 +109,19 @@ def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
     )
 
 
-def split_alter(sql: str, session: DdlSession | None = None) -> tuple[str, ...]:
+def split_alter(ddl: ParsedDdl) -> tuple[ParsedDdl, ...]:
     """Split an ALTER TABLE with several actions into a statement for each, in the user's text.
 
     Any other statement is returned unchanged. DM coordinates shards action by action.
     """
-    session = session or DdlSession()
-    statement = parse_statement(sql, session)
+    statement = ddl.statement
     if not isinstance(statement, st.AlterTable) or statement.kind != "ALTER TABLE":
-        return (sql,)
-    cursor = Cursor.of(sql, session)
+        return (ddl,)
+    cursor = Cursor.of(ddl.sql, ddl.session)
     cursor.expect("ALTER", "TABLE")
     cursor.table_name()
-    return _cut(sql, cursor)
+    texts = _cut(ddl.sql, cursor)
+    return (ddl,) if len(texts) == 1 else tuple(ParsedDdl.of(text, ddl.session) for text in texts)
 
 
 def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
@@ -150,21 +162,21 @@ _STATEMENTS: dict[type, str] = {
 }
 
 
-def _event(statement: st.Statement, effects: Effects, sql: str, session: DdlSession) -> DdlEvent:
+def _event(ddl: ParsedDdl, effects: Effects) -> DdlEvent:
     """Return a whole statement as a single part."""
-    frees = False
+    statement, frees = ddl.statement, False
     if isinstance(statement, st.AlterTable):
         named = [_action(action) for action in statement.actions]
         action = named[0] if len(named) == 1 else "ActionMultiSchemaChange" if named else "ActionAlterTable"
         frees = "ActionDropForeignKey" in named
-        if action == "ActionAlterTable" and _names_auto_increment(sql, session):
+        if action == "ActionAlterTable" and _names_auto_increment(ddl.sql, ddl.session):
             action = "ActionRebaseAutoID"
     elif isinstance(statement, st.RenameTables):
         action = "ActionRenameTables" if len(statement.pairs) > 1 else "ActionRenameTable"
     else:
         action = _STATEMENTS[type(statement)]
     kind = ACTIONS.get(action, "alter table")
-    return DdlEvent(action, kind, effects.own, sql, sql, effects, effects, frees)
+    return DdlEvent(action, kind, effects.own, ddl.sql, ddl, effects, effects, frees)
 
 
 _PLAIN_ACTIONS: dict[type, str] = {

@@ -21,7 +21,6 @@ from binlog_merge.filters.events import DO, BinlogEventFilter, BinlogEventRule, 
 from binlog_merge.filters.expressions import ExpressionFilter, ExpressionRule, Op
 from binlog_merge.filters.incompatible import event_type
 from binlog_merge.filters.tables import ColumnFilter, TableFilter, TableRule, is_system_schema
-from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.effects import Name, Verb
 from snapshot_store.model import Table
 
@@ -137,7 +136,6 @@ class Filter:
         start_ts: int | None = None,
         commit_tso: int | None = None,
         table: Table | None = None,
-        session: DdlSession | None = None,
     ) -> DdlDecision:
         """Decide about a part of a statement.
 
@@ -154,12 +152,12 @@ class Filter:
         name = "" if event.is_schema else event.table
         decision = self.events.decide(event.schema, name, event.kind, event.query)
         if decision.action == "Do":
-            decision = self._as_dm(event, table, session)
+            decision = self._as_dm(event, table)
         if decision.action != "Do":
             return DdlDecision("error" if decision.action == "Error" else "ignore", decision.rule)
         return chosen
 
-    def _as_dm(self, event: DdlEvent, table: Table | None, session: DdlSession | None) -> Decision:
+    def _as_dm(self, event: DdlEvent, table: Table | None) -> Decision:
         """Apply DM's rules to every table named, and to each action of an ALTER TABLE separately.
 
         Source: pingcap/tiflow `dm/syncer/ddl.go` (processOneDDL, skipQueryEvent).
@@ -167,7 +165,7 @@ class Filter:
         if not self.settings.binlog_rules:
             return DO
         query = event.query.strip(_CONTROL)
-        kinds = dict.fromkeys(event_type(t, table, event.schema, session) for t in split_alter(event.text, session))
+        kinds = dict.fromkeys(event_type(part, table, event.schema) for part in split_alter(event.own))
         stopped = [
             next(
                 (d for name in event.tables if (d := self.binlog_events.decide(*name, kind, query)).action != "Do"), DO

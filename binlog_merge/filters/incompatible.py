@@ -39,16 +39,14 @@ _STRINGS: Final = {
 }
 
 
-def event_type(sql: str, table: Table | None, schema: str = "", session: DdlSession | None = None) -> str:
+def event_type(ddl: ParsedDdl, table: Table | None, schema: str = "") -> str:
     """Return DM's event type of a statement; `table` is the table before it, if known.
 
     "" for a statement that changes no table. Raises DdlNotUnderstood.
     """
-    session = session or DdlSession()
-    ddl = ParsedDdl.of(sql, session)
     statement = ddl.statement
     if isinstance(statement, st.AlterTable) and statement.kind == "ALTER TABLE":
-        return _alter(statement, sql, table, session)
+        return _alter(statement, table, ddl.session)
     events = events_of(ddl, schema)
     if not events:
         return ""
@@ -56,10 +54,10 @@ def event_type(sql: str, table: Table | None, schema: str = "", session: DdlSess
     return "alter database" if kind == "modify schema charset and collate" else kind
 
 
-def _alter(statement: st.AlterTable, sql: str, table: Table | None, session: DdlSession) -> str:
+def _alter(statement: st.AlterTable, table: Table | None, session: DdlSession) -> str:
     for action in statement.actions:
         if isinstance(action, act.ChangeColumn):
-            return _changed(action, sql, table, session)
+            return _changed(action, table, session)
         if found := _lost(action):
             return found
     return "alter table"
@@ -102,7 +100,7 @@ _PARTITIONS = {
 }
 
 
-def _changed(action: act.ChangeColumn, sql: str, table: Table | None, session: DdlSession) -> str:
+def _changed(action: act.ChangeColumn, table: Table | None, session: DdlSession) -> str:
     old_place = None if table is None else table.index_of(action.old)
     if table is None or old_place is None:
         return "alter table"

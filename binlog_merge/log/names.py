@@ -12,13 +12,11 @@ create was there before it. Names are compared as they are written in the log.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statements import statements
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.effects import Name, Verb, effects_of
-from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.effects import Name, Verb
 from snapshot_store.errors import SnapshotStoreError
 
 
@@ -111,14 +109,13 @@ class _Walk:
 
     def take(self, at: StatementAt) -> None:
         """Take a statement."""
-        query, rank = at.statement.query, at.begin.rank
+        rank = at.begin.rank
         try:
-            statement = ParsedDdl.of(text_of(query), session_of(query)).statement
+            statement, effects = at.statement.ddl.statement, at.statement.effects
         except SnapshotStoreError:
-            if self._wanted[1].lower() in query.text.lower():
+            if self._wanted[1].lower() in at.statement.text.lower():
                 self._unclear.append(at)
             return
-        effects = effects_of(statement, query.schema_text)
         for name in effects.changed:
             if name[1] and name in self._now and not (_is_made(statement) and name == effects.own[0]):
                 self._now[name].said.append(Said(name, at, statement))
@@ -203,5 +200,4 @@ def _other(table: _Table, name: Name, uuid: str) -> str:
 
 
 def _unclear(at: StatementAt, uuid: str) -> str:
-    text = " ".join(at.statement.query.text.split())[:200]
-    return f"what {uuid}:{at.begin.rank} did to the table is not understood: {text}"
+    return f"what {uuid}:{at.begin.rank} did to the table is not understood: {at.statement.line[:200]}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.binlog.constants import EventFlag, EventType
+from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import (
     Gtid,
@@ -28,6 +28,7 @@ from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, Uns
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import Gone, ManifestState, OutputFile
 from binlog_merge.log.file_events import events_of
+from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
 _CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:\n|$)")
@@ -63,15 +64,6 @@ class Rows:
     event: RowsEvent
     raw_table: RawEvent
     raw: RawEvent
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement; with `suppress_use` it must not run with its schema as the default database."""
-
-    query: Query
-    suppress_use: bool
-    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +193,7 @@ class _Walker:
         self.open = False
         self._in_rows = False
         self._commented = False
+        self._key: OrderKey | None = None
         self._tables: dict[int, tuple[TableMap, RawEvent]] = {}
         self._maps: dict[bytes, TableMap] = {}
 
@@ -245,7 +238,7 @@ class _Walker:
         self.rank += 1
         if self.open or (value.gno and value.gno != self.rank):
             raise BinlogFormatError(f"{value.text} is out of order: transaction {self.rank}", self.name, event.offset)
-        self.open, self._in_rows, self._commented = True, False, False
+        self.open, self._in_rows, self._commented, self._key = True, False, False, None
         self._tables.clear()
         return Begin(self.rank, value.text, value.immediate_commit_timestamp or 0, self.name, event.offset)
 
@@ -254,6 +247,7 @@ class _Walker:
         key = None if self._commented else order_key(value)
         self._commented = True
         if self.open and key is not None:
+            self._key = key
             yield OrderedBy(key)
 
     def _query(self, event: RawEvent, value: Query) -> Iterator[Item]:
@@ -263,8 +257,7 @@ class _Walker:
         if value.query == b"COMMIT":
             yield self._end(event)
             return
-        use = bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
-        yield Statement(value, use, event.header.timestamp)
+        yield Statement.of(event, value, self._key)
         if not self._in_rows:
             yield self._end(event)
 

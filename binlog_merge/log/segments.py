@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, cast
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag
+from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription, Gtid, Query, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import EventHeader, RawEvent, frame
@@ -26,7 +26,8 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import io_error
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.index import checksum_of
-from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, Statement, order_key
+from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, order_key
+from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
 WINDOW: Final = 16 << 20
@@ -93,7 +94,6 @@ class StatementAt:
 
     begin: Begin
     statement: Statement
-    key: OrderKey | None
     ended: bool
 
 
@@ -332,10 +332,9 @@ class _FileWalk:
             raise UnsupportedInput(
                 f"event type {event.type_code} in a merged binlog", file=self.path, position=event.offset
             )
-        use = bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
         ended = self.reg[k.OPEN] != k.IN_ROWS
         if self.carried.rank >= self.first_rank:
-            yield StatementAt(self.carried, Statement(value, use, event.header.timestamp), self.carried_key, ended)
+            yield StatementAt(self.carried, Statement.of(event, value, self.carried_key), ended)
         if ended:
             self.reg[k.OPEN] = 0
 

@@ -12,11 +12,10 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from binlog_merge.binlog.query import StatusVar
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.reader import Statement
+from binlog_merge.log.statement import Statement
 from snapshot_store.ddl import DdlSession
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE
 from snapshot_store.mysql.values.time_zones import local_of, utc_of, zone_of
@@ -48,15 +47,14 @@ class StatementSession:
         name = bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1") or "+00:00"
         if name == _SYSTEM:
             name = system_zone or _SYSTEM
-        ddl = session_of(statement.query)
         now = statement.timestamp * 1_000_000 + int(found.get(StatusVar.Q_MICROSECONDS, 0))
         step, first = found.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
-        session = cls(now, name, ddl, step, first)
+        session = cls(now, name, statement.session, step, first)
         try:
             session.known_zone()
         except ReplayStopped:
             return session  # most statements do not ask
-        return replace(session, ddl=replace(ddl, time_zone=name))
+        return replace(session, ddl=replace(statement.session, time_zone=name))
 
     @property
     def offset(self) -> int:

@@ -168,8 +168,3 @@ class Walk:
                 raise
             error.message = f"{self.gtid}: {error.message}" if self.gtid not in error.message else error.message
             raise error.located(file=self.begin.file, position=self.begin.position, order_key=self.key) from None
-
-
-def text_of(sql: bytes) -> str:
-    """Return a statement as text for messages."""
-    return sql.decode("utf-8", "backslashreplace")

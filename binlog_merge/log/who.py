@@ -17,6 +17,7 @@ from binlog_merge.log.chunks import chunks_of, transactions_between
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.index import Numbers
 from binlog_merge.log.reader import DAMAGED, MergedBinlog, order_key
+from snapshot_store.surrogates import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class WhoOf:
                 elif event.type_code == EventType.ROWS_QUERY_LOG_EVENT:
                     text = parse_event(event)
                     if isinstance(text, RowsQuery) and order_key(text) is None:
-                        statement = text.query.decode("utf-8", "backslashreplace")
+                        statement = shown(text.text)
         except BinlogFormatError as error:
             raise ChecksumMismatch(error.reason, file=name, position=error.offset, remedy=DAMAGED) from None
         raise ChecksumMismatch("no event begins there", file=name, position=position, remedy=DAMAGED)

@@ -70,9 +70,9 @@ class Canal:
         """Return the message of a statement."""
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
         value: dict[str, Any] = {
-            "id": 0, "database": schema, "table": table, "pkNames": None, "isDdl": True, "type": canal_kind(ddl.parsed),
-            "es": ddl.begin.commit_us // 1000, "ts": now_ns // 1_000_000, "sql": ddl.text, "sqlType": None,
-            "mysqlType": None, "data": None, "old": None,
+            "id": 0, "database": schema, "table": table, "pkNames": None, "isDdl": True,
+            "type": canal_kind(ddl.statement.ddl), "es": ddl.begin.commit_us // 1000, "ts": now_ns // 1_000_000,
+            "sql": ddl.text, "sqlType": None, "mysqlType": None, "data": None, "old": None,
         }  # fmt: skip
         if self.options.tidb:
             value["_tidb"] = {"commitTs": ddl.key.commit_tso}

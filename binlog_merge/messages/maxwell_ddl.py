@@ -19,7 +19,7 @@ _TEXTS: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", 
 
 def schema_change(ddl: Ddl) -> list[Message]:
     """Return the messages; a statement that the schema store does not have is one message without definitions."""
-    kind, head = kind_of_ddl(ddl.parsed), dict[str, Any]()
+    kind, head = kind_of_ddl(ddl.statement.ddl), dict[str, Any]()
     if not ddl.versions:
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
         word = {"create-schema": "database-create", "drop-schema": "database-drop"}.get(kind, "table-alter")

@@ -55,7 +55,7 @@ class OpenProtocol:
         """Return the message of a statement."""
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
         key = {"ts": ddl.key.commit_tso, "scm": schema, **({"tbl": table} if table else {}), "t": 2}
-        value = {"q": ddl.text, "t": tidb_number(ddl.parsed)}
+        value = {"q": ddl.text, "t": tidb_number(ddl.statement.ddl)}
         return [Message("ddl", schema, table, j.literal(key).encode(), j.literal(value).encode())]
 
     def rows(self, rows: TableRows, now_ns: int) -> Encoded:

@@ -10,16 +10,16 @@ from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, parts_of, rows_that_pass
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.key_index import segments_with
-from binlog_merge.log.reader import Begin, MergedBinlog, Statement
+from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.sought import looks_for
+from binlog_merge.log.statement import Statement
 from binlog_merge.log.versions import TableVersions, key_before, versions_between
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
@@ -27,9 +27,7 @@ from binlog_merge.messages.placing import Placing
 from binlog_merge.messages.rows import UNKNOWN, Begins, InTransaction, TableRows, select_places, u32_at
 from binlog_merge.polardbx.ddl.comments import split_comment
 from binlog_merge.values.column_facts import facts_of
-from snapshot_store.ddl import ParsedDdl
-from snapshot_store.ddl.apply.statement import tables_of
-from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.ddl.statements import CreateView, DropViews
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Table
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -69,7 +67,6 @@ class Ddl:
 
     begin: Begin
     statement: Statement
-    parsed: ParsedDdl
     file: str
     position: int
     server_id: int
@@ -81,12 +78,12 @@ class Ddl:
     @property
     def text(self) -> str:
         """Return the statement's text."""
-        return self.parsed.sql
+        return self.statement.text
 
     @property
     def schema(self) -> str:
         """Return the default database of the statement, else that of the first table that it names."""
-        return self.statement.query.schema_text or (self.names[0][0] if self.names else "")
+        return self.statement.schema or (self.names[0][0] if self.names else "")
 
 
 @dataclass
@@ -221,9 +218,7 @@ class Reading:
         return Begins(*found)
 
     def _ddl(self, piece: StatementAt) -> Ddl | None:
-        query = piece.statement.query
-        default, parsed = query.schema_text, ParsedDdl.of(text_of(query), session_of(query))
-        names = names_in(parsed, default)
+        default, names = piece.statement.schema, named_by(piece.statement)
         if self.filter is not None and names and all(not self._passes(name) for name in names):
             return None
         if names is not None and names and not any(self.wanted(*name) for name in names):
@@ -233,7 +228,7 @@ class Reading:
         if piece.begin.rank > self._rank + 1:  # what stands before it was not read
             self._key = max(self._key, key_before(self.binlog, piece.begin.rank))
         self._rank = max(self._rank, piece.begin.rank)
-        versions = self._statements.of_text(parsed.sql, self._key)
+        versions = self._statements.of_text(piece.statement.text, self._key)
         if versions:
             self._key = max(self._key, versions[0].key)
         if names is None and not any(self.wanted(v.schema, v.name) for v in versions):
@@ -245,7 +240,7 @@ class Reading:
         names = names or tuple((version.schema, version.name) for version in versions)
         file = piece.begin.file.rpartition("/")[2]
         before = tuple(self._statements.before(version) for version in versions)
-        return Ddl(piece.begin, piece.statement, parsed, file, at, server, names, versions, before, key)
+        return Ddl(piece.begin, piece.statement, file, at, server, names, versions, before, key)
 
     def _passes(self, name: tuple[str, str]) -> bool:
         return self.filter is None or not self.filter.table(*name).ignored
@@ -259,13 +254,10 @@ class Reading:
         raise AssertionError("a statement has no event")
 
 
-def names_in(ddl: ParsedDdl, default: str) -> tuple[tuple[str, str], ...] | None:
-    """Return the tables that a statement names; None if it is not understood."""
-    try:
-        found = tables_of(ddl.statement)
-    except SnapshotStoreError:
-        return None
-    return tuple((schema or default, name) for schema, name in found)
+def named_by(statement: Statement) -> tuple[tuple[str, str], ...] | None:
+    """Return the tables that messages of a statement name: no views. None if it is not understood."""
+    of_views = isinstance(statement.ddl.result, CreateView | DropViews)
+    return () if of_views else statement.tables
 
 
 @dataclass

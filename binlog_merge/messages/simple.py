@@ -63,7 +63,7 @@ class Simple:
 
     def ddl(self, ddl: Ddl, now_ns: int) -> list[Message]:
         """Return the messages of a statement, one for each table that it changes."""
-        kind = canal_kind(ddl.parsed)
+        kind = canal_kind(ddl.statement.ddl)
         head: dict[str, Any] = {
             "version": 1, "type": kind, "sql": ddl.text, "commitTs": ddl.key.commit_tso, "buildTs": now_ns // 1_000_000
         }  # fmt: skip

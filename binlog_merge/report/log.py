@@ -39,6 +39,7 @@ from binlog_merge.report.values import (
     TableCounts,
     TransactionFact,
 )
+from snapshot_store.surrogates import shown
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 MOST_DETAIL: Final = 2_000
@@ -161,17 +162,16 @@ class _Walk:
 
     def take_statement(self, at: StatementAt) -> None:
         """Count a statement, and its transaction if nothing of it was counted before."""
-        begin, query = at.begin, at.statement.query
+        begin, statement = at.begin, at.statement
         us = self.begins_us if self.begins_us is not None and self.span is None else begin.commit_us
         name = begin.file.rpartition("/")[2]
         self.statement_count += 1
-        sql = query.query.decode("utf-8", "replace")[:_LONGEST_SQL]
-        schema = query.schema.decode("utf-8", "replace")
-        self.statements.append(StatementFact(begin.rank, us, schema, sql, name, begin.position))
+        sql = shown(statement.text)[:_LONGEST_SQL]
+        self.statements.append(StatementFact(begin.rank, us, shown(statement.schema), sql, name, begin.position))
         if begin.rank > self.last_rank:
             self._count(np.array([STATEMENTS]), np.array([begin.rank]), np.array([us]))
             if self.with_detail:
-                key = None if at.key is None else at.key.text()
+                key = None if statement.key is None else statement.key.text()
                 self.detail[begin.rank] = TransactionFact(
                     begin.rank, us, STATEMENTS, 0, 0, (), key, name, begin.position
                 )

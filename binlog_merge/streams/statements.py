@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from binlog_merge.binlog.events import Query
-from binlog_merge.binlog.query_session import session_of
+from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.filter import Filter
+from binlog_merge.log.statement import Statement
 from binlog_merge.streams.hashing import Hashing
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.transaction import Transaction
@@ -36,7 +36,7 @@ class StatementChooser:
         self._filter = chosen
         self._hashing = hashing
 
-    def choose(self, transaction: Transaction, query: Query) -> Transaction | None:
+    def choose(self, transaction: Transaction, statement: Statement) -> Transaction | None:
         """Return what comes out of a statement's transaction, None if nothing does.
 
         Raises ConfigError and DdlNotUnderstoodError where the filter forbids it, or cannot tell.
@@ -45,23 +45,22 @@ class StatementChooser:
             return None
         if self._filter is None and self._hashing is None:
             return transaction
-        session = session_of(query)
-        events = self._events(query, session)
-        chosen = [event for event in events if self._applies(event, transaction, session)]
+        events, query = self._events(statement), statement.query
+        chosen = [event for event in events if self._applies(event, transaction)]
         if self._filter is not None and not chosen:
             return None
         once = self._spec.ddl == "once"
         if once and events and events[0].action == "ActionCreateSchema":
             # The tables of a database are in several streams: whichever comes first makes it.
-            return _with_text(transaction, query, if_not_exists(query.text, session))
+            return _with_text(transaction, query, if_not_exists(statement.text, statement.session))
         if self._hashing is not None:
             chosen = self._of_part(self._hashing, chosen, once)
             if not chosen and (events or not self._hashing.has_statement((), once)):
                 return None
-        if chosen and self._leaves_out(query.schema_text):
+        if chosen and self._leaves_out(statement.schema):
             # Whoever runs it may not have the session's database.
             query = replace(query, schema=chosen[0].schema.encode("utf-8", "surrogateescape"))
-            transaction = _with_text(transaction, query, query.text)
+            transaction = _with_text(transaction, query, statement.text)
         if len(chosen) in (0, len(events)):
             return transaction
         head = events[0].query[: events[0].head]
@@ -79,21 +78,21 @@ class StatementChooser:
             return events if hashing.has_statement(names, once) else []
         return found
 
-    def _events(self, query: Query, session: DdlSession) -> Sequence[DdlEvent]:
+    def _events(self, statement: Statement) -> Sequence[DdlEvent]:
         """Return the parts of a statement; none of one that is not understood, which only a filter needs to be."""
         try:
-            return ddl_events(query.text, query.schema_text, session)
+            return statement.parts
         except DdlNotUnderstood as error:
             if self._filter is None:
                 return ()
             raise DdlNotUnderstoodError(f"what the statement is about is not understood: {error.reason}") from None
 
-    def _applies(self, event: DdlEvent, transaction: Transaction, session: DdlSession) -> bool:
+    def _applies(self, event: DdlEvent, transaction: Transaction) -> bool:
         """Return whether a part comes out. One that does not must not change the shape of rows that do."""
         if self._filter is None:
             return True
         self._check_tso(self._filter, transaction)
-        decision = self._filter.ddl(event, session=session)
+        decision = self._filter.ddl(event)
         if decision.outcome in ("error", "restate"):
             raise ConfigError(f"{event.text}: {decision.rule}", remedy=REMEDY)
         if decision.outcome == "apply":
@@ -116,7 +115,7 @@ class StatementChooser:
 
 
 def _with_text(transaction: Transaction, query: Query, text: str) -> Transaction:
-    body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
+    body = query.with_text(text).pack()
     return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
 
 

@@ -20,6 +20,7 @@ from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.log.reader import order_key
+from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
 _MOST_MAPS: Final = 1000
@@ -76,14 +77,14 @@ class Piece:
 class Transaction:
     """A transaction: its GTID event as a piece and parsed, the events behind it, and where it stood in the log.
 
-    `statement` is the query event of a DDL; then `pieces` has it alone.
+    `statement` is that of a DDL; then `pieces` has it alone.
     """
 
     head: Piece
     gtid: Gtid
     pieces: tuple[Piece, ...]
     key: OrderKey | None
-    statement: Query | None
+    statement: Statement | None
     file: str
     position: int
 
@@ -120,7 +121,7 @@ class TransactionReader:
     def _made(self, events: Sequence[RawEvent]) -> Transaction:
         first, *rest = events
         pieces = tuple(map(self._piece, rest))
-        statement = Query.parse(rest[0].body) if len(rest) == 1 else None
+        statement = Statement.of(rest[0], Query.parse(rest[0].body)) if len(rest) == 1 else None
         key = next(
             (order_key(RowsQuery.parse(p.body)) for p in pieces if p.type_code == EventType.ROWS_QUERY_LOG_EVENT), None
         )

@@ -14,12 +14,10 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.versions import TableVersions
-from binlog_merge.log.walk import text_of
 from binlog_merge.replay.duckdb.types import for_duckdb, quoted
 from binlog_merge.undo.across import keeps_rows, keeps_values
 from binlog_merge.undo.selection import touched_by
@@ -38,18 +36,17 @@ def check_rows_kept(binlog: MergedBinlog, table: TableVersions, first: int, last
     for piece in segments(binlog, first, last):
         if not isinstance(piece, StatementAt) or not touched_by(piece, [table]):
             continue
-        query = piece.statement.query
-        text = " ".join(text_of(query.query).split())
-        if not keeps_rows(query.text, session_of(query)):
+        text, ddl = piece.statement.line, piece.statement.ddl
+        if not keeps_rows(ddl):
             raise ConfigError(
                 f"a statement that may take rows of {table.schema}.{table.name} away, or bring some, is between the "
                 f"two moments: {text[:300]}",
                 file=piece.begin.file,
                 position=piece.begin.position,
-                order_key=piece.key,
+                order_key=piece.statement.key,
                 remedy="give two moments on one side of it, or show the table at each of the two with --at-tso",
             )
-        if not keeps_values(query.text, session_of(query)):
+        if not keeps_values(ddl):
             passed.append(f"{piece.begin.gtid}: {text}")
     return passed
 

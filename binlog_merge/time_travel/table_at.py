@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError, OutsideLog, ReplayStopped, UndoRefused
 from binlog_merge.files.log_folder import STORE_NAME
-from binlog_merge.filters.ddl import ddl_events
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import StatementAt, segments
@@ -27,7 +25,6 @@ from binlog_merge.time_travel.carried_back import carried_back
 from binlog_merge.time_travel.made import Made, not_there
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.store.db import Store
 
 Name = tuple[str, str]
@@ -131,14 +128,10 @@ def _mixes(binlog: MergedBinlog, name: Name, first: int, last: int) -> bool:
     if first > last:
         return False
     for piece in segments(binlog, first, last):
-        if not isinstance(piece, StatementAt):
-            continue
-        query = piece.statement.query
-        session = session_of(query)
-        if Cursor.of(query.text, session).done:
+        if not isinstance(piece, StatementAt) or piece.statement.is_comment:
             continue
         try:
-            events = ddl_events(query.text, query.schema_text, session)
+            events = piece.statement.parts
         except DdlNotUnderstood:
             return True
         for names in ({*event.tables, *event.effects.tables, *event.together.tables} for event in events):

@@ -12,10 +12,9 @@ from typing import Final
 
 from binlog_merge.undo.wider import has_values_of
 from binlog_merge.values.binlog_types import binlog_column
-from snapshot_store.ddl import DdlSession, actions, apply_ddl
+from snapshot_store.ddl import ParsedDdl, actions, apply_parsed
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse.statement import parse_statement
-from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Schema, Table
 
 _HARMLESS = (
@@ -46,33 +45,30 @@ class Written(Enum):
 
 
 def after_ddl(
-    sql: str, session: DdlSession, before: Definitions, written: Written, unique: Collection[str] = ()
+    ddl: ParsedDdl, before: Definitions, written: Written, unique: Collection[str] = ()
 ) -> Definitions | None:
     """Return what a table is after a statement that leaves rows as they are and finds them by the same keys.
 
     None if it is another statement. `unique` are the names of unique keys, in lower case.
     """
-    try:
-        statement = parse_statement(sql, session)
-    except DdlNotUnderstood:
-        return None
+    statement = ddl.result
     if not isinstance(statement, st.AlterTable):
         return None
     if not all(_is_harmless(action, written, unique) for action in statement.actions):
         return None
-    pairs = [(table, _altered(table, sql, session)) for table in before]
+    pairs = [(table, _altered(table, ddl)) for table in before]
     modified = [action.old.lower() for action in statement.actions if isinstance(action, actions.ChangeColumn)]
     if modified and not (pairs and all(_has_values(old, new, modified, written) for old, new in pairs)):
         return None
     return frozenset(new for _, new in pairs)
 
 
-def _altered(table: Table | None, sql: str, session: DdlSession) -> Table | None:
+def _altered(table: Table | None, ddl: ParsedDdl) -> Table | None:
     if table is None:
         return None
     catalog = Catalog({table.schema: Schema(table.schema)}, {(table.schema, table.name): table})
     try:
-        return apply_ddl(catalog, sql, table.schema, session).catalog.get(table.schema, table.name)
+        return apply_parsed(catalog, ddl, table.schema).catalog.get(table.schema, table.name)
     except SnapshotStoreError:
         return None
 
@@ -100,23 +96,17 @@ def _is_written(new: Column, old: Column, written: Written) -> bool:
 _LOSE: Final = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT"})
 
 
-def keeps_rows(sql: str, session: DdlSession) -> bool:
+def keeps_rows(ddl: ParsedDdl) -> bool:
     """Return whether all rows that there are are still there after a statement, whatever it does to their values."""
-    try:
-        statement = parse_statement(sql, session)
-    except DdlNotUnderstood:
-        return False
+    statement = ddl.result
     if isinstance(statement, st.CreateTable):
         return statement.query is None
     return isinstance(statement, st.AlterTable) and not any(map(_may_lose_rows, statement.actions))
 
 
-def keeps_values(sql: str, session: DdlSession) -> bool:
+def keeps_values(ddl: ParsedDdl) -> bool:
     """Return whether no value of any row that there is changes by a statement, nor a column that holds one."""
-    try:
-        statement = parse_statement(sql, session)
-    except DdlNotUnderstood:
-        return False
+    statement = ddl.result
     if isinstance(statement, st.CreateTable):
         return statement.query is None
     if not isinstance(statement, st.AlterTable):

@@ -12,7 +12,6 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.log.places_in_log import time_text
 from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt, segments
-from binlog_merge.log.walk import text_of
 from binlog_merge.undo.blocks import Entries, by_transaction
 from binlog_merge.undo.selection import Chosen, Reader, Selected, touched_by
 from binlog_merge.undo.sql_script import SETTINGS, lines, names
@@ -39,8 +38,7 @@ def _texts(selection: Selection) -> Iterator[str]:
             if touched_by(piece, selected.tables):
                 yield from _ended(rank)
                 rank = 0
-                text = " ".join(text_of(piece.statement.query.query).split())
-                yield f"-- {_name(piece.begin)}: not carried out here: {text}\n"
+                yield f"-- {_name(piece.begin)}: not carried out here: {piece.statement.line}\n"
             continue
         for segment, chosen in reader.chosen_in(piece):
             found = list(by_transaction(segment, _entries(chosen, only), backwards=False))

@@ -12,15 +12,13 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.columnar import CutRows
 from binlog_merge.binlog.header import RawEvent
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ConfigError, MergeError, UndoRefused
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.versions import TableVersions
-from binlog_merge.log.walk import text_of
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.reshape.witness import check_witness
@@ -28,7 +26,6 @@ from binlog_merge.undo.across import Definitions, Written, after_ddl
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
@@ -153,7 +150,7 @@ class Reader:
         if not touched:
             return
         selected = self.selected
-        text = " ".join(text_of(piece.statement.query.query).split())
+        text = piece.statement.line
         exact = self._exact(piece, touched, selected.written)
         if selected.across_ddl and exact is not None:
             self.passed.append(f"{piece.begin.gtid}: {text}")
@@ -169,23 +166,22 @@ class Reader:
         raise UndoRefused(
             f"{name} is in the range: {text[:300]}",
             remedy=f"begin after it with --start {self._gtid(begin.rank + 1)}{before}; {across}",
-        ).located(file=begin.file, position=begin.position, order_key=piece.key)
+        ).located(file=begin.file, position=begin.position, order_key=piece.statement.key)
 
     def _exact(
         self, piece: StatementAt, touched: Sequence[TableVersions], written: Written
     ) -> dict[Name, Definitions] | None:
         """Return what the tables are after a statement that leaves their rows as they are; None if it does not."""
-        query = piece.statement.query
-        session = session_of(query)
+        key = piece.statement.key
         unique = {i.name.lower() for each in touched for table in each.tables() for i in table.indexes if i.unique}
         found: dict[Name, Definitions] = {}
         for versions in touched:
             name = (versions.schema, versions.name)
             before = self._known.get(name, frozenset())
-            if piece.key is not None:
-                table = versions.at(piece.key)
+            if key is not None:
+                table = versions.at(key)
                 before |= {table if table in _certain(versions) else None}
-            after = after_ddl(query.text, session, before, written, unique)
+            after = after_ddl(piece.statement.ddl, before, written, unique)
             if after is None:
                 return None
             found[name] = after
@@ -214,16 +210,14 @@ def _certain(versions: TableVersions) -> frozenset[Table]:
 
 def touched_by(piece: StatementAt, tables: Sequence[TableVersions]) -> list[TableVersions]:
     """Return those of the tables that a statement may change; of one that is not understood, those that it may mean."""
-    query = piece.statement.query
-    session = session_of(query)
-    if Cursor.of(query.text, session).done:
-        return []  # comments alone: a cluster's own statement, which changes no logical row
+    statement = piece.statement
+    if statement.is_comment:
+        return []  # a cluster's own statement, which changes no logical row
     try:
-        events = ddl_events(query.text, query.schema_text, session)
+        names = _names(statement.parts)
     except DdlNotUnderstood:
-        text = query.text.lower()
-        return [t for t in tables if query.schema_text in ("", t.schema) or t.name.lower() in text]
-    names = _names(events)
+        text = statement.text.lower()
+        return [t for t in tables if statement.schema in ("", t.schema) or t.name.lower() in text]
     return [t for t in tables if not names.isdisjoint(((t.schema.lower(), t.name.lower()), (t.schema.lower(), "")))]
 
 
@@ -234,9 +228,8 @@ def _names(events: Sequence[DdlEvent]) -> set[tuple[str, str]]:
 
 def _named(piece: StatementAt, table: TableVersions) -> str:
     """Return what a statement that touches a table is, for people: one on its database names no table."""
-    query = piece.statement.query
     try:
-        named = _names(ddl_events(query.text, query.schema_text, session_of(query)))
+        named = _names(piece.statement.parts)
     except DdlNotUnderstood:
         return f"a statement that is not understood, and may be about {table.schema}.{table.name},"
     if (table.schema.lower(), table.name.lower()) in named:

@@ -3,7 +3,7 @@
 import struct
 
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of
 from snapshot_store.ddl import apply_ddl, parse_dump
 
 GBK, LATIN1, UTF8MB4 = 28, 8, 255
@@ -17,8 +17,8 @@ def event(sql: bytes, client: int, more: bytes = b"") -> Query:
 
 def test_a_gbk_clients_names_and_literals_are_what_it_wrote() -> None:
     query = event("CREATE TABLE 订单 (名称 VARCHAR(9) DEFAULT '无' COMMENT '誠')".encode("gbk"), GBK)
-    assert text_of(query).startswith("CREATE TABLE 订单 (名称")
-    after = apply_ddl(parse_dump("CREATE DATABASE shop"), text_of(query), "shop", session_of(query)).catalog
+    assert query.text.startswith("CREATE TABLE 订单 (名称")
+    after = apply_ddl(parse_dump("CREATE DATABASE shop"), query.text, "shop", session_of(query)).catalog
     column = after.table("shop", "订单").columns[0]
     assert (column.name, column.comment) == ("名称", "誠")
     assert session_of(query).charset_connection == "gbk"
@@ -26,7 +26,7 @@ def test_a_gbk_clients_names_and_literals_are_what_it_wrote() -> None:
 
 def test_bytes_that_are_no_text_come_back_as_they_were() -> None:
     query = event(b"CREATE TABLE `\xff\xfe` (a INT)", UTF8MB4)
-    assert text_of(query).encode("utf-8", "surrogateescape") == query.query
+    assert query.text.encode("utf-8", "surrogateescape") == query.query
 
 
 def test_the_first_timestamp_is_what_the_session_says() -> None:

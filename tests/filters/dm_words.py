@@ -1,7 +1,7 @@
 """DM's own questions about a statement, which its test cases ask."""
 
-from binlog_merge.filters.ddl import ddl_events
-from snapshot_store.ddl import DdlSession
+from binlog_merge.filters.ddl import ASKED, events_of
+from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.errors import DdlNotUnderstood
@@ -10,7 +10,7 @@ from snapshot_store.errors import DdlNotUnderstood
 def is_ddl(sql: str, session: DdlSession | None = None) -> bool:
     """Tell whether a text is a statement that changes tables, views or databases."""
     try:
-        return bool(ddl_events(sql, "", session))
+        return bool(events_of(ParsedDdl.of(sql, session or ASKED)))
     except DdlNotUnderstood:
         return False
 

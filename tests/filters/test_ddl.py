@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from binlog_merge.filters import BlockAllowList
-from binlog_merge.filters.ddl import ddl_events, is_global, split_alter
+from binlog_merge.filters.ddl import ASKED, ddl_events, events_of, is_global, split_alter
 from binlog_merge.filters.incompatible import event_type
 from binlog_merge.filters.kinds import ACTIONS
 from snapshot_store import Catalog, SnapshotStoreError, apply_ddl, parse_table
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from tests.filters.dm_words import is_builtin_skipped, is_ddl
 from tests.filters.vectors import DIFFERENCES, vectors
@@ -23,9 +24,13 @@ def of_kind(kind: str) -> Any:
     return pytest.mark.parametrize("case", found or skipped)
 
 
+def asked(sql: str) -> ParsedDdl:
+    return ParsedDdl.of(sql, ASKED)
+
+
 def parts(sql: str, schema: str) -> list[list[list[str]]]:
     """Return the tables of each part, an ALTER TABLE taken apart as DM does."""
-    events = [event for text in split_alter(sql) for event in ddl_events(text, schema)]
+    events = [event for part in split_alter(asked(sql)) for event in events_of(part, schema)]
     return [[list(table) for table in event.tables] for event in events]
 
 
@@ -90,7 +95,7 @@ def test_what_statements_take_away_as_in_dm() -> None:
             if sql is None:
                 continue
             (event,) = ddl_events(sql, "incompatible_ddl_changes")
-            kind = event_type(sql, catalog.get(event.schema, event.table))
+            kind = event_type(asked(sql), catalog.get(event.schema, event.table))
             if sql is case["sql"]:
                 found[case["id"]] = kind
             with suppress(SnapshotStoreError):  # some of them no server would carry out
@@ -148,15 +153,15 @@ LOSSES = [
 @pytest.mark.parametrize(("column", "change", "kind"), LOSSES)
 def test_what_statements_take_away(column: str, change: str, kind: str) -> None:
     table = parse_table(f"CREATE TABLE t ({column}, z INT)", schema="d")
-    assert event_type(f"ALTER TABLE t {change}", table, "d") == kind
+    assert event_type(asked(f"ALTER TABLE t {change}"), table, "d") == kind
 
 
 def test_other_statements_have_their_kind_as_dm_calls_it() -> None:
-    assert event_type("ALTER DATABASE d CHARACTER SET utf8mb4", None) == "alter database"
-    assert event_type("CREATE INDEX i ON t (a)", None) == "create index"
-    assert event_type("DROP TABLE t", None) == "drop table"
-    assert event_type("ALTER TABLE t MODIFY a INT", None) == "alter table"
-    assert event_type("FLUSH TABLES", None) == ""
+    assert event_type(asked("ALTER DATABASE d CHARACTER SET utf8mb4"), None) == "alter database"
+    assert event_type(asked("CREATE INDEX i ON t (a)"), None) == "create index"
+    assert event_type(asked("DROP TABLE t"), None) == "drop table"
+    assert event_type(asked("ALTER TABLE t MODIFY a INT"), None) == "alter table"
+    assert event_type(asked("FLUSH TABLES"), None) == ""
 
 
 KINDS = [
@@ -235,12 +240,12 @@ def test_lists_of_tables_are_parts_in_the_users_own_words() -> None:
 
 def test_an_alter_of_several_actions_is_cut_between_them() -> None:
     sql = "ALTER TABLE `a,b`.t ADD x DECIMAL(10,2) DEFAULT (1 + f(2, 3)), DROP y , COMMENT 'u, v'"
-    assert split_alter(sql) == (
+    assert tuple(part.sql for part in split_alter(asked(sql))) == (
         "ALTER TABLE `a,b`.t ADD x DECIMAL(10,2) DEFAULT (1 + f(2, 3))",
         "ALTER TABLE `a,b`.t DROP y",
         "ALTER TABLE `a,b`.t COMMENT 'u, v'",
     )
-    assert split_alter("DROP TABLE a, b") == ("DROP TABLE a, b",)
+    assert [part.sql for part in split_alter(asked("DROP TABLE a, b"))] == ["DROP TABLE a, b"]
 
 
 def test_a_rename_is_chosen_by_its_old_name() -> None:

@@ -9,11 +9,12 @@ import pytest
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.config import load_filter
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.ddl import ASKED, DdlEvent, ddl_events
 from binlog_merge.filters.events import BinlogEventRule, EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings, verify
 from binlog_merge.filters.incompatible import event_type
 from snapshot_store import parse_table
+from snapshot_store.ddl import ParsedDdl
 from tests.filters.dm_words import is_builtin_skipped
 from tests.filters.vectors import vectors
 
@@ -41,7 +42,9 @@ def settings(case: dict[str, Any]) -> FilterSettings:
 def ddl_event(event: dict[str, Any]) -> DdlEvent:
     """Return a statement as TiCDC hands it to its filter: kind and table beside the text."""
     query = event.get("query", event.get("sql", ""))
-    return DdlEvent("ActionCreateTable", event["type"], ((event["schema"], event["table"]),), query, query)
+    return DdlEvent(
+        "ActionCreateTable", event["type"], ((event["schema"], event["table"]),), query, ParsedDdl.of(query, ASKED)
+    )
 
 
 @chosen(lambda c: "table_rules" in c and c["event"]["kind"] == "dml")
@@ -172,7 +175,7 @@ def test_dm_files(tmp_path: Path) -> None:
     orders = parse_table("CREATE TABLE orders (id INT, price DOUBLE)", schema="shop_1")
     assert made.expressions.ignores(orders, "insert", None, [1, 0.5])
     assert not made.expressions.ignores(orders, "delete", [1, 0.5], None)  # an unknown column ignores nothing
-    assert event_type("ALTER TABLE orders DROP price", orders) == "drop column"
+    assert event_type(ParsedDdl.of("ALTER TABLE orders DROP price", ASKED), orders) == "drop column"
 
 
 ORDERS = parse_table("CREATE TABLE orders (id INT, price DECIMAL(9,2), note VARCHAR(20))", schema="shop")

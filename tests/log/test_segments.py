@@ -8,8 +8,9 @@ import pytest
 
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import MergeError
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
+from binlog_merge.log.statement import Statement
 from tests.replay.server.test_replay import merged
 
 CASES = ("three-nodes-online-ddl", "create-table-select", "all-types", "gtid-off", "rotation", "statements")
@@ -37,7 +38,7 @@ def by_segments(binlog: MergedBinlog, first: int, last: int, window: int) -> lis
     found: list[Any] = []
     for piece in segments(binlog, first, last, window):
         if not isinstance(piece, Segment):
-            found.append((piece.begin, piece.key, piece.statement.query.query))
+            found.append((piece.begin, piece.statement.key, piece.statement.query.query))
             continue
         for number, event in enumerate(piece.events):
             body, end, kind = (int(event[c]) for c in (k.E_BODY, k.E_END, k.E_KIND))

@@ -12,8 +12,9 @@ import pytest
 
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.rows import iter_rows
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
+from binlog_merge.log.statement import Statement
 from binlog_merge.report.keys import commit_times, keys_of
 from binlog_merge.report.log import read_log
 from binlog_merge.report.page import page

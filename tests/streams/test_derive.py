@@ -20,8 +20,9 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import MergedBinlog, Rows, Statement
+from binlog_merge.log.reader import MergedBinlog, Rows
 from binlog_merge.log.rows import op_of
+from binlog_merge.log.statement import Statement
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
 from binlog_merge.streams import together
@@ -272,11 +273,11 @@ def _in_parts(streams: list[StreamSpec], sql: str) -> list[str | None]:
     """Return what a statement is in each stream of a hash, None where it is not."""
     transaction = _a_statement()
     assert transaction.statement is not None
-    query = replace(transaction.statement, schema=b"s", query=sql.encode())
+    statement = Statement(replace(transaction.statement.query, schema=b"s", query=sql.encode()))
     found = []
     for spec in streams:
         hashing = Hashing("table", spec.part, spec.parts, None)
-        made = StatementChooser(spec, None, hashing).choose(replace(transaction, statement=query), query)
+        made = StatementChooser(spec, None, hashing).choose(replace(transaction, statement=statement), statement)
         whole = made is not None and made.pieces == transaction.pieces
         found.append(None if made is None else sql if whole else Query.parse(made.pieces[0].body).text)
     return found

@@ -43,7 +43,7 @@ def _begin_as(case: Path, server: MariaDbServer) -> None:
     base = MergeConfig.load(case / "cluster.yaml").base.logical
     with contextlib.closing(server.connect()) as session, session.cursor() as cursor:
         for statement in [] if base is None else split_statements(Path(base).read_text(), DdlSession()):
-            made = mariadb_ddl(statement)
+            made = mariadb_ddl(statement, DdlSession())
             if made.sql is not None and made.sql.strip():
                 cursor.execute(made.sql)
 
@@ -193,7 +193,7 @@ def test_statements_are_written_as_mariadb_takes_them(server: MariaDbServer) -> 
         cursor.execute("CREATE OR REPLACE DATABASE ddl")
         cursor.execute("USE ddl")
         for statement in STATEMENTS:
-            made = mariadb_ddl(statement)
+            made = mariadb_ddl(statement, DdlSession())
             assert made.sql is not None
             cursor.execute(made.sql)
         cursor.execute(
@@ -204,7 +204,7 @@ def test_statements_are_written_as_mariadb_takes_them(server: MariaDbServer) -> 
 
 
 def test_what_mariadb_cannot_do_is_named() -> None:
-    assert mariadb_ddl("CREATE INDEX i ON t ((lower(a)))").sql is None
+    assert mariadb_ddl("CREATE INDEX i ON t ((lower(a)))", DdlSession()).sql is None
     for statement, named in (
         ("CREATE INDEX i ON t ((lower(a)))", "keys over expressions"),
         ("CREATE TABLE t (i INT, KEY ((i + 1)))", "KEY ((i + 1)): left out"),
@@ -214,7 +214,7 @@ def test_what_mariadb_cannot_do_is_named() -> None:
         ("ALTER TABLE t ALTER COLUMN c SET INVISIBLE", "whole definition"),
         ("CREATE TABLE t (c VARCHAR(3) DEFAULT 'x)", "passes unchanged"),
     ):
-        assert any(named in note for note in mariadb_ddl(statement).notes), statement
+        assert any(named in note for note in mariadb_ddl(statement, DdlSession()).notes), statement
     for statement in (
         "GRANT SELECT ON *.* TO a",
         "CREATE USER a IDENTIFIED BY 'x'",
@@ -222,7 +222,7 @@ def test_what_mariadb_cannot_do_is_named() -> None:
         "CREATE TABLESPACE x ADD DATAFILE 'x.ibd'",
         "ALTER DATABASE d ENCRYPTION = 'Y'",
     ):
-        assert mariadb_ddl(statement).sql is None, statement
+        assert mariadb_ddl(statement, DdlSession()).sql is None, statement
     for statement in ("DROP TABLE a, b", "TRUNCATE t", "RENAME TABLE a TO b", "CREATE TABLE t LIKE s", ""):
-        made = mariadb_ddl(statement)
+        made = mariadb_ddl(statement, DdlSession())
         assert (made.sql, made.notes) == (statement, ())

@@ -7,7 +7,7 @@ import pytest
 
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.undo.across import Written, after_ddl
-from snapshot_store.ddl import DdlSession, apply_ddl
+from snapshot_store.ddl import DdlSession, ParsedDdl, apply_ddl
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.model import Catalog, Schema
 from tests.merge_e2e.cases import case_named
@@ -107,7 +107,7 @@ def test_what_old_values_would_not_be_the_same_in(old: str, new: str) -> None:
     def after(definition: str) -> object:
         sql = f"ALTER TABLE t MODIFY c {definition}"
         assert apply_ddl(Catalog().with_schema(Schema("shop")).with_table(table), sql, "shop").kind == "ALTER TABLE"
-        return after_ddl(sql, DdlSession(), frozenset([table]), Written.NAMED)
+        return after_ddl(ParsedDdl.of(sql, DdlSession()), frozenset([table]), Written.NAMED)
 
     assert after(old.removesuffix(" UNIQUE")) is not None
     assert after(new) is None
@@ -116,7 +116,7 @@ def test_what_old_values_would_not_be_the_same_in(old: str, new: str) -> None:
 def test_each_definition_that_rows_had_counts_and_so_does_what_is_not_known() -> None:
     def after(sql: str, *before: str | None) -> object:
         tables = frozenset(None if b is None else parse_table(f"CREATE TABLE t ({b})", schema="shop") for b in before)
-        return after_ddl(f"ALTER TABLE t {sql}", DdlSession(), tables, Written.NAMED)
+        return after_ddl(ParsedDdl.of(f"ALTER TABLE t {sql}", DdlSession()), tables, Written.NAMED)
 
     assert after("MODIFY c BIGINT", "c INT", "c BIGINT") == {parse_table("CREATE TABLE t (c BIGINT)", schema="shop")}
     assert after("MODIFY c INT", "c INT", "c BIGINT") is None

@@ -14,7 +14,7 @@ from typing import Final
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
-from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Beginning, Overlap, beginning_of, overlap_of
 from binlog_merge.bootstrap.plan import Places
@@ -26,9 +26,10 @@ from binlog_merge.config.server_note import read_server_note, write_server_note
 from binlog_merge.config.yaml import YamlDocument
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
-from binlog_merge.filters.ddl import ddl_events
+from binlog_merge.filters.ddl import events_of
 from binlog_merge.log.file_events import events_in
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.apply.references import with_folded_names
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.errors import DdlNotUnderstood
@@ -228,11 +229,11 @@ def _statements(path: Path, size: int) -> Iterator[tuple[Query, int]]:
 def _concerned(query: Query, catalog: Catalog, node: str, places: Places) -> str | None:
     """Return a table of the output that a statement is about, or its database; None if there is none."""
     try:
-        events = ddl_events(text_of(query), query.schema_text, session_of(query))
+        events = events_of(ParsedDdl.of(query.text, session_of(query)), query.schema_text)
         named = [name for event in events for name in event.tables]
     except DdlNotUnderstood:
         # About anything that it may name.
-        text = text_of(query).lower()
+        text = query.text.lower()
         named = [(own, "") for own in sorted(catalog.schemas) if own.lower() in text] + [(query.schema_text, "")]
     for own, table in named:
         if table and places.name(Shard(node, own, table)) is not None:

@@ -48,13 +48,13 @@ def schema_change(ddl: Ddl, now_ns: int, options: DebeziumOptions) -> list[Messa
 
 def _versions(ddl: Ddl) -> tuple[TableVersion, ...]:
     """Return the versions that Debezium tells: of a table that is renamed that under its new name alone."""
-    if kind_of_ddl(ddl.parsed) != "rename":
+    if kind_of_ddl(ddl.statement.ddl) != "rename":
         return ddl.versions
     return tuple(version for version in ddl.versions if version.table is not None)
 
 
 def _changes(ddl: Ddl, versions: tuple[TableVersion, ...]) -> list[dict[str, Any]]:
-    created = kind_of_ddl(ddl.parsed) == "create-table"
+    created = kind_of_ddl(ddl.statement.ddl) == "create-table"
     found = []
     for version in versions:
         name = f'"{version.schema}"."{version.name}"'

@@ -13,7 +13,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import RawEvent, walk
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.binlog.version import version_number
 from binlog_merge.errors import MergeError
 from binlog_merge.files.known import open_known
@@ -133,7 +133,7 @@ class _Tables:
         self._group.clear()
 
     def _query(self, query: Query, file: NodeFile) -> None:
-        text = text_of(query)
+        text = query.text
         if text == "COMMIT":
             self._commit()
         elif text == "ROLLBACK":

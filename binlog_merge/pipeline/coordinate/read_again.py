@@ -9,7 +9,7 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.binlog.version import version_number
 from binlog_merge.errors import ChecksumMismatch
@@ -67,7 +67,7 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                 variables = SessionVariables.of(query, timestamp, version)
                 yield PhysicalDdl(
                     key, file.path, start, query.schema_text or None,
-                    ParsedDdl.of(text_of(query), session_of(query, version)), variables,
+                    ParsedDdl.of(query.text, session_of(query, version)), variables,
                 )  # fmt: skip
 
 

@@ -24,14 +24,13 @@ from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.ddl import DdlEvent, events_of
 from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.whole_json import with_whole_json
-from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.parse.statement import qualified_tables
+from snapshot_store.ddl.parse.statement import ParsedDdl, qualified_tables
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
@@ -159,12 +158,12 @@ class OutputFilter:
             return ddl
         try:
             session = ddl_session(ddl.session)
-            events = ddl_events(sql, ddl.schema, session)
+            events = events_of(ParsedDdl.of(sql, session), ddl.schema)
         except DdlNotUnderstood as error:
             raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
         if not events:
             return ddl
-        decisions = [self._decided(event, ddl.key, session) for event in events]
+        decisions = [self._decided(event, ddl.key) for event in events]
         if decisions[0] == "restate":
             schema, table = events[0].tables[0]
             made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
@@ -192,10 +191,10 @@ class OutputFilter:
         """Return the empty transaction that replaces a statement that does not come out."""
         return LogicalDdl(ddl.key, "", "", text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
 
-    def _decided(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> Outcome:
+    def _decided(self, event: DdlEvent, key: OrderKey) -> Outcome:
         before = self._history.at(event.schema, event.table, key)
         known = None if before is None else before.table
-        decision = self._filter.ddl(event, commit_tso=key.commit_tso, table=known, session=session)
+        decision = self._filter.ddl(event, commit_tso=key.commit_tso, table=known)
         if decision.outcome == "error":
             raise ConfigError(f"{event.text}: {decision.rule}", remedy=MIXED_REMEDY if decision.mixed else _REMEDY)
         if decision.outcome in ("apply", "restate"):

@@ -7,8 +7,9 @@ triggers included (Q_UPDATED_DB_NAMES): if all are left out, nothing else was wr
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.query import Query, StatusVar
-from snapshot_store.mysql.sql.session import DdlSession
+from binlog_merge.binlog.query_session import session_of
 from snapshot_store.mysql.sql.writes import Writes, written_by
+from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 
 STATEMENT_FORMAT = "in statement format: writes only databases that do not come out"
@@ -37,10 +38,10 @@ def query_of(kind: int, body: bytes) -> Query:
 
 def left_out(query: Query, topology: Topology) -> str | None:
     """Return the kind of a statement that surely writes only what is left out of the output, None for all others."""
-    text, database = _text(query.query), _text(query.schema)
-    if text is None or database is None:
+    text, database = query.text, _text(query.schema)
+    if database is None or not is_text(text):
         return None
-    found = written_by(text, DdlSession(sql_mode=int(query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))))
+    found = written_by(text, session_of(query))
     opened = query.status_vars.get(StatusVar.Q_UPDATED_DB_NAMES)
     opened = None if opened is None else [_text(name) for name in opened]
     if opened and all(name and topology.is_ignored(name) for name in opened):

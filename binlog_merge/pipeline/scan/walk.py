@@ -38,6 +38,7 @@ from binlog_merge.pipeline.scan.values import ScanTask
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.statements import CreateTable
+from snapshot_store.surrogates import shown
 
 CHUNK = 8 << 20
 LISTED, LONGEST = 20, 300
@@ -325,7 +326,7 @@ def last_gtid(walk: Walk) -> LoggedGtid | None:
 
 def _makes_with_rows(query: Query) -> bool:
     """Return whether a statement is the CREATE TABLE of a CREATE TABLE … SELECT; its options may follow the words."""
-    statement = ParsedDdl.of(query_session.text_of(query), query_session.session_of(query)).result
+    statement = ParsedDdl.of(query.text, query_session.session_of(query)).result
     return isinstance(statement, CreateTable) and statement.options.with_rows
 
 
@@ -335,7 +336,7 @@ def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -
     """
     header, body = _event(walk, buffer, crc)
     query = query_of(header.type_code, body)
-    text = query.query.decode("utf-8", "replace")
+    text = shown(query.text)
     place = int(walk.reg[k.BASE] + walk.reg[k.POS])
     words = text.upper()
     if words.startswith("CREATE TABLE") and "START TRANSACTION" in words and _makes_with_rows(query):

@@ -27,8 +27,9 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.source import io_error
-from binlog_merge.log.reader import Begin, Rows, Statement
+from binlog_merge.log.reader import Begin, Rows
 from binlog_merge.log.rows import TableShapes
+from binlog_merge.log.statement import Statement
 from binlog_merge.replay.changes.changes import ChangeBuffer
 from snapshot_store.tso import OrderKey
 
@@ -110,7 +111,7 @@ class ParquetTarget:
 
     def statement(self, item: Statement, sql: str, begin: Begin) -> None:
         """Add a statement."""
-        self._statements.append((begin.rank, begin.gtid, begin.commit_us, item.query.schema_text, sql))
+        self._statements.append((begin.rank, begin.gtid, begin.commit_us, item.schema, sql))
 
     @property
     def full(self) -> bool:

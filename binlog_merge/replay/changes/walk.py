@@ -4,9 +4,10 @@ import logging
 
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
-from binlog_merge.log.reader import End, MergedBinlog, Rows, Statement
+from binlog_merge.log.reader import End, MergedBinlog, Rows
 from binlog_merge.log.rows import RowSelector, op_of
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, text_of
+from binlog_merge.log.statement import Statement
+from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk
 from binlog_merge.replay.changes.parquet import ParquetTarget
 from binlog_merge.replay.server.places import Place, check_place, places_of
 from binlog_merge.replay.server.statements import plan_statement
@@ -50,8 +51,8 @@ def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, r
             elif isinstance(item, Statement) and not walk.skipping and walk.begin is not None:
                 plan = plan_statement(item, options.filter, walk.ddl_tso())
                 for step in plan.steps:
-                    target.statement(item, text_of(step.sql), walk.begin)
-                result.statements += [text_of(step.sql) for step in plan.steps]
+                    target.statement(item, step.shown, walk.begin)
+                result.statements += [step.shown for step in plan.steps]
                 result.left_out += plan.left_out
             if isinstance(item, End):
                 done, key = item.rank, None if walk.key is None else walk.key.text()

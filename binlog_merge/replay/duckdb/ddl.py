@@ -14,8 +14,8 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.alter import Alteration
 from binlog_merge.replay.duckdb.partitions import PartitionRows
 from binlog_merge.replay.duckdb.types import BY_HAND, definitions, place, quoted
-from snapshot_store.ddl import DdlSession, apply_parsed
 from snapshot_store.ddl import actions as act
+from snapshot_store.ddl import apply_parsed
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.specs import ColumnSpec, Options
@@ -40,12 +40,12 @@ class DdlTarget:
     temporal_text: bool = False
     chosen: Callable[[str, str], Any] = lambda schema, table: None
 
-    def carry_out(self, catalog: Catalog, sql: str, schema: str, session: StatementSession) -> Catalog:
+    def carry_out(self, catalog: Catalog, ddl: ParsedDdl, schema: str, session: StatementSession) -> Catalog:
         """Execute a statement on tables that are as in `catalog`; return the catalog after it.
 
         Raises ReplayStopped if the statement is not understood, or cannot be executed on the existing rows.
         """
-        statement, after = understood(catalog, sql, schema, session.ddl)
+        statement, after = understood(catalog, ddl, schema)
         match statement:
             case st.TruncateTable(table=(own, name)):
                 self._run(f"DELETE FROM {place(own or schema, name)}")
@@ -219,11 +219,10 @@ def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterat
             yield old, new
 
 
-def understood(catalog: Catalog, sql: str, schema: str, session: DdlSession) -> tuple[Any, Catalog]:
+def understood(catalog: Catalog, ddl: ParsedDdl, schema: str) -> tuple[Any, Catalog]:
     """Return the parsed statement and the catalog after it. Raises ReplayStopped if it is not understood."""
-    if Cursor.of(sql, session).done:  # comments alone, as a cluster's own statements come out
+    if Cursor.of(ddl.sql, ddl.session).done:  # comments alone, as a cluster's own statements come out
         return st.Ignored(""), catalog
-    ddl = ParsedDdl.of(sql, session)
     try:
         return ddl.statement, apply_parsed(catalog, ddl, schema).catalog
     except SnapshotStoreError as error:

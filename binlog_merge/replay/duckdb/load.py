@@ -35,7 +35,7 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, text_of
+from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.documents import DuckdbDocuments
@@ -49,6 +49,7 @@ from binlog_merge.replay.server.statements import Step, plan_statement
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.from_table_map import table_from_table_map
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.effects import effects_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
@@ -150,8 +151,8 @@ def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, sys
     catalog, begins = history.catalog(OrderKey.parse(binlog.state.files[0].first_key)), binlog.state.first_rank
     for piece in segments(binlog, begins, rank) if rank >= begins else ():
         if isinstance(piece, StatementAt):
-            query, session = piece.statement.query, StatementSession.of(piece.statement, system_zone)
-            _, catalog = understood(catalog, query.text, query.schema_text, session.ddl)
+            ddl = piece.statement.ddl_in(StatementSession.of(piece.statement, system_zone).ddl)
+            _, catalog = understood(catalog, ddl, piece.statement.schema)
     return catalog
 
 
@@ -350,32 +351,31 @@ class _Loader:
 
     def _statement(self, piece: StatementAt) -> None:
         walk = Walk(self.options)
-        walk.begin, walk.key = piece.begin, piece.key
+        walk.begin, walk.key = piece.begin, piece.statement.key
         with walk.blamed():
             if walk.skipping:
                 self.skipped.append((piece.begin.rank, piece.begin.gtid))
             self._carry_out(piece, walk)
         if piece.ended:
-            self._commit(piece.begin.rank, piece.begin.gtid, piece.key)
+            self._commit(piece.begin.rank, piece.begin.gtid, piece.statement.key)
 
     def _carry_out(self, piece: StatementAt, walk: Walk) -> None:
-        query, before = piece.statement.query, self.target.catalog
-        session = StatementSession.of(piece.statement, self.options.system_zone)
+        statement, before = piece.statement, self.target.catalog
+        session = StatementSession.of(statement, self.options.system_zone)
         session = replace(session, zero_dates=self.options.zero_dates)
         if not walk.skipping:
-            plan = plan_statement(piece.statement, self.options.filter, walk.ddl_tso())
+            plan = plan_statement(statement, self.options.filter, walk.ddl_tso())
             catalog = before
             for step in plan.steps:
-                text = text_of(step.sql)
-                catalog = self._done(catalog, text, step, session)
-                self.statements.append(text)
+                catalog = self._done(catalog, statement.ddl_in(session.ddl, step.text), step, session)
+                self.statements.append(step.shown)
             self.left_out += plan.left_out
         # What the rows look like follows the whole statement, whatever of it was carried out here.
-        parsed, after = understood(before, query.text, query.schema_text, session.ddl)
+        parsed, after = understood(before, statement.ddl_in(session.ddl), statement.schema)
         self.target.know(after)
-        self._follow_names(parsed, query.schema_text)
+        self._follow_names(parsed, statement.schema)
         if self.found_there is not None:
-            self.found_there.follow(self.target.connection, before, after, parsed, query.schema_text)
+            self.found_there.follow(self.target.connection, before, after, parsed, statement.schema)
 
     def _follow_names(self, parsed: Any, schema: str) -> None:
         """Keep up a table of a file that has only some, under its new name, too."""
@@ -387,13 +387,13 @@ class _Loader:
             self.target.has_only(*moved)
             self.options = _of_its_tables(self.target, replace(self.options, filter=None))
 
-    def _done(self, catalog: Catalog, text: str, step: Step, session: StatementSession) -> Catalog:
+    def _done(self, catalog: Catalog, ddl: ParsedDdl, step: Step, session: StatementSession) -> Catalog:
         """Execute a step. Raises Unjudgeable if that is impossible for a table from before the log."""
         try:
-            return self.target.ddl.carry_out(catalog, text, step.schema, session)
+            return self.target.ddl.carry_out(catalog, ddl, step.schema, session)
         except (ReplayStopped, UnsupportedInput) as error:
             there = {} if self.found_there is None else self.found_there.names
             concerned = [there[name] for name in step.tables if name in there]
             if self.found_there is None or not concerned or concerned[0] in self.found_there.left_out:
                 raise
-            raise Unjudgeable(f"{text}: {error.message}", concerned[0]) from None
+            raise Unjudgeable(f"{step.shown}: {error.message}", concerned[0]) from None

@@ -43,7 +43,7 @@ def places_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Place]:
         return found
     for piece in segments(binlog, min(wanted), max(wanted)):
         if not isinstance(piece, Segment):
-            read = [(piece.begin, piece.key)] if piece.begin.rank in wanted else []
+            read = [(piece.begin, piece.statement.key)] if piece.begin.rank in wanted else []
         else:
             numbers = [i for i, rank in enumerate(piece.ranks) if rank in wanted]
             read = [(piece.begin(i), piece.key(i)) for i in numbers]

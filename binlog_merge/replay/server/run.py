@@ -14,9 +14,10 @@ from dataclasses import replace
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.log.ranges import check_first
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import End, MergedBinlog, Rows, Statement
+from binlog_merge.log.reader import End, MergedBinlog, Rows
 from binlog_merge.log.rows import RowSelector
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
+from binlog_merge.log.statement import Statement
+from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, history_of
 from binlog_merge.replay.server.failed import Failed
 from binlog_merge.replay.server.flow import Flow
 from binlog_merge.replay.server.ledger import RECORD_GONE, Found, Ledger
@@ -46,7 +47,7 @@ def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
                 result.selector.select(item, walk.key)
             elif isinstance(item, Statement) and not walk.skipping:
                 plan = plan_statement(item, options.filter, walk.ddl_tso())
-                result.statements += [text_of(step.sql) for step in plan.steps]
+                result.statements += [step.shown for step in plan.steps]
                 result.left_out += plan.left_out
         if isinstance(item, End):
             result.transactions, result.last_rank = result.transactions + 1, item.rank

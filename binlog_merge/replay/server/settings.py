@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from binlog_merge.binlog.query import StatusVar
 from binlog_merge.binlog.session_variables import UTF8MB4_GENERAL_CI, SessionVariables
-from binlog_merge.log.reader import Statement
+from binlog_merge.log.statement import Statement
 
 _RESTRICTED: Final = ("sql_require_primary_key", "default_table_encryption")
 """Variables that need a privilege beyond those of a replay: they are set only if the server's values differ."""
@@ -40,7 +40,7 @@ def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
         values["time_zone"] = f"X'{session.time_zone.encode('latin-1').hex()}'"
     if session.explicit_defaults_for_timestamp is not None:
         values["explicit_defaults_for_timestamp"] = session.explicit_defaults_for_timestamp
-    if b"CONNECTION_ID" in bytes(statement.query.query).upper():
+    if "CONNECTION_ID" in statement.text.upper():
         values[_THREAD] = session.thread_id
     for name in _RESTRICTED:
         wanted = getattr(session, name)

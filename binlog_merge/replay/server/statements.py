@@ -13,20 +13,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter
-from binlog_merge.log.reader import Statement
+from binlog_merge.log.statement import Statement
 from binlog_merge.replay.server.ledger import BegunDdl
 from binlog_merge.replay.server.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.server.settings import KEPT, afterwards, settings_of
-from snapshot_store.ddl.effects import Name
+from snapshot_store.ddl.actions import Action, ChangeColumn, RenameColumn
+from snapshot_store.ddl.effects import Name, Verb
+from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.surrogates import shown
 
-_TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
 _CORRECT: Final = "correct the filter, or the target by hand"
 _ABSENT: Final = frozenset({1049, 1109, 1146})
 _DENIED: Final = frozenset({1044, 1142, 1227})
@@ -34,53 +35,53 @@ _DENIED: Final = frozenset({1044, 1142, 1227})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A statement to execute, as bytes, and the tables whose fingerprint shows its effect."""
+    """A statement to execute, and the tables whose fingerprint shows its effect."""
 
-    sql: bytes
+    text: str
     tables: tuple[Name, ...]
     schema: str
+
+    @property
+    def shown(self) -> str:
+        """Return the text for people."""
+        return shown(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The parts of a statement that the filter lets pass; `left_out` names the others and the rules.
 
-    `is_global`: all tables must wait for it, judging by the statement alone.
+    `is_global`: all tables must wait for it, judging by the statement alone. `ties`: it may create or drop foreign
+    keys, or change the names by which they are known.
     """
 
     steps: tuple[Step, ...]
     left_out: tuple[str, ...] = ()
     is_global: bool = True
+    ties: bool = True
 
     @property
     def tables(self) -> tuple[Name, ...]:
         """Return the tables of all steps."""
         return tuple(dict.fromkeys(table for step in self.steps for table in step.tables))
 
-    @property
-    def ties(self) -> bool:
-        """Return whether it may create or drop foreign keys, or change the tables they belong to."""
-        return any(word in step.sql.upper() for step in self.steps for word in _TIES)
-
 
 def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
     """Return the steps of a statement. Raises ReplayStopped if the filter forbids it or cannot judge it."""
-    query = statement.query
-    schema = query.schema_text
-    session = session_of(query)
+    schema = statement.schema
     try:
-        events: tuple[DdlEvent, ...] = ddl_events(query.text, schema, session)
+        events = statement.parts
     except DdlNotUnderstood as error:
         if chosen is not None:
             raise ReplayStopped(f"the filter cannot tell what a statement is about: {error.reason}") from None
-        return Plan((Step(query.query, ((schema, ""),), schema),))
+        return Plan((Step(statement.text, ((schema, ""),), schema),))
     tables = tuple(dict.fromkeys(table for event in events for table in event.tables))
-    whole = Step(query.query, tables or ((schema, ""),), schema)
-    is_global = len(events) != 1 or events[0].is_global
+    whole = Step(statement.text, tables or ((schema, ""),), schema)
+    is_global, ties = len(events) != 1 or events[0].is_global, any(map(_ties, events))
     if chosen is None:
-        return Plan((whole,), (), is_global)
+        return Plan((whole,), (), is_global, ties)
     if not events:
-        return Plan((), (f"{query.text}: changes no table",))
+        return Plan((), (f"{statement.text}: changes no table",))
     steps: list[Step] = []
     left_out: list[str] = []
     for event in events:
@@ -97,10 +98,25 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
                 "make the table at the target by hand and pass over this transaction with --skip",
             )
         if decision.outcome == "apply":
-            steps.append(Step(event.text.encode("utf-8", "surrogateescape"), event.tables, schema))
+            steps.append(Step(event.text, event.tables, schema))
         else:
             left_out.append(f"{event.text}: {decision.rule}")
-    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global)
+    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global, ties)
+
+
+def _ties(event: DdlEvent) -> bool:
+    """Return whether a part of a statement is about foreign keys, or may be about what they name."""
+    effects, statement = event.effects, event.ddl.result
+    if event.is_schema or event.frees or effects.moves or effects.having(Verb.REFER):
+        return True
+    return isinstance(statement, AlterTable) and any(map(_renames, statement.actions))
+
+
+def _renames(action: Action) -> bool:
+    """Return whether an action gives a column another name."""
+    if isinstance(action, ChangeColumn):
+        return action.old.lower() != action.column.name.lower()
+    return isinstance(action, RenameColumn)
 
 
 def carry_out(
@@ -116,7 +132,7 @@ def carry_out(
         if number < found.step:
             continue
         before = fingerprint(session, step.tables)
-        text = step.sql.decode("utf-8", "backslashreplace")
+        text = step.shown
         begun = number == found.step and found.intent == text
         if not (begun and found.before != before):
             if not begun:
@@ -156,7 +172,7 @@ def _run(target: Session, statement: Statement, step: Step) -> None:
     own = {str(name): str(value) for name, value in target.ask(f"SHOW SESSION VARIABLES WHERE {KEPT}")}
     settings = settings_of(statement, own)
     target.run(settings)
-    target.send(step.sql)
+    target.send(statement.query.with_text(step.text).query)
     for setting in afterwards(settings, own):
         target.run(setting)
 

@@ -13,9 +13,10 @@ from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import Begin, End, Item, MergedBinlog, Rows, Statement
+from binlog_merge.log.reader import Begin, End, Item, MergedBinlog, Rows
 from binlog_merge.log.rows import RowSelector
-from binlog_merge.log.walk import ReplayOptions, Walk, text_of
+from binlog_merge.log.statement import Statement
+from binlog_merge.log.walk import ReplayOptions, Walk
 from binlog_merge.replay.server.keys import Claims, TableName, table_name
 from binlog_merge.replay.server.statements import Plan, plan_statement
 from snapshot_store.ddl.effects import Name
@@ -58,7 +59,7 @@ class Transaction:
     @property
     def statements(self) -> list[str]:
         """Return the texts of the statements to execute."""
-        return [text_of(step.sql) for _, plan in self.plans for step in plan.steps]
+        return [step.shown for _, plan in self.plans for step in plan.steps]
 
     @property
     def statement_tables(self) -> tuple[Name, ...]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import Rows, Statement
+from binlog_merge.log.reader import Rows
+from binlog_merge.log.statement import Statement
 from binlog_merge.replay.server.barrier import PendingDdl
 from binlog_merge.replay.server.groups import Group, Turns, Yielded
 from binlog_merge.replay.server.ledger import BegunDdl

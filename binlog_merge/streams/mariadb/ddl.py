@@ -18,7 +18,8 @@ from binlog_merge.streams.mariadb.edits import items_of
 from binlog_merge.streams.mariadb.items import rewrite_item
 from binlog_merge.streams.mariadb.statement import Statement, is_functional, is_type, word_of
 from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
 _RESERVED: Final = frozenset(
@@ -57,12 +58,10 @@ class MariaDdl:
     notes: tuple[str, ...] = ()
 
 
-def mariadb_ddl(sql: str, session: DdlSession | None = None) -> MariaDdl:
+def mariadb_ddl(sql: str, session: DdlSession) -> MariaDdl:
     """Return a statement as MariaDB takes it."""
-    session = session or DdlSession()
     try:
-        text, _ = expand(sql, session)
-        tokens = tokenize(text, session)
+        tokens = Cursor.of(sql, session).tokens
     except DdlNotUnderstood as error:
         return MariaDdl(sql, (f"passes unchanged: {error.reason}",))
     made = _Rewriting(sql, tokens)

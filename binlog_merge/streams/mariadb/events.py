@@ -6,7 +6,6 @@ from typing import Final
 
 from binlog_merge.binlog.constants import EventFlag, EventType
 from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars, status_spans
-from binlog_merge.binlog.query_session import session_of
 from binlog_merge.streams.mariadb.collations import mariadb_id
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
 from binlog_merge.streams.mariadb.rows import Translation, translated_rows, translation
@@ -53,13 +52,13 @@ def _pieces(transaction: Transaction, maps: dict[int, Translation], note: Note) 
 def _query(piece: Piece, transaction: Transaction, note: Note) -> Piece | None:
     query = Query.parse(piece.body)
     made = replace(query, status_raw=clamped(query.status_raw))
-    if transaction.statement is not None:
-        ddl = mariadb_ddl(query.text, session_of(query))
+    if (statement := transaction.statement) is not None:
+        ddl = mariadb_ddl(query.text, statement.session)
         for text in ddl.notes:
             note(f"{transaction.file}:{transaction.position}: {' '.join(query.text.split())[:120]}: {text}")
         if ddl.sql is None:
             return None
-        made = replace(made, query=ddl.sql.encode("utf-8", "surrogateescape"))
+        made = made.with_text(ddl.sql)
     return piece if made == query else replace(piece, body=made.pack())
 
 

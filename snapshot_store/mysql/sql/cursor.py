@@ -1,6 +1,9 @@
 """A position in a statement's tokens, with the basic operations of a parser."""
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
@@ -11,6 +14,8 @@ TableName = tuple[str | None, str]
 """A table's name as written: (schema or None, name)."""
 
 
+_SHORT: Final = 1 << 14
+"""The longest statement of which the tokens are kept for a while: it is asked this and that, one after the other."""
 _LONGEST_NAME = 64
 _LIKE_A_NUMBER = re.compile(r"\d+[eE]\d")
 
@@ -23,11 +28,11 @@ class Cursor:
     were parsed before names of tables, each with the whole name.
     """
 
-    def __init__(self, sql: str, text: str, tokens: list[Token], session: DdlSession) -> None:
+    def __init__(self, sql: str, text: str, tokens: Sequence[Token], session: DdlSession) -> None:
         self.sql = sql
         self.text = text
         self.session = session
-        self._tokens = tokens
+        self.tokens = tokens
         self._end = Token("end", "", len(text), len(text))
         self.place = 0
         self.files: set[tuple[int, int]] = set()
@@ -37,16 +42,13 @@ class Cursor:
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
         """Return a cursor at the start of a statement."""
-        text, _ = expand(sql, session)
-        try:
-            return cls(sql, text, tokenize(text, session), session)
-        except DdlNotUnderstood as error:
-            raise DdlNotUnderstood(sql, error.reason) from None
+        text, tokens = (_cut_lately if len(sql) <= _SHORT else _cut)(sql, session)
+        return cls(sql, text, tokens, session)
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without moving; after the last, a token of kind "end"."""
         place = self.place + ahead
-        return self._tokens[place] if place < len(self._tokens) else self._end
+        return self.tokens[place] if place < len(self.tokens) else self._end
 
     def next(self) -> Token:
         """Return the next token and move past it."""
@@ -57,7 +59,7 @@ class Cursor:
     @property
     def done(self) -> bool:
         """Return whether the statement is at its end."""
-        return self.place >= len(self._tokens) or self.at_symbol(";")
+        return self.place >= len(self.tokens) or self.at_symbol(";")
 
     def finish(self) -> None:
         """Raise unless the statement ends here; semicolons may follow, but nothing after them."""
@@ -73,7 +75,7 @@ class Cursor:
 
     def skip_all(self) -> None:
         """Skip the rest of the text: the body of a routine, with its semicolons."""
-        self.place = len(self._tokens)
+        self.place = len(self.tokens)
 
     def error(self, reason: str) -> DdlNotUnderstood:
         """Return an error that quotes the text from here on."""
@@ -239,3 +241,15 @@ def names_in(expression: str, session: DdlSession) -> set[str]:
     """Return the words and quoted names of an expression in lower case: its columns, but also other words."""
     tokens = tokenize(expression, session)
     return {t.text.lower() for t in tokens if t.kind in ("word", "name")}
+
+
+def _cut(sql: str, session: DdlSession) -> tuple[str, Sequence[Token]]:
+    """Return a statement with comments blanked, and its tokens."""
+    text, _ = expand(sql, session)
+    try:
+        return text, tokenize(text, session)
+    except DdlNotUnderstood as error:
+        raise DdlNotUnderstood(sql, error.reason) from None
+
+
+_cut_lately = lru_cache(maxsize=64)(_cut)

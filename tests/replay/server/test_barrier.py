@@ -8,9 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from binlog_merge.binlog.query import Query
 from binlog_merge.filters.ddl import ddl_events, is_global
 from binlog_merge.filters.kinds import ACTIONS
+from binlog_merge.log.statement import Statement
 from binlog_merge.replay.server.barrier import PendingDdl, Position
+from binlog_merge.replay.server.statements import plan_statement
 from tests.filters.vectors import vectors
 from tests.replay.server.ticdc_barrier import (
     MAX_TABLE_BARRIERS,
@@ -205,6 +208,30 @@ def test_what_is_global_in_a_merged_binlog(sql: str, everything_waits: bool) -> 
     (event,) = ddl_events(sql, "d")
     made = pending_ddl(event, Position(1), lambda table: table == ("d", "t"), payload="…")
     assert made.is_global is everything_waits and made.payload == "…"
+
+
+@pytest.mark.parametrize(
+    ("sql", "ties"),
+    [
+        ("ALTER TABLE t ADD a INT COMMENT 'RENAME, FOREIGN'", False),
+        ("ALTER TABLE t MODIFY a INT", False),
+        ("ALTER TABLE t CHANGE a A INT", False),
+        ("ALTER TABLE t CHANGE a b INT", True),
+        ("ALTER TABLE t ADD c INT, RENAME COLUMN a TO b", True),
+        ("ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (a)", True),
+        ("ALTER TABLE t DROP FOREIGN KEY f", True),
+        ("ALTER TABLE t DROP CONSTRAINT f", True),
+        ("CREATE TABLE t (a INT, FOREIGN KEY (a) REFERENCES u (a))", True),
+        ("CREATE TABLE t (`references` INT)", False),
+        ("RENAME TABLE t TO u", True),
+        ("ALTER TABLE t RENAME TO u", True),
+        ("DROP DATABASE d", True),
+        ("DROP TABLE t, u", False),
+        ("DROP SOMETHING t", True),
+    ],
+)
+def test_what_ties_tables_in_a_merged_binlog(sql: str, ties: bool) -> None:
+    assert plan_statement(Statement(Query(1, 0, 0, b"d", sql.encode())), None).ties is ties
 
 
 def test_another_order_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event
 from binlog_merge.binlog.header import walk
-from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog
@@ -95,7 +95,7 @@ def check_binlog(server: MySqlServer, history: list[Catalog]) -> None:
         for event in walk(file.read_bytes(), str(file)):
             if event.type_code == EventType.QUERY_EVENT:
                 written = parse_event(event)
-                text, session = text_of(written), session_of(written)
+                text, session = written.text, session_of(written)
                 # No event says which engine is the default, nor that the server lacks the one that is named.
                 engine = "MyISAM" if "engine_default" in text else "InnoDB"
                 session = replace(session, validate="Nonsense" in text, default_storage_engine=engine)

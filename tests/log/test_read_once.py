@@ -1,0 +1,126 @@
+"""Statements of a log are read by one module: no other decodes their text, makes their session, or parses them."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2] / "binlog_merge"
+
+DECODE: Final = {"binlog/query.py"}
+"""The module that decodes the text of a QUERY event. That of a rows-query event is another: `binlog/control.py`."""
+
+SESSIONS: Final = {
+    "binlog/query_session.py": "of a QUERY event",
+    "log/statement_session.py": "of rows that no statement altered",
+    "filters/ddl.py": "of a statement that somebody asks about",
+    "cli/schema/imports.py": "of a dump",
+    # What is written by no session, or by ours
+    "pipeline/coordinate/shards/deciding.py": "of a statement that somebody decides on",
+    "pipeline/coordinate/shards/following.py": "of definitions that are written anew",
+    "pipeline/coordinate/shards/log.py": "of definitions that are written anew",
+    "pipeline/coordinate/shards/log_json.py": "as it was kept",
+    "pipeline/coordinate/shards/rowmoves.py": "of definitions that are written anew",
+    "pipeline/coordinate/shards/together.py": "of statements that the merge writes",
+    "pipeline/coordinate/shards/under.py": "of definitions that are written anew",
+    "polardbx/ddl/convert.py": "of a marker without one",
+    "polardbx/ddl/names.py": "which words are reserved",
+    # Expressions, which the store keeps in one spelling
+    "pipeline/gather/keyed.py": "of an expression",
+    "replay/duckdb/generated.py": "of an expression",
+    "values/duckdb/piece.py": "of an expression",
+    "values/evaluate/row.py": "of an expression",
+    # What a client of `serve` asks
+    "serve/sql.py": "of a client",
+    "serve/stray_bytes.py": "of a client",
+    "serve/table_options.py": "of a literal in a definition",
+    "serve/tables/session.py": "of a client",
+}
+"""The modules that make a session of a statement, and of which."""
+
+OF_EVENTS: Final = {
+    "log/statement.py",
+    "cli/schema/import_nodes.py",
+    "pipeline/coordinate/copied_rows.py",
+    "pipeline/coordinate/read_again.py",
+    "pipeline/scan/statements.py",
+    "pipeline/scan/walk.py",
+}
+"""The modules that ask for the session of a QUERY event: of a merged log it is one."""
+
+READERS: Final = (
+    "ask", "bootstrap", "deliver", "log", "messages", "replay", "report", "status", "streams", "time_travel", "undo",
+    "unmerged", "verify",
+)  # fmt: skip
+"""The rooms that read a merged log."""
+
+PARSE: Final = {
+    "log/statement.py": "every statement",
+    "replay/duckdb/ddl.py": "whether a part is a comment alone",
+    "streams/statements.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
+    "streams/mariadb/ddl.py": "a statement's tokens, which it changes for MariaDB",
+}
+"""The modules of those rooms that cut or parse a statement, and what for."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(ROOT.rglob("*.py")):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+
+
+def calling(found: Callable[[ast.Call], bool], rooms: tuple[str, ...] = ()) -> set[str]:
+    """Return the modules that have such a call."""
+    return {
+        name
+        for name, module in modules()
+        if not rooms or name.partition("/")[0] in rooms
+        if any(isinstance(node, ast.Call) and found(node) for node in ast.walk(module))
+    }
+
+
+def importing(module: str, *names: str, rooms: tuple[str, ...] = ()) -> set[str]:
+    """Return the modules that import one of these names of a module, or the module itself."""
+    package, _, last = f"binlog_merge.{module}".rpartition(".")
+    wanted = {(f"{package}.{last}", name) for name in names} | {(package, last)}
+    return {
+        name
+        for name, tree in modules()
+        if not rooms or name.partition("/")[0] in rooms
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and not wanted.isdisjoint((node.module, each.name) for each in node.names)
+    }
+
+
+def called(node: ast.Call) -> str:
+    """Return the dotted name of what is called, without what stands before its last two parts."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        of = function.value
+        before = of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else ""
+        return f"{before}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def decodes(node: ast.Call) -> bool:
+    """Return whether a call decodes the bytes of a `query`."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "decode":
+        return False
+    return any(isinstance(inner, ast.Attribute) and inner.attr == "query" for inner in ast.walk(node.func.value))
+
+
+def test_one_moduledecodes_the_text_of_a_statement() -> None:
+    assert calling(decodes) - {"binlog/control.py"} == DECODE
+
+
+def test_sessions_are_made_by_those_alone_that_have_a_reason() -> None:
+    assert calling(lambda node: called(node).rpartition(".")[2] == "DdlSession") == set(SESSIONS)
+
+
+def test_a_logged_statement_gets_its_session_from_its_event() -> None:
+    assert importing("binlog.query_session", "session_of", "query_session") == OF_EVENTS
+
+
+def test_readers_parse_nothing() -> None:
+    reading = ("ParsedDdl.of", "parse_statement", "Cursor.of", "apply_ddl")
+    assert calling(lambda node: called(node) in reading, READERS) == set(PARSE)
+    assert importing("filters.ddl", "events_of", "ddl_events", rooms=READERS) == {"log/statement.py"}
