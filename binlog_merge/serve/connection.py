@@ -24,6 +24,7 @@ from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.readers import LONGEST_NAME, Pace, Reader
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.repeats import Repeats
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.wire import WRITE_TIMEOUT, Broken, Gone, Wire
@@ -38,9 +39,9 @@ class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
     `log` returns what a client gets that has logged in. `report` takes a line for the server's operator; `dumping` is
-    called before a dump begins. `reader` says how far a dump is; None while there is none. `pace` is that of what was
-    sent of the log. `ended`: the server has ended it. `command` is what it does, in MySQL's words, and `since` when it
-    began, by the monotonic clock.
+    called before a dump begins, and `repeats` is told where. `reader` says how far a dump is; None while there is none.
+    `pace` is that of what was sent of the log. `ended`: the server has ended it. `command` is what it does, in MySQL's
+    words, and `since` when it began, by the monotonic clock.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Connection:
         report: Callable[[str], None],
         dumping: Callable[["Connection"], None],
         senders: Senders,
+        repeats: Repeats,
     ) -> None:
         self.session = session
         self.reader: Reader | None = None
@@ -64,6 +66,7 @@ class Connection:
         self._report = report
         self._dumping = dumping
         self._senders = senders
+        self._repeats = repeats
         self._log_in_by = 0.0
 
     @property
@@ -173,6 +176,8 @@ class Connection:
             self._wire.put(packet)
             self._wire.flush()
             return
+        if options.wait:  # others have come for what there is, and may come for it again
+            self._repeats.begins(reader, options.start, log.view(), _begin_of(options))
         local = not isinstance(log.folder, RemoteLog)
         if not local or not self._senders.send(self._wire, log.folder.directory, options, reader, told):
             Feed(self._wire, log, options, reader, told).run()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from binlog_merge.errors import IoError
 from binlog_merge.files.state_notes import (
@@ -22,6 +22,9 @@ from binlog_merge.files.state_notes import (
     write_state_note,
 )
 from binlog_merge.serve.replicas import Replica
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.repeats import Repeated
 
 LONGEST_NAME: Final = 80
 """Characters of a name that a client gives, in what is shown and told."""
@@ -101,10 +104,12 @@ class ReadersNote:
         readers: Callable[[], Sequence[Reader]],
         unmatched: Mapping[str, Sequence[str]] | None = None,
         replicas: Sequence[Replica] = (),
+        repeats: Sequence["Repeated"] = (),
     ) -> None:
         """Write the note if it has changed, at most once a second, and from time to time if it has not.
 
-        `unmatched` are rules of streams that match no table, by stream; `replicas` what servers say that are asked.
+        `unmatched` are rules of streams that match no table, by stream; `replicas` what servers say that are asked;
+        `repeats` who begins again and again.
         """
         now = time.monotonic()
         if self._written and now - self._written < _EVERY:
@@ -116,6 +121,7 @@ class ReadersNote:
             "readers": [asdict(reader) for reader in readers()],
             "unmatched": {name: list(rules) for name, rules in (unmatched or {}).items()},
             "replicas": [asdict(replica) for replica in replicas],
+            "repeats": [asdict(one) for one in repeats],
         }
         if values == self._last and now - self._written < REFRESH_SECONDS:
             return

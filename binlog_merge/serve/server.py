@@ -32,6 +32,7 @@ from binlog_merge.serve.login import Gate
 from binlog_merge.serve.memory import Memory
 from binlog_merge.serve.offered import Chosen, Offered, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
+from binlog_merge.serve.repeats import Repeats
 from binlog_merge.serve.replicas import Replicas
 from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
@@ -113,6 +114,7 @@ class BinlogServer:
         self._offer(options)
         self.facts()
         self._note = ReadersNote(log.folder.directory, self.address, report)
+        self._repeats = Repeats()
         self._replicas = Replicas(options.replicas, [log, *(stream.log for stream in streams)])
         self._unmatched = Unmatched(streams, lambda: self.definitions(log.view()).tables, report)
 
@@ -136,7 +138,7 @@ class BinlogServer:
                 for stream in self._streams:
                     stream.log.refresh()
                 self._unmatched.look()
-                self._note.refresh(self._noted, self._unmatched.found, self._replicas.now())
+                self._note.refresh(self._noted, self._unmatched.found, self._replicas.now(), self._repeats.now())
                 self._memory.give_back()
 
     def close(self) -> None:
@@ -259,7 +261,8 @@ class BinlogServer:
         chosen = Chosen(self, self._log, self._ports.get(listener), self._users)
         session = Session(self._gate, chosen, next(self._ids), new_nonce(), address, tls=True)
         chosen.user = lambda: session.settings.user
-        client = Connection(sock, session, chosen.log, self._tls, self._report, self._leave_namesakes, self._senders)
+        told, senders = self._report, self._senders
+        client = Connection(sock, session, chosen.log, self._tls, told, self._leave_namesakes, senders, self._repeats)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
             self._clients[client] = thread

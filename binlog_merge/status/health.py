@@ -39,6 +39,7 @@ CODES: Final[Mapping[str, Severity]] = {
     "no-watermark": Severity.warning,
     "capture-lost": Severity.warning,
     "reader-late": Severity.warning,
+    "reader-repeats": Severity.warning,
     "replica-stopped": Severity.warning,
     "replica-unknown": Severity.warning,
     "stream-unmatched": Severity.warning,
@@ -184,6 +185,9 @@ def serve_problems(
             elif not replica.applies:
                 number = f"error {replica.error}: " if replica.error else ""
                 yield problem("replica-stopped", f"{replica.server} does not apply the log: {number}{replica.text}")
+        for one in serve.repeats:
+            text = f"reader {one.reader} has begun {one.times} times {one.place}, since {unix_time_text(one.since)}"
+            yield problem("reader-repeats", f"{text}: it does not keep what it is sent there; its own log says why")
         for reader in serve.readers:
             if reader.lag_seconds is not None and reader.lag_seconds > limits.lag_seconds:
                 text = f"reader {reader.peer} is {reader.lag_seconds:.0f} s and {reader.behind_bytes:,} bytes behind"

@@ -31,6 +31,7 @@ from binlog_merge.status.values import (
     OpenBranch,
     Problem,
     ReaderStatus,
+    RepeatedStatus,
     ReplicaStatus,
     ServeStatus,
     Severity,
@@ -226,7 +227,13 @@ def _serve(
     found = {} if silent else values.get("unmatched", {})
     unmatched = {str(stream): tuple(map(str, rules)) for stream, rules in found.items()}
     replicas = () if silent else tuple(map(_replica, values.get("replicas", ())))
-    return ServeStatus(address, finite(values["since"]), silent, readers, unmatched, replicas)
+    repeats = () if silent else tuple(map(_repeated, values.get("repeats", ())))
+    return ServeStatus(address, finite(values["since"]), silent, readers, unmatched, replicas, repeats)
+
+
+def _repeated(values: Mapping[str, Any]) -> RepeatedStatus:
+    times, since, latest = _whole(values["times"]), finite(values["since"]), finite(values["latest"])
+    return RepeatedStatus(str(values["reader"]), str(values["place"]), times, since, latest)
 
 
 def _replica(values: Mapping[str, Any]) -> ReplicaStatus:

@@ -142,10 +142,22 @@ class ReplicaStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedStatus:
+    """A reader that has begun `times` times at `place`, from `since` until `latest`, and has got no further."""
+
+    reader: str
+    place: str
+    times: int
+    since: float
+    latest: float
+
+
+@dataclass(frozen=True, slots=True)
 class ServeStatus:
     """A serve and its readers; `silent`: it is gone without having said so, and its readers with it.
 
     `unmatched` are rules that match no table of the log, by stream; `replicas` the servers that it asks.
+    `repeats` are readers that come again and again.
     """
 
     address: str
@@ -154,6 +166,7 @@ class ServeStatus:
     readers: tuple[ReaderStatus, ...]
     unmatched: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     replicas: tuple[ReplicaStatus, ...] = ()
+    repeats: tuple[RepeatedStatus, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +378,10 @@ class Status:
         return {**health, "lag_seconds": self.lag_seconds, **values}
 
 
-_TIMES = frozenset(
-    ("at", "time", "since", "captured_at", "merged", "last_time", "published_at", "ran_at", "began_at", "removed_at")
-)
+_TIMES = frozenset((
+    "at", "time", "since", "latest", "captured_at", "merged", "last_time", "published_at", "ran_at", "began_at",
+    "removed_at",
+))  # fmt: skip
 """The keys of moments: seconds since 1970 in memory and in notes, RFC 3339 in what is printed."""
 
 

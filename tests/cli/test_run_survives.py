@@ -50,8 +50,11 @@ def test_what_passes_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.extended  # what follows does so in spark/test_session, `run` starts it again in test_supervisor
 def test_java_that_fails_a_hundred_times_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy_case(case_named("two-nodes"), tmp_path)
-    monkeypatch.setenv("JAVA_HOME", _fails_first(effort(5, 100), tmp_path))
+    times = effort(5, 100)
+    monkeypatch.setenv("JAVA_HOME", _fails_first(times, tmp_path))
     with running(tmp_path, "--no-serve", "--longest-pause", "0.01", "--master", "local[1]") as run:
+        for number in range(times):
+            until(lambda: _starts(tmp_path) > number)  # noqa: B023
         until(lambda: _transactions(tmp_path) > 0)
         assert run.end() == 0
     assert not run.events("gave up", "merge")
@@ -116,6 +119,12 @@ def _transactions(folder: Path) -> int:
     if not (folder / "merged" / "manifest.jsonl").exists():
         return 0
     return Manifest.load(folder / "merged").state.rank
+
+
+def _starts(folder: Path) -> int:
+    """Return how often `_fails_first`'s java was started."""
+    started = folder / "starts"
+    return started.stat().st_size if started.exists() else 0
 
 
 def _fails_first(times: int, folder: Path) -> str:
