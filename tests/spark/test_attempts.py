@@ -54,6 +54,13 @@ def into_store(cluster: Cluster, folder: Path, s3: Store, races: int, first: int
     raced(cluster, folder, config, [s3.uri(f"merged-{first}-{n}") for n in range(races)], first)
 
 
+def test_a_file_is_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Of an output that is gone on with; the second attempt is taken, and the first goes on when all is published."""
+    into_folders(cluster, tmp_path, 1, len(MODES) + MODES.index("second"))
+
+
+# The one race above has two attempts, bytes in front of theirs, and one that writes when all is published.
+@pytest.mark.extended
 def test_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
     """Each way to win, of an output that is gone on with."""
     into_folders(cluster, tmp_path, len(MODES), len(MODES))

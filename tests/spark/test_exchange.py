@@ -27,6 +27,7 @@ from tests.merge_e2e.local import written
 from tests.spark.sharing import Writing
 
 pytestmark = [pytest.mark.spark]
+ROUNDS = effort(4, 6)
 
 
 @pytest.fixture
@@ -56,10 +57,12 @@ def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("name", "distance"),
     [
-        ("three-nodes-online-ddl", "far"),
-        ("shards-optimistic", "pieces"),
-        ("in-doubt", "near"),
-    ][: effort(2, 3)],
+        ("shards-optimistic", "near"),
+        # The rounds below have blocks that are far, in many pieces.
+        pytest.param("shards-optimistic", "pieces", marks=pytest.mark.extended),
+        pytest.param("three-nodes-online-ddl", "far", marks=pytest.mark.extended),
+        pytest.param("in-doubt", "near", marks=pytest.mark.extended),
+    ],
     indirect=["distance"],
 )
 @pytest.mark.usefixtures("distance")
@@ -80,11 +83,11 @@ def test_rounds_here_and_there(carrying: Any, tmp_path: Path) -> None:
     names = [node["source-id"] for node in yaml.safe_load(path.read_text())["nodes"]]
     nodes = {name: GrowingNode.of(path.parent / "nodes" / name) for name in names}
     with Rounds(SparkRunner(carrying), MergeConfig.load(path), tmp_path / "out", in_driver=4000) as rounds:
-        for number, places in enumerate(schedule(nodes, 6, True, rng), 1):
+        for number, places in enumerate(schedule(nodes, ROUNDS, True, rng), 1):
             for name, place in places.items():
                 nodes[name].grow(place, True)
-            with suppress(*(() if number == 6 else (UnannouncedDdl,))):
-                rounds.merge(end_of_input=number == 6)
+            with suppress(*(() if number == ROUNDS else (UnannouncedDdl,))):
+                rounds.merge(end_of_input=number == ROUNDS)
             assert_prefix(written(tmp_path / "out"), good)
     assert written(tmp_path / "out") == good
 
