@@ -76,8 +76,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out extended tests that are not asked for, and put what takes longest first.
 
-    Where tests run side by side, what shares a Spark session, servers, or a case that is merged once for all of them
-    stays together.
+    Where tests run side by side, what shares a Spark session, servers of a file of tests, or a case that is merged once
+    for all of them stays together.
     """
     _leave_out_extended(config, items)
     if not hasattr(config, "workerinput"):
@@ -117,9 +117,8 @@ def _named(config: pytest.Config) -> list[str]:
 
 
 def _group_of(item: pytest.Item) -> str | None:
-    for name in ("spark", "nodes"):
-        if name in item.fixturenames:
-            return name
+    if "spark" in item.fixturenames:
+        return "spark"
     if any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
         return item.nodeid.split("::")[0]
     params = item.callspec.params if hasattr(item, "callspec") else {}

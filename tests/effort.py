@@ -2,9 +2,11 @@
 
 import os
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import cycle, product
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import pytest
 
 One = TypeVar("One")
 Other = TypeVar("Other")
@@ -23,6 +25,19 @@ def crossed(ones: Iterable[One], others: Sequence[Other]) -> list[tuple[One, Oth
     if THOROUGH:
         return list(product(ones, others))
     return list(zip(ones, cycle(others), strict=False))
+
+
+def keeping(kept: Collection[Any], values: Iterable[Any]) -> list[Any]:
+    """Return values as parameters of a test, of which those that are not kept are extended.
+
+    A value of several parameters is a tuple.
+    """
+    return [
+        value
+        if value in kept
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.extended)
+        for value in values
+    ]
 
 
 def seed_of_search() -> int:

@@ -55,6 +55,13 @@ def test_a_change_asks_for_the_extended_tests_of_its_room_and_of_itself() -> Non
     assert extended_tests.asked_for([], places) == []
 
 
+def test_the_innermost_place_says_what_a_change_asks_for() -> None:
+    places = {"binlog_merge/files": ["tests/files"], "binlog_merge/files/s3.py": ["tests/s3"], "tests": []}
+    assert extended_tests.asked_for(["binlog_merge/files/s3.py"], places) == ["tests/s3"]
+    assert extended_tests.asked_for(["binlog_merge/files/lock.py"], places) == ["tests/files"]
+    assert extended_tests.asked_for(["tests/test_a.py"], places) == ["tests/test_a.py"]
+
+
 def test_the_map_names_what_there_is() -> None:
     places = extended_tests.read_map()
     root = extended_tests.MAP.parents[1]

@@ -22,15 +22,17 @@ def read_map() -> dict[str, list[str]]:
 
 
 def asked_for(changed: Iterable[str], places: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the paths of tests that changed files ask for, in the order of their names."""
-    asked = {
-        path
-        for file in changed
-        for place, paths in places.items()
-        if file == place or file.startswith(place + "/")
-        for path in paths
-    }
-    asked.update(file for file in changed if file.startswith("tests/") and Path(file).name.startswith("test_"))
+    """Return the paths of tests that changed files ask for, in the order of their names.
+
+    Of the places that a file is in, the innermost says what it asks for.
+    """
+    asked: set[str] = set()
+    for file in changed:
+        around = [place for place in places if file == place or file.startswith(place + "/")]
+        if around:
+            asked.update(places[max(around, key=len)])
+        if file.startswith("tests/") and Path(file).name.startswith("test_"):
+            asked.add(file)
     return [EVERYWHERE] if EVERYWHERE in asked else sorted(asked)
 
 

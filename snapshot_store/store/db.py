@@ -7,10 +7,13 @@ store has all of it or nothing. Opening reads next to nothing, however long the 
 `lookup` read only the tables asked for. Only this package and `snapshot_store.ask` know DuckDB.
 """
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -121,6 +124,8 @@ class Store:
                     _connect(file, wait_seconds).close()  # takes in what a program has left that writes in place
                 copy_whole(file, copy)
                 before = stamp_of(copy)
+                if before is None:
+                    copy.write_bytes(_new_store())
             connection = _connect(copy, wait_seconds)
             try:
                 migrate(connection, False)
@@ -337,12 +342,59 @@ def _failed(path: Path, error: Exception) -> StoreError:
     return kind(f"{path} cannot be used: {text}")
 
 
-def _connect(path: Path, wait_seconds: float) -> Any:
+_engines: dict[int, Any] = {}
+"""DuckDB as each process has started it, by process id: a process that is forked does not use its parent's."""
+_numbers = count(1)
+
+
+def _engine() -> Any:
+    """Return this process's DuckDB, in which writers attach stores: to start one takes longer than to write a store."""
+    started = _engines.get(os.getpid())
+    return started or _engines.setdefault(os.getpid(), duckdb.connect(config=_CONFIG))
+
+
+class _Attached:
+    """A connection to one store that is attached to this process's DuckDB, for its only writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._engine = _engine()
+        self._name = f"store_{next(_numbers)}"
+        self._connection = self._engine.cursor()
+        quoted = str(path).replace("'", "''")
+        try:
+            self._connection.execute(f"ATTACH '{quoted}' AS {self._name}")
+        except duckdb.Error as error:
+            self._connection.close()
+            self._part_with_engine(error)
+            raise
+        self._connection.execute(f"USE {self._name}")
+
+    def execute(self, query: str, parameters: Any = None) -> Any:
+        """Run a statement, as a connection of DuckDB does."""
+        try:
+            return self._connection.execute(query, parameters)
+        except duckdb.Error as error:
+            self._part_with_engine(error)
+            raise
+
+    def close(self) -> None:
+        """Roll back what is not committed, and let the store go."""
+        self._connection.close()
+        with closing(self._engine.cursor()) as connection:
+            connection.execute(f"DETACH {self._name}")
+
+    def _part_with_engine(self, error: Exception) -> None:
+        """Leave an engine that has failed to those that have it: after such an error it does nothing more."""
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            _engines.pop(os.getpid(), None)
+
+
+def _connect(path: Path, wait_seconds: float) -> _Attached:
     """Return a connection that writes to a file in place; no other program may have it open then."""
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
-            return duckdb.connect(str(path), config=_CONFIG)
+            return _Attached(path)
         except duckdb.IOException as error:
             if not _is_locked(error):
                 raise _failed(path, error) from error
@@ -351,6 +403,16 @@ def _connect(path: Path, wait_seconds: float) -> Any:
             time.sleep(0.05)
         except duckdb.Error as error:
             raise _failed(path, error) from error
+
+
+@cache
+def _new_store() -> bytes:
+    """Return the file of a store without any history."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "store"
+        with closing(_Attached(path)) as connection:
+            migrate(connection, False)
+        return path.read_bytes()
 
 
 def _attached(path: Path) -> Any:

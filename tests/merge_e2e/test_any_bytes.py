@@ -13,21 +13,21 @@ import pytest
 from tests.effort import effort
 from tests.merge_e2e.attack import attacks
 
-ATTACKS = effort(40, 500)
+ATTACKS, MANY = effort(12, 500), effort(40, 500)
 
 
 def test_mutated_files(tmp_path: Path) -> None:
-    _attack(tmp_path, bounds=False)
+    _attack(tmp_path, ATTACKS, bounds=False)
 
 
 @pytest.mark.extended
 def test_mutated_files_with_bounds_checks(tmp_path: Path) -> None:
     """In one test: two side by side would both compile the kernels with bounds checks."""
-    _attack(tmp_path, bounds=True)
+    _attack(tmp_path, MANY, bounds=True)
 
 
-def _attack(folder: Path, bounds: bool) -> None:
-    seeds = list(range(ATTACKS))
+def _attack(folder: Path, count: int, bounds: bool) -> None:
+    seeds = list(range(count))
     outcomes = list(attacks(seeds, folder, bounds))
     wrong = [f"seed {one['seed']}: {one['wrong']}" for one in outcomes if "wrong" in one]
     assert not wrong, "\n".join(wrong)

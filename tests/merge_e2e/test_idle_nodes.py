@@ -18,6 +18,7 @@ from binlog_merge.pipeline.rounds import Rounds
 from snapshot_store.tso import OrderKey
 from tests.capture.capturing import ALONE, capture_now, cluster, url_of
 from tests.command_line import command_line
+from tests.effort import keeping
 from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 from tests.mysql_server import MySqlServer
 
@@ -164,7 +165,7 @@ def test_a_commit_below_the_note_stops_the_merge(statement: str, servers: list[M
         assert written(config.parent / "out") == before
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", keeping([0], range(3)))
 def test_any_rounds_give_the_bytes_of_one_merge(seed: int, servers: list[MySqlServer], config: Path) -> None:
     rng = random.Random(seed)
     for number, server in enumerate(servers, 1):

@@ -17,7 +17,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.run import run_merge
-from tests.effort import effort
+from tests.effort import effort, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -35,6 +35,18 @@ PLACES = [
     *(f"manifest-torn:kill:{visit}" for visit in (2, 3, 4)),
 ]
 ROOT = Path(__file__).resolve().parents[2]
+# One of each kind: before anything is written, with files beside the output, between names and the manifest, in the
+# middle of its record, and behind it.
+KEPT = (
+    "after-coordinate:kill",
+    "after-gather:kill",
+    "store-after-commit:kill",
+    "publish-after-rename:kill:3",
+    "publish-before-manifest:kill",
+    "manifest-torn:kill:2",
+    "after-publish:kill",
+)
+KEPT_LATER = ("after-gather:kill", "publish-appended:kill:2", "publish-before-manifest:kill", "manifest-torn:kill")
 
 
 def published(out: Path) -> dict[str, bytes]:
@@ -52,7 +64,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_case(case_named("ddl-by-markers"), tmp_path_factory.mktemp("killed") / "case", max_size(4000))
 
 
-@pytest.mark.parametrize("failpoint", [place for place in PLACES if not place.startswith("publish-appended")])
+@pytest.mark.parametrize(
+    "failpoint", keeping(KEPT, [place for place in PLACES if not place.startswith("publish-appended")])
+)
 def test_the_first_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> None:
     assert len(whole(case)) > 2
     assert merge_until(failpoint, case, tmp_path)
@@ -106,7 +120,7 @@ def test_executors_that_outlive_their_driver_change_nothing(case: Path, tmp_path
 
 @pytest.mark.parametrize(
     "failpoint",
-    [place for place in PLACES if place not in ("manifest-torn:kill:3", "manifest-torn:kill:4")][:: effort(2, 1)],
+    keeping(KEPT_LATER, [place for place in PLACES if place not in ("manifest-torn:kill:3", "manifest-torn:kill:4")]),
 )
 def test_a_later_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> None:
     merge(case, tmp_path / "whole")
@@ -132,17 +146,19 @@ def test_killed_over_and_over_while_the_nodes_grow(name: str, seed: int, tmp_pat
     out = tmp_path / "out"
     ids = [n["source-id"] for n in yaml.safe_load(path.read_text())["nodes"]]
     nodes = {name: GrowingNode.of(path.parent / "nodes" / name) for name in ids}
-    for number, places in enumerate(schedule(nodes, 6, True, rng), 1):
+    rounds = effort(3, 6)
+    for number, places in enumerate(schedule(nodes, rounds, True, rng), 1):
         for name, place in places.items():
             nodes[name].grow(place, True)
         for failpoint in rng.choices(PLACES, k=2):
-            merge_until(failpoint, path, out, end_of_input=number == 6, partitions=rng.choice([None, 4]))
+            merge_until(failpoint, path, out, end_of_input=number == rounds, partitions=rng.choice([None, 4]))
             assert_prefix(published(out), good)
     merge(path, out)
     assert written(out) == good
     assert_clean(out)
 
 
+@pytest.mark.extended  # the same driver is killed above; processes of a `run` on Spark in tests/cli/test_run_live.py
 @pytest.mark.spark
 def test_the_command_line_is_killed(case: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(case), "--out", str(tmp_path / "out")]

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from binlog_merge.errors import UnannouncedDdl
-from tests.effort import effort
+from tests.effort import effort, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, some_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -87,7 +87,7 @@ def _split_files(folder: Path, rng: random.Random) -> None:
             log.with_events([*head, *events, rotate]).renumbered().save(folder / f"binlog.{number:06d}")
 
 
-@pytest.mark.parametrize("seed", range(effort(2, 6)))
+@pytest.mark.parametrize("seed", keeping([1, 2, 3, 4, 5], range(effort(2, 6))))  # 1 has small output files too
 def test_many_files_of_which_old_ones_are_removed(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "three-nodes-commit-order", "seed-add-column", "rotation"]))

@@ -21,6 +21,7 @@ from snapshot_store import parse_table
 from snapshot_store.history import TableVersion
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
+from tests.effort import keeping
 from tests.merge_e2e.cases import FIXTURES, copy_case
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
@@ -49,7 +50,7 @@ def nodes_of(config: Path) -> Mapping[str, GrowingNode]:
 
 
 @every_case
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", keeping([0], range(4)))
 def test_many_runs_come_to_the_same_decisions(case: Path, seed: int, tmp_path: Path) -> None:
     whole = copy_case(case, tmp_path / "whole")
     merge(whole, tmp_path / "one")

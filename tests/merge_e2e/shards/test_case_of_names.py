@@ -22,6 +22,7 @@ from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.parse.statement import with_folded_names
 from snapshot_store.mysql.sql.session import ANSI_QUOTES
 from tests.capture.capturing import capture_now, cluster, url_of
+from tests.effort import effort, keeping
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.renames import Story, Teller, check
 from tests.merge_e2e.shards.stage import Played, Stage
@@ -134,10 +135,10 @@ def configured(stage: Stage, played: Played, number: int, mode: str, name: str, 
     return stage.configuration(name, [played], mode, sections=asked)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", keeping(["optimistic"], MODES))  # names are folded before any mode sees them
 def test_any_case_says_the_same(folding: Stage, mode: str) -> None:
     number, texts = 931, list[list[str]]()
-    for seed in (None, 1, 2):
+    for seed in (None, 1, 2)[: effort(2, 3)]:
         played = story_of(folding, seed, number)
         path = configured(folding, played, number, mode, f"{mode}-{seed}", **{"lower-case-table-names": 1})
         result = merge(path, path.parent / "out")
@@ -149,7 +150,7 @@ def test_any_case_says_the_same(folding: Stage, mode: str) -> None:
             for node in folding.nodes.values():
                 node.execute(f"SET sql_log_bin = 0; DROP DATABASE r{number}aidle")
             check(folding, played, number)
-    assert texts[0] == texts[1] == texts[2]
+    assert all(text == texts[0] for text in texts) and len(texts) > 1
     assert any("Orders_1" in line for line in texts[0])  # a column's name is the user's
 
 

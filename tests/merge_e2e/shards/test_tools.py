@@ -8,8 +8,9 @@ import os
 import random
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from binlog_merge.pipeline.coordinate.shards.log import ShardLog
 from binlog_merge.pipeline.coordinate.shards.log_json import log_from_json, log_to_json
 from binlog_merge.pipeline.result import MergeResult
 from snapshot_store.tso import OrderKey
-from tests.effort import crossed, effort
+from tests.effort import crossed, effort, keeping
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.renames import Story, T, Teller
 from tests.merge_e2e.shards.stage import Played, Stage, columns_of, create_of, quoted, rows_of, tables
@@ -178,18 +179,31 @@ ORDINARY = (
         """, ("RENAME TABLE",)),
 )  # fmt: skip
 WAYS = ((("n1",), False), (BOTH, False), (BOTH, True))
-Told = Mapping[tuple[str, int], tuple[int, Played]]
+Told = Callable[[Shape, int], tuple[int, Played]]
+
+
+TOLD = [
+    (shape, way)
+    for shape in (*TOOLS, *ORDINARY)
+    for way in range(len(WAYS))
+    if shape in TOOLS or way != 1  # one node after the other has dropped what the next one makes
+]
+# Both nodes statement by statement is the way in which most can go wrong; each tool also one node after the other.
+KEPT = [(shape, way) for shape, way in TOLD if way == 2 or (way == 1 and shape.name in ("gh-ost", "pt-osc"))]
+
+MERGED = crossed((*TOOLS, *ORDINARY), MODES)
 
 
 @pytest.fixture(scope="module")
-def told(stage: Stage) -> dict[tuple[str, int], tuple[int, Played]]:
-    """All shapes, told once in each way."""
-    found = {}
-    for number, (shape, way) in enumerate(((s, w) for s in (*TOOLS, *ORDINARY) for w in range(len(WAYS))), 600):
-        if shape in ORDINARY and way == 1:
-            continue  # one node after the other has dropped what the next one makes
-        found[shape.name, way] = (number, Teller(stage, shape.story(*WAYS[way]), number).tell())
-    return found
+def told(stage: Stage) -> Told:
+    """Tell each shape in each way, once."""
+
+    @cache
+    def tell(shape: Shape, way: int) -> tuple[int, Played]:
+        number = 600 + TOLD.index((shape, way))
+        return number, Teller(stage, shape.story(*WAYS[way]), number).tell()
+
+    return tell
 
 
 def there(stage: Stage, number: int, tool: bool) -> dict[tuple[str, str], tuple[set[str], list[str]]]:
@@ -224,24 +238,25 @@ def statements(out: Any) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("shape", "mode"), crossed((*TOOLS, *ORDINARY), MODES), ids=lambda value: str(getattr(value, "name", value))
+    ("shape", "mode", "way"),
+    keeping(
+        [(shape, mode, way) for shape, mode in MERGED for way in range(len(WAYS)) if (shape, way) in KEPT],
+        [(shape, mode, way) for shape, mode in MERGED for way in range(len(WAYS)) if (shape, way) in TOLD],
+    ),
+    ids=lambda value: str(getattr(value, "name", value)),
 )
-def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, shape: Shape, mode: str) -> None:
-    tool = shape in TOOLS
-    for way, (nodes, _) in enumerate(WAYS):
-        if (shape.name, way) not in told:
-            continue
-        number, played = told[shape.name, way]
-        stage.target.drop_databases()
-        path = stage.configuration(f"tools-{mode}-{number}", [played], mode, sections=ERROR)
-        out = path.parent / "out"
-        result = merge(path, out)
-        assert (result.warnings, result.locks, result.waiting) == ((), (), 0)
-        stage.carry_out(out)
-        compare(stage, number, tool)
-        assert sorted(hidden_in(result)) == sorted(f"{node} {text}" for text in shape.hidden for node in nodes)
-        if mode == "pessimistic":
-            assert statements(out)[: 1 + len(shape.ddl)] == ["CREATE TABLE", *shape.ddl]
+def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, shape: Shape, mode: str, way: int) -> None:
+    number, played = told(shape, way)
+    stage.target.drop_databases()
+    path = stage.configuration(f"tools-{mode}-{number}", [played], mode, sections=ERROR)
+    out = path.parent / "out"
+    result = merge(path, out)
+    assert (result.warnings, result.locks, result.waiting) == ((), (), 0)
+    stage.carry_out(out)
+    compare(stage, number, shape in TOOLS)
+    assert sorted(hidden_in(result)) == sorted(f"{node} {text}" for text in shape.hidden for node in WAYS[way][0])
+    if mode == "pessimistic":
+        assert statements(out)[: 1 + len(shape.ddl)] == ["CREATE TABLE", *shape.ddl]
 
 
 def hidden_in(result: MergeResult) -> list[str]:
@@ -252,14 +267,14 @@ def hidden_in(result: MergeResult) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", keeping(["pessimistic"], MODES))
 def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: str) -> None:
-    played = [played for _, played in told.values()]
+    played = [told(shape, way)[1] for shape, way in TOLD]
     one = stage.configuration(f"tools-{mode}-whole", played, mode, sections=ERROR)
     merge(one, one.parent / "out", partitions=3)
     whole = written(one.parent / "out")
     path = stage.configuration(f"tools-{mode}-cut", played, mode, sections=ERROR)
-    assert grown(path, whole, random.Random(1), effort(12, 40)) == whole
+    assert grown(path, whole, random.Random(1), effort(6, 40)) == whole
 
 
 LOSSES = (
@@ -270,7 +285,7 @@ LOSSES = (
 )
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", keeping(["pessimistic"], MODES))  # what is counted knows no mode
 @pytest.mark.parametrize(("name", "alter", "row", "said"), LOSSES)
 def test_a_copy_that_has_lost_rows_is_a_doubt(
     stage: Stage, name: str, alter: str, row: str, said: str, mode: str
@@ -397,7 +412,7 @@ def attack(stage: Stage, seed: int, number: int) -> None:
         assert grown(path, whole, random.Random(seed), 6) == whole
 
 
-@pytest.mark.parametrize("seed", range(effort(3, 20)))
+@pytest.mark.parametrize("seed", keeping([1], range(effort(3, 20))))
 def test_random_tables_with_the_names_of_tools(stage: Stage, seed: int) -> None:
     attack(stage, seed, 800 + seed)
 

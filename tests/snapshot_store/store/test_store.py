@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -160,6 +161,51 @@ def test_readers_read_on_what_was_there_when_they_came(tmp_path: Path) -> None:
             assert len(newer.load_history().versions) == 2
         assert len(older.load_history().versions) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == [".s.lock", "s"]
+
+
+def test_a_forked_process_writes_stores_beside_its_parent(tmp_path: Path) -> None:
+    """It cannot use the DuckDB of its parent, which has a store open meanwhile."""
+    with Store.open(tmp_path / "s") as store:
+        child = os.fork()
+        if child == 0:
+            with Store.open(tmp_path / "t") as other:
+                other.append_versions([_version(1)])
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        store.append_versions([_version(2)])
+    for name, number in (("s", 2), ("t", 1)):
+        with Store.open(tmp_path / name, True) as store:
+            assert [v.key for v in store.load_history().versions] == [_version(number).key]
+
+
+def test_several_stores_are_written_side_by_side(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as one, Store.open(tmp_path / "t") as other:
+        other.append_versions([_version(1)])
+        one.append_versions([_version(2)])
+    for name, number in (("s", 2), ("t", 1)):
+        with Store.open(tmp_path / name, True) as store:
+            assert [v.key for v in store.load_history().versions] == [_version(number).key]
+
+
+def test_stores_that_are_damaged_harm_no_others(tmp_path: Path) -> None:
+    """Some damage lets DuckDB do nothing more, with any store that it has open."""
+    path, other = tmp_path / "s", tmp_path / "other"
+    with Store.open(path) as store:
+        store.append_versions(map(_version, range(1, 30)))
+    data, rng, refused = path.read_bytes(), random.Random(1), 0
+    for number in range(1, effort(40, 400)):
+        damaged = bytearray(data)
+        for _ in range(30):
+            damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            with Store.open(path) as store:
+                store.append_versions([_version(1000)])
+        except StoreError:
+            refused += 1
+        with Store.open(other) as store:
+            assert store.append_versions([_version(number)]) == 1
+    assert refused > 10
 
 
 def test_a_writer_waits_for_another_and_says_so(tmp_path: Path) -> None:
