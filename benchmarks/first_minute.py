@@ -19,28 +19,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.measure import spread
+from benchmarks.measure import bytecode, spread
+from binlog_merge.errors import ConfigError
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _COMMAND: Final = (sys.executable, "-m", "binlog_merge")
 _CLUSTER: Final = Path("fixtures/three-nodes-online-ddl")
+_DEMO: Final = "DEMO"
+_SECOND: Final = "11111111-2222-3333-4444-555555555555:2"
 _LIGHT: Final = {
     "version": ["--version"],
     "help": ["--help"],
     "inspect": ["inspect", str(_CLUSTER / "nodes/dn-1/binlog.000001")],
     "filter": ["filter", "test", "--help"],
-    "plan": ["debug", "plan", str(_CLUSTER / "cluster.yaml"), "--out", "nothing"],
+    "plan": ["debug", "plan", str(_CLUSTER / "cluster.yaml"), "--merged", "nothing"],
     "merge --help": ["merge", "--help"],
+    "schema history": ["schema", "history", "*", "--merged", _DEMO],
+    "changes of few rows": ["changes", _DEMO, "--table", "shop.orders", "--stop", _SECOND],
 }
 
 
-def timed(arguments: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Run a command, wait for all that it has started, and return its seconds by the clock and those of processors."""
+def timed(arguments: Sequence[str], environment: dict[str, str], code: int = 0) -> tuple[float, float]:
+    """Run a command, wait for all that it has started, and return its seconds by the clock and those of processors.
+
+    Raises CalledProcessError if its exit code is not `code`.
+    """
     before = _used()
     begun = time.perf_counter()
-    subprocess.run(
-        [*_COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True
-    )
+    command = [*_COMMAND, *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if done.returncode != code:
+        raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr)
     seconds = time.perf_counter() - begun
     while True:
         try:
@@ -61,16 +70,21 @@ def measured(rounds: int) -> dict[str, Any]:
     # Not in TMPDIR: what lies there is not kept, so that nothing would be archived.
     with tempfile.TemporaryDirectory(dir=Path.cwd() / "build") as folder:
         environment = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache"}
-        demo = ["demo", "--out", f"{folder}/demo"]
+        made = f"{folder}/demo"
+        demo = ["demo", "--merged", made]
         took["demo, nothing cached"] = [timed(demo, environment)]  # with the archive that it lets be made
         took["warm"] = [timed(["warm"], environment)]
         for _ in range(rounds):
             took.setdefault("demo, all cached", []).append(timed(demo, environment))
             for name, arguments in _LIGHT.items():
-                took.setdefault(name, []).append(timed(arguments, environment))
+                asked = [made if word == _DEMO else word for word in arguments]
+                took.setdefault(name, []).append(timed(asked, environment))
+            wrong = timed(["merge", "--config", f"{folder}/none.yaml"], environment, ConfigError.exit_code)
+            took.setdefault("configuration error", []).append(wrong)
     return {
         **{name: _row(found) for name, found in took.items()},
         "environment_mb": round(_size(Path(sys.prefix)) / 1e6),
+        "bytecode": bytecode(),
         "load": round(os.getloadavg()[0], 1),
     }
 

@@ -2,6 +2,7 @@
 
 import os
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,11 @@ def spread(values: Sequence[float], digits: int = 3) -> dict[str, Any]:
 def rate(size: int, seconds: Sequence[float]) -> dict[str, Any]:
     """Return seconds and MB/s (1 MB = 1e6 bytes) of passes over `size` bytes."""
     return {"seconds": spread(seconds), "mb_per_s": spread([size / s / 1e6 for s in seconds], 1)}
+
+
+def bytecode() -> str:
+    """Return whether the processes that are measured keep the bytecode of what they import, as a user's do."""
+    return "compiled anew by each process" if sys.dont_write_bytecode else "kept"
 
 
 def is_jvm(process: psutil.Process) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.measure import rate, spread
+from benchmarks.measure import bytecode, rate, spread
 from benchmarks.passes import Times
 
 TARGETS = {
@@ -47,6 +47,7 @@ def machine() -> dict[str, Any]:
         "memory_gib": round(psutil.virtual_memory().total / (1 << 30), 1),
         "load_before": [round(x, 2) for x in os.getloadavg()],
         "python": platform.python_version(),
+        "bytecode": bytecode(),
         **{name: version(name) for name in packages},
     }
 

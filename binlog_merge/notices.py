@@ -10,7 +10,10 @@ def printable(text: object, keep: str = "") -> str:
 
     What cannot be printed and stray bytes (of `surrogateescape`), except `keep`, become \xNN, \uNNNN or \UNNNNNNNN.
     """
-    return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in str(text))
+    whole = str(text)
+    if whole.isprintable():
+        return whole
+    return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in whole)
 
 
 def _escaped(code: int) -> str:

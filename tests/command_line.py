@@ -11,7 +11,8 @@ from typing import Any
 
 import typer
 
-from binlog_merge.cli.main import app, run
+from binlog_merge.cli.main import run
+from binlog_merge.cli.verbs import application
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def command_line(arguments: Sequence[object]) -> Done:
 
 def parsed(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the values of a command's parameters without running it; raises what is wrong with the arguments."""
-    verbs: Any = typer.main.get_command(app)
+    verbs: Any = typer.main.get_command(application())
     verb = verbs.commands[arguments[0]]
     values: dict[str, Any] = verb.make_context(arguments[0], list(arguments[1:])).params
     return values

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import typer
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import EXIT_CODES
 from binlog_merge.files.manifest import Manifest
@@ -165,7 +165,7 @@ def test_the_page_on_production_names_what_there_is(tmp_path: Path) -> None:
 
 def _parse(arguments: list[str]) -> None:
     """Hold a command against the program, without running it; raises what is wrong with it."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(application())
     context = command.make_context("binlog-merge", [], resilient_parsing=True)
     while hasattr(command, "commands"):
         name, command, arguments = command.resolve_command(context, arguments)

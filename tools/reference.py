@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.config import values
 from binlog_merge.config.errors import models_in
 from binlog_merge.config.merge_config import MergeConfig
@@ -163,7 +163,7 @@ def _duration(microseconds: int) -> str:
 
 def verbs() -> str:
     """Return a section for each verb: what it does, and its options, as `--help` has them."""
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(application())
     return "\n".join(_verb_sections(command, ()))
 
 

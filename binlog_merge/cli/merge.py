@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from binlog_merge import without_pandas
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso
 from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result
@@ -324,6 +325,7 @@ class Session:
         if (active := active_session(self._master)) is not None:
             return active
         say("starting Spark")
+        without_pandas.allow()  # pyspark wants to see its version
         local = not is_submitted() and is_local(master_for(self._master, self._options, self._configured))
         with compiling(self._report) if local else nullcontext():
             self._started = create_session(self._master, self._options, self._configured, self._archive)

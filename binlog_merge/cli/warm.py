@@ -27,10 +27,10 @@ start at once. The first merge does it too, while it runs: this is for images of
   RUN binlog-merge warm                                     in a Containerfile, as the user that runs it
   NUMBA_CACHE_DIR=/var/cache/binlog-merge binlog-merge warm
 
-It merges the demo's binlogs in a temporary folder, verifies and replays them. What is kept lies in NUMBA_CACHE_DIR,
-else in ~/.cache/binlog-merge/kernels: 10 MB of kernels and 150 MB of Java's classes. It is read where it cannot be
-written. Kernels are for the kind of processor on which they were compiled, Java's classes for the same Java and Spark:
-elsewhere, they are made anew. Without Java there are kernels alone."""
+It merges the demo's binlogs in a temporary folder, verifies and replays them, and asks for their changes. What is kept
+lies in NUMBA_CACHE_DIR, else in ~/.cache/binlog-merge/kernels: 10 MB of kernels and 150 MB of Java's classes. It is
+read where it cannot be written. Kernels are for the kind of processor on which they were compiled, Java's classes for
+the same Java and Spark: elsewhere, they are made anew. Without Java there are kernels alone."""
 
 JavaOnly = Annotated[bool, typer.Option("--java-only", hidden=True, help="As a merge starts it in the background.")]
 
@@ -76,6 +76,8 @@ def warm(
 
 
 _MASTER = "local[1]"
+_TABLE = ("shop", "orders")
+"""A table of the demo."""
 
 
 def _merge(config: "MergeConfig", out: Path, anew: bool) -> Path | None:
@@ -111,6 +113,8 @@ def _merge_here(config: "MergeConfig", out: Path) -> None:
 
 def _read(folder: Path) -> None:
     """Run what reads a merged log, which loads the kernels of those commands."""
+    from binlog_merge.ask.changes import changes
+    from binlog_merge.ask.life import life_of
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions, history_of
     from binlog_merge.replay.duckdb.load import load
@@ -122,5 +126,9 @@ def _read(folder: Path) -> None:
     binlog = MergedBinlog(folder / "merged")
     history = history_of(binlog.directory)
     verify(binlog, history)
+    for table in (None, ".".join(_TABLE)):
+        for _ in changes(binlog.directory, table):
+            pass
+    life_of(binlog, _TABLE, {"id": "12"})
     with DuckdbTarget(folder / "demo.db", binlog.cluster_uuid, False, lambda schema, table: None) as target:
         load(binlog, target, history, ReplayOptions())

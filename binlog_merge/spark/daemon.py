@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark import daemon
 
+from binlog_merge import without_pandas
 from binlog_merge.spark.peer import VARIABLE, identity
 
 _worker = daemon.worker
@@ -31,9 +32,11 @@ if __name__ == "__main__":
     from binlog_merge.pipeline.warm import warm
 
     warm()
-    import pandas  # noqa: F401 (Spark's worker imports both for a task that takes or gives Arrow)
-    import pyarrow.compute  # noqa: F401
+    import pyarrow.compute
 
+    without_pandas.refuse()
+    pyarrow.scalar(0)  # which decides whether it goes without it; a worker may still import it for others
+    without_pandas.allow()
     import snapshot_store.mysql.sql.tokens  # noqa: F401 (sqlglot, which is imported when a statement is read)
 
     # Spark's worker collects garbage after every task: with all that is loaded here that would take longer than most

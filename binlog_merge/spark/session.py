@@ -69,8 +69,13 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-_OF_ONE_MACHINE: Final = {"spark.ui.enabled": "false"}
-"""Of a cluster, its own settings say whether it shows what runs."""
+_OF_ONE_MACHINE: Final = {
+    "spark.ui.enabled": "false",
+    # A plan has a row for each task: to make and compile a class for it takes longer than to run it as it stands.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Of a cluster, its own settings say whether it shows what runs, and how."""
 
 
 def is_submitted() -> bool:

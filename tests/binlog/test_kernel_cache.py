@@ -29,16 +29,39 @@ print(sum(checksums.crc32_each.stats.cache_hits.values()))
 """
 
 
+MORE = """
+import sys
+loaded = "numba.np.linalg" in sys.modules
+keys = np.array([[3, 1, 2, 1]], np.int64)
+assert sort.sorted_places(keys).tolist() == [1, 3, 2, 0]
+assert checksums.sound_to(np.zeros(64, np.uint8), 64) == -1
+print("prepared" if loaded or "numba.np.linalg" in sys.modules else "loaded")
+"""
+
+BEYOND = """
+out = np.zeros(2, np.uint32)
+try:
+    checksums.crc32_each(data, np.array([0, 9]), out)
+except IndexError:
+    print("IndexError")
+"""
+
+
 def _run(cache: Path | str | None, **environment: str) -> tuple[Path, int, str]:
+    place, hits, err = _output(PROGRAM, cache, **environment)
+    return Path(place), int(hits), err
+
+
+def _output(program: str, cache: Path | str | None, **environment: str) -> list[str]:
+    """Return the words that a program prints, and behind them what it says on stderr."""
     variables = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")} | environment
     if cache is not None:
         variables["NUMBA_CACHE_DIR"] = str(cache)
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, timeout=600, check=False
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
-    place, hits = done.stdout.split()
-    return Path(place), int(hits), done.stderr
+    return [*done.stdout.split(), done.stderr]
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +114,16 @@ def test_a_data_file_that_is_gone(filled: Path) -> None:
     assert _run(filled)[1:] == (1, "")
 
 
+def test_kernels_that_are_there_and_others_that_are_compiled_beside_them(filled: Path) -> None:
+    assert _output(PROGRAM + MORE, filled)[1:] == ["1", "prepared", ""]
+    assert _output(PROGRAM + MORE, filled)[1:] == ["1", "loaded", ""]  # nothing is compiled, nor made ready for it
+
+
+def test_a_kernel_that_is_there_checks_its_bounds_too(tmp_path: Path) -> None:
+    for hits in ("0", "1"):
+        assert _output(PROGRAM + BEYOND, tmp_path, NUMBA_BOUNDSCHECK="1")[1:] == [hits, "IndexError", ""]
+
+
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "tmp").mkdir()
@@ -113,6 +146,7 @@ def test_a_cache_that_has_all_kernels_may_be_one_that_cannot_be_written(
 ) -> None:
     monkeypatch.setattr(numba.config, "CACHE_DIR", numba.config.CACHE_DIR)
     monkeypatch.setattr(caching, "IndexDataCacheFile", caching.IndexDataCacheFile)
+    monkeypatch.setattr(caching.FunctionCache, "load_overload", caching.FunctionCache.load_overload)
     monkeypatch.setattr(cache, "_is_writable", lambda folder: folder != tmp_path)
     cache.use(tmp_path)
     assert cache.folder() != tmp_path and not cache.is_filled()

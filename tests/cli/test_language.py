@@ -14,9 +14,9 @@ import typer
 from jsonschema import Draft202012Validator
 
 from binlog_merge.cli.json_schema import schema_of, verbs
-from binlog_merge.cli.main import app
 from binlog_merge.cli.options import MERGED_ENV
 from binlog_merge.cli.verb import RENAMED, Verb
+from binlog_merge.cli.verbs import application
 from binlog_merge.cli.voice import taken
 from tests.command_line import command_line
 from tests.json_documents import check
@@ -28,7 +28,7 @@ CASE = case_named("two-nodes")
 
 def _commands() -> Iterator[tuple[str, Any]]:
     """Yield every verb, by its words, and its command."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(application())
     for name, command in group.commands.items():
         inner = getattr(command, "commands", None)
         yield from ((name, command),) if inner is None else ((f"{name} {verb}", c) for verb, c in inner.items())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.errors import ConfigError, ManifestError, MergeError, OutputBusy, OutsideLog, ReadersBehind
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Manifest
@@ -19,7 +19,7 @@ from tests.serve.merged import merged_copy
 
 
 def _purge(*arguments: str | Path) -> str:
-    result = CliRunner().invoke(app, ["purge", *map(str, arguments)], catch_exceptions=True)
+    result = CliRunner().invoke(application(), ["purge", *map(str, arguments)], catch_exceptions=True)
     if isinstance(result.exception, MergeError):
         raise result.exception
     assert result.exit_code == 0, result.output

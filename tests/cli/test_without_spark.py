@@ -13,7 +13,7 @@ import pymysql
 import pytest
 import typer
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from tests.merge_e2e.cases import case_named
 from tests.mysql_server import MySqlServer
 from tests.serve.merged import merged
@@ -45,7 +45,7 @@ def _run(*commands: Sequence[object], nothing: Path) -> tuple[int, str, str]:
 
 
 def test_every_verb_has_help(tmp_path: Path) -> None:
-    verbs = list(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    verbs = list(typer.main.get_command(application()).commands)  # type: ignore[attr-defined]
     code, out, err = _run(*([verb, "--help"] for verb in verbs), nothing=tmp_path)
     assert code == 0, err
     assert out.count("Usage: binlog-merge ") == len(verbs) > 15

@@ -62,6 +62,13 @@ def test_masters_of_one_machine(master: str, local: bool) -> None:
     assert is_local(master) is local
 
 
+def test_a_cluster_keeps_its_own_way_to_run_plans() -> None:
+    key = "spark.sql.codegen.wholeStage"
+    assert settings("local[2]", {}, {}, None)[key] == "false"
+    assert settings("local[2]", {key: "true"}, {}, None)[key] == "true"
+    assert key not in settings(STANDALONE, {}, {}, None)
+
+
 def test_a_cluster_says_itself_whether_it_shows_what_runs() -> None:
     assert settings("local[2]", {}, {}, None)["spark.ui.enabled"] == "false"
     for master in (STANDALONE, "yarn", "local-cluster[2,1,1024]"):

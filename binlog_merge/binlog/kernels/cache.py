@@ -10,7 +10,11 @@ meant, so that another installation of the same ones finds them: an executor tha
 mark in the folder says that all kernels of a kind are there for this processor; a folder with it serves also where it
 cannot be written, as in the image of a container.
 
-`IndexDataCacheFile` is an internal class of numba, which tests check; only files under our folder are handled this way.
+Before it looks for a kernel, numba prepares all that it needs to compile one, which takes longer than to load every
+kernel of a merge. Here that is left for a kernel that is not there.
+
+`IndexDataCacheFile` and `FunctionCache` are internal classes of numba, which tests check; only files under our folder
+are handled this way.
 """
 
 import atexit
@@ -31,12 +35,14 @@ from typing import Any, Final
 import numba
 from llvmlite import binding
 from numba.core import caching, event
+from numba.core.runtime import rtsys
 
 _DIGEST: Final = hashlib.sha256().digest_size
 _LOG: Final = logging.getLogger("binlog_merge")
 _SLOW: Final = 1.0
 """Seconds of compiling of which nothing need be said."""
 _Plain: Any = caching.IndexDataCacheFile
+_prepare_and_load: Any = caching.FunctionCache.load_overload
 
 
 class _CheckedFile(caching.IndexDataCacheFile):
@@ -84,6 +90,16 @@ class _CheckedFile(caching.IndexDataCacheFile):
         return None
 
 
+def _load(kernels: Any, signature: Any, target: Any) -> Any:
+    """Return a function's kernel for a signature from its cache; None if it is not there: numba can compile then."""
+    if isinstance(kernels._cache_file, _CheckedFile):
+        rtsys.initialize(target)
+        with kernels._guard_against_spurious_io_errors():
+            if (found := kernels._load_overload(signature, target)) is not None:
+                return found
+    return _prepare_and_load(kernels, signature, target)
+
+
 def use(folder: Path) -> None:
     """Cache compiled kernels in `folder` or, if it is not writable, in a folder of this user in /tmp.
 
@@ -100,6 +116,7 @@ def use(folder: Path) -> None:
         return _CheckedFile(cache_path, filename_base, source_stamp)  # a kernel of another folder
 
     caching.IndexDataCacheFile = file
+    caching.FunctionCache.load_overload = _load
 
 
 def folder() -> Path:

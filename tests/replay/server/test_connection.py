@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.errors import IoError, ServerRefused
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
 from binlog_merge.log.ranks import RankSet
@@ -68,14 +68,15 @@ def test_a_password_of_a_file_and_a_ca(
     to = f"mysql://u@localhost/?socket={server.socket}"
     common = ["replay", "--from", str(log[0].directory), "--to", to, "-o", "json"]
     ca = ["--ssl-ca", str(server.data / "ca.pem")]
-    result = CliRunner().invoke(app, [*common, "--password-file", str(tmp_path / "pw"), *ca, "--workers", "2"])
+    options = ["--password-file", str(tmp_path / "pw"), *ca, "--workers", "2"]
+    result = CliRunner().invoke(application(), [*common, *options])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["transactions"] == rows(server) == 30
     monkeypatch.setenv("MYSQL_PWD", "p:@/ ss")
-    again = CliRunner().invoke(app, [*common, *ca])
+    again = CliRunner().invoke(application(), [*common, *ca])
     assert json.loads(again.stdout)["transactions"] == 0
     for refused in ([*common, "--password-file", str(tmp_path / "none")], common):
-        assert CliRunner().invoke(app, refused).exit_code != 0
+        assert CliRunner().invoke(application(), refused).exit_code != 0
 
 
 def test_a_server_that_the_ca_does_not_vouch_for_is_refused(server: MySqlServer, log: Log, tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_server_that_the_ca_does_not_vouch_for_is_refused(server: MySqlServer,
 )
 def test_what_only_servers_take_is_refused_elsewhere(option: tuple[str, str], log: Log, tmp_path: Path) -> None:
     for to in (f"parquet:{tmp_path}/p", f"duckdb:{tmp_path}/d.db"):
-        result = CliRunner().invoke(app, ["replay", "--from", str(log[0].directory), "--to", to, *option])
+        result = CliRunner().invoke(application(), ["replay", "--from", str(log[0].directory), "--to", to, *option])
         assert result.exit_code != 0 and "for servers" in str(result.exception), result.output
 
 

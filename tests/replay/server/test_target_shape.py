@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.errors import OutsideLog, ReplayStopped, TargetBusy
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, ReplayResult
@@ -171,7 +171,7 @@ def test_what_the_log_does_not_reach_is_no_position(
     server, parquet = f"mysql://root@localhost/?socket={mysql_server.socket}", f"parquet:{tmp_path}/p"
     for to in (server, parquet, f"duckdb:{tmp_path}/d.db"):
         arguments = ["replay", "--from", str(log[0].directory), "--to", to, option, "99"]
-        result = CliRunner().invoke(app, arguments)
+        result = CliRunner().invoke(application(), arguments)
         assert isinstance(result.exception, OutsideLog) and f"{option} 99" in str(result.exception)
     with pytest.raises(OutsideLog):
         run(mysql_server, log[0], first_rank=LAST + 2)
@@ -180,12 +180,12 @@ def test_what_the_log_does_not_reach_is_no_position(
 
 def test_a_start_that_is_still_to_be_merged_is_none(log: Log) -> None:
     arguments = ["replay", "--from", str(log[0].directory), "--dry-run", "--start-tso", str(1 << 62)]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(application(), arguments)
     assert isinstance(result.exception, OutsideLog) and "whole up to" in str(result.exception)
 
 
 def test_a_row_of_a_table_that_was_made_just_now_is_told(log: Log, tmp_path: Path) -> None:
     """DuckDB: what was undone with the transaction cannot be looked at any more."""
     arguments = ["replay", "--from", str(log[0].directory), "--to", f"duckdb:{tmp_path}/d.db", "--skip", "1"]
-    result = CliRunner().invoke(app, arguments)
+    result = CliRunner().invoke(application(), arguments)
     assert isinstance(result.exception, ReplayStopped) and "there is no such row" in str(result.exception)
