@@ -6,7 +6,7 @@ from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.removals import short_lived
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Doubt, Fault, Outcome
 from binlog_merge.pipeline.order.waits import Waits
-from tests.pipeline.coordinate.shards.scenario import SESSION, Cluster, placed, ran, written
+from tests.pipeline.coordinate.shards.scenario import SESSION, Cluster, merged, placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 PARTITIONED = (
@@ -324,6 +324,31 @@ def test_a_shard_that_owes_is_alone_then(way: str) -> None:
     partition = EMPTYING["ALTER TABLE {0} TRUNCATE PARTITION p"]
     assert written(outcome) == [partition, TRUNCATE, partition]
     assert outcome.findings == () and outcome.quiet is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tables_that_are_made_again_come_in_their_order(way: str) -> None:
+    first = "t3 CREATE TABLE t3 (id INTEGER PRIMARY KEY, a INT)"
+    made = ran(TABLE, "t1 t2 t3", "t2 DROP TABLE t2", "t3 DROP TABLE t3", first, AGAIN, "t1 DROP TABLE t1")
+    assert [sql.split("(")[1][:10] for sql in written(made.outcome(way))[1:]] == ["id INTEGER"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_a_table_that_is_made_again_come_behind_its_creation(way: str) -> None:
+    made = ran(TABLE, "t1 t2", "t2 DROP TABLE t2", AGAIN, "t2 row", "t1 row", "t1 DROP TABLE t1")
+    start = next(iter(made.members["shop", "t"].values()))
+    found = merged(made.rows["shop", "t"], made.outcome(way), start)
+    assert [text.split(" ")[0] for text in found] == ["t1@4", "DROP", "CREATE", "t2@3"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_rows_are_left_once_a_shard_without_a_table_counts_as_dropped(way: str) -> None:
+    made = ran(TABLE, "t1 t2", *BEHIND, "t2 DROP TABLE t2")
+    made.decide(way, "as-if-done", shard="t1")
+    made.run("n2", AGAIN.removeprefix("t2 "))
+    outcome = made.outcome(way)
+    assert [sql.split()[0] for sql in written(outcome) if "ALTER" not in sql] == ["DROP", "CREATE"] * 2
+    assert outcome.quiet is not None and not outcome.quiet[1].rows_left and waiting(outcome) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
