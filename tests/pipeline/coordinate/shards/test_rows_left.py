@@ -2,9 +2,11 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.values import Doubt, Fault, Outcome
+from binlog_merge.pipeline.coordinate.shards import pessimistic
+from binlog_merge.pipeline.coordinate.shards.removals import short_lived
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Doubt, Fault, Outcome
 from binlog_merge.pipeline.order.waits import Waits
-from tests.pipeline.coordinate.shards.scenario import Cluster, placed, ran, written
+from tests.pipeline.coordinate.shards.scenario import SESSION, Cluster, merged, placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 PARTITIONED = (
@@ -30,6 +32,7 @@ def waiting(outcome: Outcome) -> list[tuple[str, str, str]]:
 
 
 AGAIN = "t2 CREATE TABLE t2 (id INT PRIMARY KEY, a INT)"
+BEHIND = ["t2 DROP TABLE t2", AGAIN, "t2 ADD COLUMN c INT", "t1 DROP TABLE t1"]  # t1 has yet to do what t2 has
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -41,13 +44,16 @@ AGAIN = "t2 CREATE TABLE t2 (id INT PRIMARY KEY, a INT)"
         (["t2 DROP TABLE t2"], [("DROP", "t2", "t1")]),
         (["t2 DROP TABLE t2", AGAIN], [("DROP", "t2", "t1")]),
         (["t2 DROP TABLE t2", AGAIN, "t2 ADD COLUMN c INT", "t2 DROP TABLE t2", AGAIN], [("DROP", "t2", "t1")]),
+        ([*BEHIND, "t2 DROP TABLE t2"], [("DROP", "t2", "t1")]),
+        ([*BEHIND, "t2 TRUNCATE TABLE t2"], [("TRUNCATE", "t2", "t1")]),
         (["t1 ADD COLUMN c INT", "t1 TRUNCATE TABLE t1", "t2 ADD COLUMN c INT"], [("TRUNCATE", "t1", "t2")]),
     ],
 )
 def test_shards_of_several(way: str, statements: list[str], waits: list[tuple[str, str, str]]) -> None:
     outcome = ran(TABLE, "t1 t2", *statements).outcome(way)
-    assert told(outcome) == [] and waiting(outcome) == waits
-    assert not [sql for sql in written(outcome) if "TRUNCATE" in sql or "DROP TABLE" in sql]
+    assert told(outcome) == [] and [one for one in waiting(outcome) if one[0] != "ALTER"] == waits
+    removing = [sql for sql in written(outcome) if "TRUNCATE" in sql or "DROP TABLE" in sql]
+    assert removing == [DROP] * (statements[: len(BEHIND)] == BEHIND)
 
 
 DROP, TRUNCATE, CREATE = (f"{word} TABLE `shop`.`t`" for word in ("DROP", "TRUNCATE", "CREATE"))
@@ -281,6 +287,21 @@ def test_a_shard_that_owes_is_dropped_or_renamed(way: str, statement: str, then:
     assert written(made.outcome(way)) == []
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("then", ["skip", "run"])
+def test_rows_before_a_truncate_that_wait_for_something_else(way: str, then: str) -> None:
+    """They go with a TRUNCATE that comes out before them; if it is skipped, they stay."""
+    made = ran(TABLE, "t1 t2", "t1 RENAME COLUMN a TO b", "t1 row", "t1 TRUNCATE TABLE t1")
+    if then == "skip":
+        (waits,) = (one for one in made.outcome(way).open if one.ddl.sql.startswith("TRUNCATE"))
+        made.events["shop", "t"].append(Decided(made.key(), waits.id, "skip"))
+    else:
+        made.run("n2", "TRUNCATE TABLE t2")
+    assert comes_out(made, way) == [("t1", None, False)]
+    made.run("n2", "ALTER TABLE t2 RENAME COLUMN a TO b")
+    assert comes_out(made, way) == [("t1", 5, then == "run")]
+
+
 def test_shards_that_empty_different_partitions_wait_for_each_other() -> None:
     made = ran(PARTITIONED, "t1 t2", "t1 TRUNCATE PARTITION p", "t2 TRUNCATE PARTITION q", "t1 row", "t2 row")
     outcome = made.outcome("optimistic")
@@ -303,6 +324,31 @@ def test_a_shard_that_owes_is_alone_then(way: str) -> None:
     partition = EMPTYING["ALTER TABLE {0} TRUNCATE PARTITION p"]
     assert written(outcome) == [partition, TRUNCATE, partition]
     assert outcome.findings == () and outcome.quiet is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tables_that_are_made_again_come_in_their_order(way: str) -> None:
+    first = "t3 CREATE TABLE t3 (id INTEGER PRIMARY KEY, a INT)"
+    made = ran(TABLE, "t1 t2 t3", "t2 DROP TABLE t2", "t3 DROP TABLE t3", first, AGAIN, "t1 DROP TABLE t1")
+    assert [sql.split("(")[1][:10] for sql in written(made.outcome(way))[1:]] == ["id INTEGER"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_a_table_that_is_made_again_come_behind_its_creation(way: str) -> None:
+    made = ran(TABLE, "t1 t2", "t2 DROP TABLE t2", AGAIN, "t2 row", "t1 row", "t1 DROP TABLE t1")
+    start = next(iter(made.members["shop", "t"].values()))
+    found = merged(made.rows["shop", "t"], made.outcome(way), start)
+    assert [text.split(" ")[0] for text in found] == ["t1@4", "DROP", "CREATE", "t2@3"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_rows_are_left_once_a_shard_without_a_table_counts_as_dropped(way: str) -> None:
+    made = ran(TABLE, "t1 t2", *BEHIND, "t2 DROP TABLE t2")
+    made.decide(way, "as-if-done", shard="t1")
+    made.run("n2", AGAIN.removeprefix("t2 "))
+    outcome = made.outcome(way)
+    assert [sql.split()[0] for sql in written(outcome) if "ALTER" not in sql] == ["DROP", "CREATE"] * 2
+    assert outcome.quiet is not None and not outcome.quiet[1].rows_left and waiting(outcome) == []
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -393,6 +439,16 @@ def test_a_table_that_fits_nowhere_is_dropped(way: str, between: list[str]) -> N
     assert [gone for _, _, gone in comes_out(made, way)] == [True, True, False]
     assert outcome.quiet is not None and not outcome.quiet[1].rows_left
     assert comes_out(made, way)[-1][1] == made.moment
+
+
+def test_a_table_that_will_be_dropped_holds_its_rows_until_then() -> None:
+    """The DROP is known, but behind what is coordinated so far."""
+    made = late("DROP TABLE {0}")
+    events = made.events["shop", "t"]
+    known = short_lived(event for event in events if not isinstance(event, Decided))
+    outcome = pessimistic.coordinate({}, None, events[:-1], SESSION, brief=known)
+    assert outcome.stop is None and outcome.quiet is not None and outcome.quiet[0] == events[-3].key
+    assert [place for _, place in placed(made.rows["shop", "t"], outcome)] == [None]
 
 
 @pytest.mark.parametrize("end", [["RENAME TABLE {0} TO t9"], [], ["ALTER TABLE {0} ADD b INT"]], ids=str)
