@@ -11,12 +11,13 @@ from typing import Final
 
 HELPS: Final = """# --help of every verb
 import sys, typer
-from binlog_merge.cli.main import app, run
+from binlog_merge.cli.main import run
+from binlog_merge.cli.verbs import application
 def verbs(command, path):
     yield path
     for name, below in getattr(command, "commands", {}).items():
         yield from verbs(below, [*path, name])
-said = [(run([*path, "--help"]), path) for path in verbs(typer.main.get_command(app), [])]
+said = [(run([*path, "--help"]), path) for path in verbs(typer.main.get_command(application()), [])]
 failed = [path for code, path in said if code]
 sys.exit(str(failed) if failed or len(said) < 20 else 0)
 """

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from binlog_merge.capture.asked import ASKED_NAME
 from binlog_merge.capture.node import CaptureOptions
 from binlog_merge.capture.nodes import capture
-from binlog_merge.cli.main import app
+from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import OutputBusy, ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
@@ -201,7 +201,7 @@ def _asked_of_a_capture_that_is_running(config: Path, server: MySqlServer) -> No
     folder, lines = Path(MergeConfig.load(config).capture.dir) / "dn-1", list[str]()
 
     def ask(url: str, *more: str) -> Result:
-        return CliRunner().invoke(app, ["capture", f"--config={config}", f"--switch=dn-1={url}", *more])
+        return CliRunner().invoke(application(), ["capture", f"--config={config}", f"--switch=dn-1={url}", *more])
 
     with following(config, lines):
         until(lambda: [line for line in lines if ": from " in line])

@@ -183,7 +183,8 @@ def to_enum(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> i
 def to_set(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> int:
     """Return the bits of the members, given as names with commas between or, with `numbers`, as a number."""
     text = _plain_text(kind, text, lost)
-    places = [_place(kind, member) for member in text.split(",")] if text else []
+    members = text.rstrip(" ")  # a space before a comma is part of a name, which no member has at its end
+    places = [_place(kind, member) for member in members.split(",")] if members else []
     bits = sum({1 << place for place in places if place is not None})
     if not bits and numbers and (number := _number(text, _LONGEST_NUMBER)) is not None:
         if number < 1 << len(kind.members):
@@ -217,7 +218,6 @@ def _plain_text(kind: ColumnType, text: str | bytes, lost: Lost) -> str:
 
 def _place(kind: ColumnType, name: str) -> int | None:
     """Return the index of the member with this name: equal, or else equal in the collation (case, accents)."""
-    name = name.rstrip(" ")
     for i, member in enumerate(kind.members):
         if member.rstrip(" ") == name:
             return i

@@ -95,6 +95,10 @@ DELETE FROM zeros WHERE LEFT(a, 1) = '-';
 CREATE TABLE sets (id INT PRIMARY KEY, s SET('(','','\\\\','a'), t SET('','b'));
 INSERT INTO sets VALUES (1, 3, 3), (2, 6, 1), (3, 7, 2), (4, 2, 0), (5, 15, NULL);
 ALTER TABLE sets MODIFY s SET('','\\\\','a','('), MODIFY t VARCHAR(10);
+CREATE TABLE names (id INT PRIMARY KEY, s VARCHAR(20), e VARCHAR(20), g VARCHAR(20) CHARACTER SET gbk);
+INSERT INTO names VALUES (1, 'a ,b', 'a ', 'a ,b'), (2, 'b,a ', ' a', 'b,A  '), (3, 'b ,a  ', 'A  ', 'b ,a'),
+  (4, ' ', ' ', ' ');
+ALTER TABLE names MODIFY s SET('a','b'), MODIFY e ENUM('a','b'), MODIFY g SET('a','b');
 CREATE TABLE days (id INT PRIMARY KEY, a TIME(2), b TIME);
 INSERT INTO days VALUES (1, '-01:00:00.5', '838:59:59'), (2, '23:30:00', NULL);
 ALTER TABLE days MODIFY a DATETIME(1), MODIFY b DATE;
