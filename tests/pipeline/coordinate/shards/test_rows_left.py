@@ -327,6 +327,44 @@ def test_a_shard_that_owes_is_alone_then(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_what_is_skipped_is_owed_by_none(way: str) -> None:
+    made = ran(TABLE, "t1 t2 t3", "t1 TRUNCATE TABLE t1")
+    made.decide(way, "as-if-done", shard="t2")
+    made.run("n2", "INSERT INTO t2 VALUES ()")
+    assert comes_out(made, way) == [("t2", None, False)]
+    made.decide(way, "skip")
+    assert comes_out(made, way) == [("t2", 4, False)] and made.outcome(way).quiet is not None
+
+
+def test_a_shard_pays_while_it_waits_with_something_else() -> None:
+    """Optimistic: its rows that came meanwhile are named, and it owes nothing."""
+    made = ran(PARTITIONED, "t1 t2", "t1 TRUNCATE PARTITION p")
+    made.decide("optimistic", "as-if-done", shard="t2")
+    for text in ("RENAME COLUMN a TO b", "TRUNCATE PARTITION p"):
+        made.run("n2", f"ALTER TABLE t2 {text}")
+    made.run("n1", "ALTER TABLE t1 RENAME COLUMN a TO b")
+    outcome = made.outcome("optimistic")
+    assert [finding.detail[:29] for finding in outcome.findings] == ["it has counted as having run "]
+    assert len(written(outcome)) == 2 and waiting(outcome) == [] and outcome.quiet is not None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tables_that_wait_are_renamed(way: str) -> None:
+    """One that is made again before the others are dropped, and one that counts as dropped."""
+    made = ran(TABLE, "t1 t2", "t2 DROP TABLE t2", AGAIN)
+    made.run("n2", "RENAME TABLE t2 TO t9")
+    assert written(made.outcome(way)) == [] and made.outcome(way).stop is None
+    made.decide(way, "as-if-done", shard="t1")
+    made.run("n2", "ALTER TABLE t9 ADD COLUMN c INT")
+    for text in ("RENAME TABLE t1 TO t8", "ALTER TABLE t8 ADD COLUMN z INT", "DROP TABLE t8"):
+        made.run("n1", text)
+    outcome = made.outcome(way)
+    assert [sql.split()[0] for sql in written(outcome)] == ["DROP", "CREATE", "ALTER"]
+    assert outcome.stop is None and waiting(outcome) == [] and outcome.quiet is not None
+    assert {shard.table for shard in outcome.members} == {"t9"}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_tables_that_are_made_again_come_in_their_order(way: str) -> None:
     first = "t3 CREATE TABLE t3 (id INTEGER PRIMARY KEY, a INT)"
     made = ran(TABLE, "t1 t2 t3", "t2 DROP TABLE t2", "t3 DROP TABLE t3", first, AGAIN, "t1 DROP TABLE t1")
