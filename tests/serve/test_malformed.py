@@ -99,7 +99,7 @@ def test_no_answer_has_the_engines_words(mysql_server: MySqlServer, tmp_path: Pa
         serving(tmp_path / "out", tmp_path / "shop.db") as running,
         contextlib.closing(running.connect(database="shop", autocommit=True, charset="utf8mb4")) as connection,
     ):
-        for _ in range(effort(250, 5000)):
+        for _ in range(effort(600, 5000)):
             sql = statements(rng)
             try:
                 with connection.cursor() as cursor:
