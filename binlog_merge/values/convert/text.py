@@ -184,7 +184,7 @@ def to_set(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> in
     """Return the bits of the members, given as names with commas between or, with `numbers`, as a number."""
     text = _plain_text(kind, text, lost)
     members = text.rstrip(" ")  # a space before a comma is part of a name, which no member has at its end
-    places = [_place(kind, member) for member in members.split(",")] if members else []
+    places = [_place(kind, member) for member in members.split(",")] if text else []
     bits = sum({1 << place for place in places if place is not None})
     if not bits and numbers and (number := _number(text, _LONGEST_NUMBER)) is not None:
         if number < 1 << len(kind.members):
