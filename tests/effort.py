@@ -30,14 +30,11 @@ def crossed(ones: Iterable[One], others: Sequence[Other]) -> list[tuple[One, Oth
 def keeping(kept: Collection[Any], values: Iterable[Any]) -> list[Any]:
     """Return values as parameters of a test, of which those that are not kept are extended.
 
-    A value of several parameters is a tuple.
+    A value of several parameters is a tuple, which is kept if its first one is.
     """
-    return [
-        value
-        if value in kept
-        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.extended)
-        for value in values
-    ]
+    tuples = [value if isinstance(value, tuple) else (value,) for value in values]
+    marks = [() if value in kept or value[0] in kept else pytest.mark.extended for value in tuples]
+    return [pytest.param(*value, marks=mark) for value, mark in zip(tuples, marks, strict=True)]
 
 
 def seed_of_search() -> int:

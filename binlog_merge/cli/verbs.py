@@ -58,38 +58,38 @@ EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {row.exit_code:>3}  {row.code:<24}{
 
 
 class _Module(NamedTuple):
-    """Where a verb is: a module of `binlog_merge.cli`, its function, and the text of its help."""
+    """Where a verb is: a module of `binlog_merge.cli`, its function ("": that of the module's name), and its help."""
 
     name: str
-    function: str
+    function: str = ""
     text: str = "HELP"
     has_exit_codes: bool = False
 
 
 _VERBS: Final = {
-    "merge": _Module("merge", "merge", has_exit_codes=True),
-    "capture": _Module("capture", "capture"),
-    "inspect": _Module("inspect", "inspect"),
-    "changes": _Module("changes", "changes"),
-    "history": _Module("history", "history"),
-    "stats": _Module("stats", "stats"),
-    "sql": _Module("sql", "sql"),
-    "replay": _Module("replay", "replay"),
-    "bootstrap": _Module("bootstrap", "bootstrap"),
-    "serve": _Module("serve", "serve"),
-    "password": _Module("password", "password"),
-    "status": _Module("status", "status"),
-    "run": _Module("run", "run", has_exit_codes=True),
-    "report": _Module("report", "report"),
-    "verify": _Module("verify", "verify"),
-    "purge": _Module("purge", "purge"),
-    "demo": _Module("demo", "demo"),
-    "warm": _Module("warm", "warm"),
+    "merge": _Module("merge", has_exit_codes=True),
+    "capture": _Module("capture"),
+    "inspect": _Module("inspect"),
+    "changes": _Module("changes"),
+    "history": _Module("history"),
+    "stats": _Module("stats"),
+    "sql": _Module("sql"),
+    "replay": _Module("replay"),
+    "bootstrap": _Module("bootstrap"),
+    "serve": _Module("serve"),
+    "password": _Module("password"),
+    "status": _Module("status"),
+    "run": _Module("run", has_exit_codes=True),
+    "report": _Module("report"),
+    "verify": _Module("verify"),
+    "purge": _Module("purge"),
+    "demo": _Module("demo"),
+    "warm": _Module("warm"),
     "position-of": _Module("position", "position_of", "POSITION_HELP"),
     "tso-of": _Module("position", "tso_of", "TSO_HELP"),
-    "list": _Module("list_files", "list_files"),
-    "flashback": _Module("flashback", "flashback"),
-    "table-at": _Module("table_at", "table_at"),
+    "list": _Module("list_files"),
+    "flashback": _Module("flashback"),
+    "table-at": _Module("table_at"),
 }
 _GROUPS: Final = {
     "schema": "schema.commands",
@@ -120,8 +120,8 @@ def application(word: str | None = None) -> typer.Typer:
         verb = _VERBS[name]
         module = _module(verb.name)
         epilog = EPILOG if verb.has_exit_codes else None
-        text = getattr(module, verb.text)
-        app.command(name, cls=Verb, help=text, epilog=epilog)(getattr(module, verb.function))
+        function = getattr(module, verb.function or verb.name)
+        app.command(name, cls=Verb, help=getattr(module, verb.text), epilog=epilog)(function)
     return app
 
 

@@ -19,8 +19,9 @@ def for_want_of_room(error: MergeError) -> bool:
 
 
 def has_room(directory: Path) -> bool:
-    """Return whether `ROOM` bytes may be written to a directory, by this user and quota: a file of them is made there,
-    and removed. Also if it cannot be made for another reason, which whoever writes there finds out.
+    """Return whether a file of `ROOM` bytes can be made in a directory; it is removed again.
+
+    True also if something else than room is wanting: whoever writes there finds that out, and says it.
     """
     path = directory / ".room.part"
     try:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from binlog_merge.filters.ddl import DdlEvent
     from snapshot_store.ddl import DdlSession, ParsedDdl
     from snapshot_store.ddl.effects import Effects, Name
-    from snapshot_store.mysql.sql.cursor import Cursor
 
 
 @dataclass(frozen=True)
@@ -79,16 +78,18 @@ class Statement:
 
     @cached_property
     def body(self) -> str:
-        """Return the text without the comments around it, in which a cluster keeps its own; "" if it is all comment.
+        """Return the text without the comments before it, in which a cluster keeps its own; "" if it is all comment.
 
         Raises DdlNotUnderstood.
         """
-        return self.text[self._cursor().peek().start :].strip()
+        from snapshot_store.mysql.sql.cursor import Cursor
 
-    @cached_property
+        return self.text[Cursor.of(self.text, self.session).peek().start :].strip()
+
+    @property
     def is_comment(self) -> bool:
         """Return whether it is comments alone, as a cluster's own statements come out. Raises DdlNotUnderstood."""
-        return self._cursor().done
+        return self.ddl.is_comment
 
     @cached_property
     def effects(self) -> "Effects":
@@ -111,8 +112,3 @@ class Statement:
             return tuple(name for name in self.effects.own if name[1])
         except DdlNotUnderstood:
             return None
-
-    def _cursor(self) -> "Cursor":
-        from snapshot_store.mysql.sql.cursor import Cursor
-
-        return Cursor.of(self.text, self.session)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from binlog_merge.errors import IoError
 from binlog_merge.files.state_notes import (
@@ -22,9 +22,6 @@ from binlog_merge.files.state_notes import (
     write_state_note,
 )
 from binlog_merge.serve.replicas import Replica
-
-if TYPE_CHECKING:
-    from binlog_merge.serve.repeats import Repeated
 
 LONGEST_NAME: Final = 80
 """Characters of a name that a client gives, in what is shown and told."""
@@ -55,6 +52,17 @@ class Reader:
     acknowledged: str = ""
     tls: str = ""
     compression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A reader that has begun `times` times at `place`, from `since` until `latest`, in seconds since 1970."""
+
+    reader: str
+    place: str
+    times: int
+    since: float
+    latest: float
 
 
 class Pace:
@@ -104,7 +112,7 @@ class ReadersNote:
         readers: Callable[[], Sequence[Reader]],
         unmatched: Mapping[str, Sequence[str]] | None = None,
         replicas: Sequence[Replica] = (),
-        repeats: Sequence["Repeated"] = (),
+        repeats: Sequence[Repeated] = (),
     ) -> None:
         """Write the note if it has changed, at most once a second, and from time to time if it has not.
 

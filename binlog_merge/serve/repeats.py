@@ -1,35 +1,24 @@
-"""Readers that begin again and again at one place: what they are sent there they do not keep.
+"""Readers that begin again and again at one place: they do not keep what they are sent there.
 
-So does one that stops at a change, and whoever keeps it running starts it again: a connector whose target refuses a
-row, a replica that loses its relay log. Each time it is served, and looks well.
+A connector whose target refuses a row, say, or a replica that loses its relay log: it stops, and is started again by
+whoever looks after it. Each time it is served, and looks well.
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.place import Start
-from binlog_merge.serve.readers import Reader
+from binlog_merge.serve.readers import Reader, Repeated
 
 OFTEN: Final = 3
 _SETTLED: Final = 600.0
 """Seconds without another beginning after which a reader is over it, or gone: nobody waits longer to start it again."""
 _MOST: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """A reader that has begun `times` times at `place`, from `since` until `latest`, in seconds since 1970."""
-
-    reader: str
-    place: str
-    times: int
-    since: float
-    latest: float
 
 
 Who = tuple[str, str, int]

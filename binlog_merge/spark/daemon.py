@@ -35,8 +35,8 @@ if __name__ == "__main__":
     import pyarrow.compute
 
     without_pandas.refuse()
-    pyarrow.scalar(0)  # which decides whether it goes without it; a worker may still import it for others
-    without_pandas.allow()
+    pyarrow.scalar(0)  # with its first value, pyarrow decides whether it uses pandas
+    without_pandas.allow()  # to a worker whose task wants it
     import snapshot_store.mysql.sql.tokens  # noqa: F401 (sqlglot, which is imported when a statement is read)
 
     # Spark's worker collects garbage after every task: with all that is loaded here that would take longer than most

@@ -360,14 +360,12 @@ class _Attached:
         self._engine = _engine()
         self._name = f"store_{next(_numbers)}"
         self._connection = self._engine.cursor()
-        quoted = str(path).replace("'", "''")
         try:
-            self._connection.execute(f"ATTACH '{quoted}' AS {self._name}")
+            _attach_as(self._name, self._connection, path)
         except duckdb.Error as error:
             self._connection.close()
             self._part_with_engine(error)
             raise
-        self._connection.execute(f"USE {self._name}")
 
     def execute(self, query: str, parameters: Any = None) -> Any:
         """Run a statement, as a connection of DuckDB does."""
@@ -455,14 +453,19 @@ def _attached_copy(path: Path) -> Any:
 
 def _attach(path: Path) -> Any:
     connection = duckdb.connect(config=_CONFIG)
-    quoted = str(path).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{quoted}' AS schema_store (READ_ONLY)")
-        connection.execute("USE schema_store")
+        _attach_as("schema_store", connection, path, "(READ_ONLY)")
     except duckdb.Error as error:
         connection.close()
         raise _failed(path, error) from error
     return connection
+
+
+def _attach_as(name: str, connection: Any, path: Path, options: str = "") -> None:
+    """Attach a store to a connection under a name, as what its statements are about."""
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS {name} {options}")
+    connection.execute(f"USE {name}")
 
 
 def _is_locked(error: Exception) -> bool:

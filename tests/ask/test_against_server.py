@@ -24,6 +24,7 @@ from binlog_merge.log.where import Where
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.read import Part, Reading
 from tests.ask.at_server import BYTES, SHAPES, ServerTable, key_of, server_tables, stages
+from tests.effort import keeping
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.tables import begin_as
@@ -45,9 +46,7 @@ Change = tuple[Image | None, Image | None, frozenset[str]]
 KEPT = ("all-types", "reshape-strings", "reshape-temporal", "reshape-pads", "row-image-noblob", "partial-json")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in KEPT else pytest.mark.extended) for name in CASES]
-)
+@pytest.mark.parametrize("name", keeping(KEPT, CASES))
 def test_the_last_change_of_each_row_is_what_the_server_has(
     name: str, mysql_server: MySqlServer, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ import pytest
 from binlog_merge.cli import main
 from snapshot_store.history import SchemaHistory
 from snapshot_store.store.db import Store
+from tests.effort import keeping
 from tests.merge_e2e.test_ddl_session import merged, play
 from tests.mysql_server import MySqlServer
 
@@ -97,9 +98,7 @@ def rows_of(server: MySqlServer) -> dict[str, Any]:
 KEPT = ("swap", "onto-another", "again-and-back", "table-by-alter", "drop")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in KEPT else pytest.mark.extended) for name in STORIES]
-)
+@pytest.mark.parametrize("name", keeping(KEPT, STORIES))
 def test_its_statements_keep_what_the_node_keeps(
     name: str, node: MySqlServer, mysql_server: MySqlServer, tmp_path: Path, capsys: Captured
 ) -> None:

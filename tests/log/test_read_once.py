@@ -56,7 +56,6 @@ READERS: Final = (
 
 PARSE: Final = {
     "log/statement.py": "every statement",
-    "replay/duckdb/ddl.py": "whether a part is a comment alone",
     "streams/statements.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
     "streams/mariadb/ddl.py": "a statement's tokens, which it changes for MariaDB",
 }

@@ -8,7 +8,7 @@ the node's own log does, and mysqlbinlog sets the same session for each statemen
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from binlog_merge.replay.server.run import replay
 from snapshot_store.ddl.parse.statement import qualified_tables
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.server import ServerAddress
+from tests.effort import keeping
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.soak.by_hand import Written
@@ -190,10 +191,7 @@ KEPT = (
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [
-        pytest.param(name, ("pessimistic", "optimistic")[i % 2], marks=() if name in KEPT else pytest.mark.extended)
-        for i, name in enumerate(STORY)
-    ],
+    keeping(KEPT, zip(STORY, cycle(("pessimistic", "optimistic")), strict=False)),
 )
 def test_a_target_holds_what_the_node_holds(
     node: MySqlServer, mysql_server: MySqlServer, name: str, mode: str, tmp_path: Path

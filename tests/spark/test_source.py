@@ -28,6 +28,7 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.spark.source_filters import pushed
 from binlog_merge.spark.source_options import Options, fitted_to, schema_of
 from binlog_merge.spark.source_reader import BinlogReader, BinlogStream
+from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge, written
 
@@ -134,9 +135,7 @@ ZERO_DATES = ("reshape-temporal", "reshape-clamp", "reshape-pads")
 KEPT = ("all-types", "reshape-temporal", "reshape-charsets")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in KEPT else pytest.mark.extended) for name in TYPED]
-)
+@pytest.mark.parametrize("name", keeping(KEPT, TYPED))
 def test_every_type_is_as_in_changes(name: str, spark: Any, tmp_path: Path) -> None:
     """Whose values are held against a server's, in tests/ask; where there is a date like 0000-00-00, as text."""
     merge(case_named(name) / "cluster.yaml", tmp_path)

@@ -61,6 +61,11 @@ class ParsedDdl:
             raise self.result.with_traceback(None)
         return self.result
 
+    @property
+    def is_comment(self) -> bool:
+        """Return whether it is comments alone, as a cluster's own statements come out. Raises DdlNotUnderstood."""
+        return Cursor.of(self.sql, self.session).done
+
 
 def parse_statement(sql: str, session: DdlSession) -> Statement:
     """Parse one statement. Raises DdlNotUnderstood and, in a session with `validate`, DdlRejected; no other error."""

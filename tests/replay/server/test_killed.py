@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from binlog_merge.replay.server.mysql import MysqlTarget, RowSession
 from binlog_merge.replay.server.places import Place, places_of
 from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
+from tests.effort import keeping
 from tests.mysql_server import MySqlServer
 from tests.replay.server.killing import KILLED, PLACES, Child, kill_in_pairs
 from tests.replay.server.test_replay import data, position
@@ -86,10 +88,7 @@ KEPT = ("replay-taken-over", "replay-before-commit", "replay-ddl-done")
 
 @pytest.mark.parametrize(
     ("place", "workers"),
-    [
-        pytest.param(place, (1, 4)[i % 2], marks=() if place in KEPT else pytest.mark.extended)
-        for i, place in enumerate(PLACES)
-    ],
+    keeping(KEPT, zip(PLACES, cycle((1, 4)), strict=False)),
 )
 def test_killed_and_killed_again_before_the_books_are_brought_up_to_date(
     workers: int, place: str, server: MySqlServer, log: Log

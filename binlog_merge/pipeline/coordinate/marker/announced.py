@@ -197,25 +197,27 @@ def _without_earlier(pending: Sequence[Change]) -> list[Change]:
 
     So the state does not grow with the statements of a cluster whose coordinator announces none.
     """
-    last = {(c.node, c.table, c.logical, c.kind): c for c in pending}
-    keeps = lambda c: c.kind == "shape" or not c.warned or last[c.node, c.table, c.logical, c.kind] == c  # noqa: E731
-    return [c for c in pending if keeps(c)]
+    last = set({(c.node, c.table, c.logical, c.kind): c for c in pending}.values())
+    return [c for c in pending if c.kind == "shape" or not c.warned or c in last]
+
+
+def _statements(same: Sequence[Change]) -> str:
+    """Return the statement of changes that are alike, and where the first is, for people."""
+    more = f" (and {len(same) - 1} more)" if len(same) > 1 else ""
+    return f"{same[0].sql[:200]!r} ({same[0].where}){more}"
 
 
 def _taken_back(same: Sequence[Change]) -> str:
-    first = same[0]
-    name, more = ".".join(first.logical), f" (and {len(same) - 1} more)" if len(same) > 1 else ""
     return (
-        f"{name}: the warning that no marker tells of {first.sql[:200]!r} ({first.where}){more} holds no longer: the "
-        "table has followed, or need not any more"
+        f"{'.'.join(same[0].logical)}: the warning that no marker tells of {_statements(same)} holds no longer: the "
+        "table has been changed since, or no longer needs to be"
     )
 
 
 def _warning(same: Sequence[Change], history: SchemaHistory, limit: OrderKey) -> str:
-    first = same[0]
-    name, more = ".".join(first.logical), f" (and {len(same) - 1} more)" if len(same) > 1 else ""
+    first, name = same[0], ".".join(same[0].logical)
     return (
-        f"{name}: no marker tells of {first.sql[:200]!r} ({first.where}){more}: "
+        f"{name}: no marker tells of {_statements(same)}: "
         f"{consequence(first, history, limit)}. If the nodes write no markers, set shard-mode; if this one was "
         f"forgotten, say what the table is: `binlog-merge schema set {name} --sql FILE --merged DIR --at-tso KEY`, or "
         "have the marker written"

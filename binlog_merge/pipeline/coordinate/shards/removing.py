@@ -29,8 +29,8 @@ from snapshot_store.tso import OrderKey
 class RemovingRun(ABC):
     """The part of a run that removes rows without row events.
 
-    `rows_left`: rows of shards that no longer exist may still be in the logical table. `brief` are the shards of which
-    is known that they will be dropped, with the keys at which they are made (`short_lived`).
+    `rows_left`: rows of shards that no longer exist may still be in the logical table. `brief` are the shards that are
+    known to be dropped later, with the keys at which they are made (`short_lived`).
     """
 
     ledger: Ledger
@@ -265,7 +265,8 @@ class RemovingRun(ABC):
         elif isinstance(event, Moves) and absent:
             self.removals.move(event.shard, event.to)
         elif isinstance(event, Empties) and not absent:
-            paid = list(filter(None, [self.removals.paid(event)]))
+            found = self.removals.paid(event)
+            paid = [] if found is None else [found]
         place = self.ledger.here(event)
         waited = [effect for owed in paid for effect in owed.effects(event.shard, place)]
         if waited:
