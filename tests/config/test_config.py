@@ -273,7 +273,11 @@ def test_refused_documents(tmp_path: Path, text: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("version: [\n", ":2"), ("version: 1\nname: x\nnome: x\nnodes: [{source-id: a, files: b}]\n", ":3"), ("# " + "x" * (1 << 20), "")],
+    [
+        ("version: [\n", ":2"),
+        ("version: 1\nname: x\nnome: x\nnodes: [{source-id: a, files: b}]\n", ":3"),
+        ("# " + "x" * (1 << 20), ""),
+    ],
     ids=["no YAML", "unknown key", "too large"],
 )
 def test_a_file_is_called_as_it_was_given(
