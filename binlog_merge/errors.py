@@ -308,6 +308,21 @@ class ConversionFailed(MergeError):
 CHECK_PATH = "check the path, and the permissions there"
 """The remedy of an IoError where something is only read."""
 
+_OF_THE_PATH = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EACCES,
+    errno.EPERM,
+}
+
+
+def io_remedy(error: OSError) -> str | None:
+    """Return the remedy of an IoError: that of another path, or None, its own, where room or a disk may be missing."""
+    return CHECK_PATH if error.errno in _OF_THE_PATH else None
+
 
 def reason(error: OSError | UnicodeError) -> str:
     """Return what the system says of a file that cannot be read, without the number and the path."""

@@ -86,7 +86,8 @@ def connect_remedy(error: Exception, address: ServerAddress) -> str:
     """Return what to do about an error of PyMySQL's where a session could not be opened."""
     number = error.args[0] if error.args else 0
     if number == _DENIED and not address.password:
-        return "no password was given: --password-file, MYSQL_PWD, or mysql://user:password@host"
+        # Without a scheme, or what is printed would have it hidden as a secret.
+        return "no password was given: give --password-file, set MYSQL_PWD, or write USER:PASSWORD@HOST in the URL"
     if number == _DENIED:
         return "check user and password, and from which hosts the server lets the user in"
     if number == NO_CONNECTION and isinstance(getattr(error, "original_exception", None), socket.gaierror):

@@ -2,10 +2,20 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES, ChecksumMismatch, InternalError, MergeError
+from binlog_merge.errors import (
+    CHECK_PATH,
+    ERROR_CLASSES,
+    EXIT_CODES,
+    ChecksumMismatch,
+    InternalError,
+    IoError,
+    MergeError,
+    io_remedy,
+)
 from snapshot_store.tso import OrderKey
 
 
@@ -43,3 +53,16 @@ def test_located_fills_in_only_what_is_unknown() -> None:
 
 def test_an_unknown_code_is_an_internal_error() -> None:
     assert type(MergeError.from_dict({"code": "new", "message": "m"})) is InternalError
+
+
+def test_what_to_do_about_a_file_is_what_may_help(tmp_path: Path) -> None:
+    """Where the path is wrong it is to be checked, where a disk is full there is to be room."""
+    (tmp_path / "file").touch()
+    long = tmp_path / ("x" * 300)
+    for path in (tmp_path / "nothing", tmp_path / "file" / "in it", tmp_path, long):
+        with pytest.raises(OSError) as caught:
+            path.read_bytes()
+        assert io_remedy(caught.value) == CHECK_PATH, path
+    with pytest.raises(OSError) as caught, Path("/dev/full").open("wb", buffering=0) as full:
+        full.write(b"x")
+    assert "free space" in IoError("full", remedy=io_remedy(caught.value)).remedy

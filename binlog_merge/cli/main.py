@@ -28,6 +28,7 @@ from binlog_merge.errors import (
     InternalError,
     IoError,
     MergeError,
+    io_remedy,
 )
 from binlog_merge.redaction import redacted
 
@@ -145,7 +146,8 @@ def _merge_error(error: BaseException) -> MergeError:
         stopped.result = getattr(error, "result", None)
         return stopped
     if isinstance(error, OSError):  # of stdout, where no verb has named a file
-        return IoError(error.strerror or str(error), file=None if error.filename is None else str(error.filename))
+        file = None if error.filename is None else str(error.filename)
+        return IoError(error.strerror or str(error), file=file, remedy=io_remedy(error))
     # typer's own errors (a wrong option, a missing argument) know how to say what is wrong.
     format_message = getattr(error, "format_message", None)
     if callable(format_message):

@@ -194,7 +194,7 @@ class MergeConfig(Section):
     def load(cls, path: str | os.PathLike[str]) -> "MergeConfig":
         """Read and check a configuration file. Raises ConfigError that names file, line and the nearest known key."""
         absolute = Path(path).absolute()
-        return cls.from_document(load_yaml(absolute), absolute.parent, str(path))
+        return cls.from_document(load_yaml(absolute, name=str(path)), absolute.parent, str(path))
 
     @classmethod
     def from_document(cls, document: YamlDocument, folder: Path, name: str) -> "MergeConfig":

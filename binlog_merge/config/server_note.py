@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.config.nodes import CaseOfNames
-from binlog_merge.errors import ConfigError, IoError
+from binlog_merge.errors import ConfigError, IoError, io_remedy
 
 SERVER_NOTE: Final = ".server/note.json"  # patterns with * do not match a hidden folder
 _VERSION: Final = 1
@@ -35,7 +35,7 @@ def read_server_note(directory: Path) -> CaseOfNames | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise IoError(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+        raise IoError(f"cannot be read: {error.strerror or error}", file=str(path), remedy=io_remedy(error)) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"the note of the capture is damaged: {error}", file=str(path), remedy=_REMEDY) from None
 
@@ -50,4 +50,6 @@ def write_server_note(directory: Path, lower_case_table_names: int) -> None:
         temporary.write_bytes(json.dumps(values).encode() + b"\n")
         temporary.replace(path)
     except OSError as error:
-        raise IoError(f"cannot be written: {error.strerror or error}", file=str(path)) from error
+        raise IoError(
+            f"cannot be written: {error.strerror or error}", file=str(path), remedy=io_remedy(error)
+        ) from error

@@ -55,8 +55,11 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def load_yaml(path: Path, what: str = "configuration") -> YamlDocument:
-    """Read a YAML mapping from a file; errors say `what` it is. Raises ConfigError with file and line."""
+def load_yaml(path: Path, what: str = "configuration", name: str | None = None) -> YamlDocument:
+    """Read a YAML mapping from a file; errors say `what` it is. Raises ConfigError with file and line.
+
+    A file that is there is called `name`, by default its path; one that is not is called by its path.
+    """
     try:
         data = held.read(path, MAX_BYTES + 1)
     except OSError as error:
@@ -68,10 +71,10 @@ def load_yaml(path: Path, what: str = "configuration") -> YamlDocument:
     if len(data) > MAX_BYTES:
         raise ConfigError(
             f"the {what} is larger than {MAX_BYTES} bytes",
-            file=str(path),
+            file=name or str(path),
             remedy="is it the right file? Make it smaller",
         )
-    return parse_yaml(data, str(path), what)
+    return parse_yaml(data, name or str(path), what)
 
 
 def parse_yaml(data: bytes | str, name: str, what: str = "configuration") -> YamlDocument:

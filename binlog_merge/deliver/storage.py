@@ -21,10 +21,11 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from binlog_merge.deliver.batches import Outgoing
-from binlog_merge.errors import ConfigError, IoError, ReplayStopped, TargetBusy
+from binlog_merge.errors import ConfigError, ReplayStopped, TargetBusy
 from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.objects import Objects
+from binlog_merge.files.source import io_error
 from binlog_merge.messages.ddl_kinds import tidb_number
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Column, Table
@@ -189,7 +190,7 @@ class _Folder(FolderObjects):
         try:
             (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise IoError(error.strerror or str(error), file=self.place(name)) from error
+            raise io_error(error, self.place(name)) from error
 
 
 def _part(name: str) -> str:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from binlog_merge.config.uri import local_path, scheme_of
-from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable
+from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable, io_remedy
 from binlog_merge.files.remote import OBJECT_SCHEMES, filesystem_of, remote_error, uri_of
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
@@ -232,7 +232,7 @@ def _not_opened(error: OSError, path: str) -> IoError:
         return IoError("is a socket, not a file", file=path, remedy=CHECK_PATH)
     if error.errno == errno.ENOENT and os.path.lexists(path):
         return IoError("is a symbolic link to nothing", file=path, remedy=CHECK_PATH)
-    return IoError(error.strerror or str(error), file=path, remedy=CHECK_PATH)
+    return io_error(error, path)
 
 
 def open_source(path: str) -> Source:
@@ -250,7 +250,7 @@ def is_text(path: str) -> bool:
 
 def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
     """Return an IoError with the system's message and the location."""
-    return IoError(error.strerror or str(error), file=path, position=position)
+    return IoError(error.strerror or str(error), file=path, position=position, remedy=io_remedy(error))
 
 
 def directory_error(error: OSError, path: str) -> IoError:

@@ -46,6 +46,10 @@ _MOST_BYTES: Final = 8192
 _TEXT: Final = ColumnType("varchar", length=1 << 30, charset="utf8mb4")
 _BYTES: Final = ColumnType("varbinary", length=1 << 30)
 _SIGNED, _UNSIGNED = ColumnType("bigint"), ColumnType("bigint", unsigned=True)
+_CORRECT: Final = (
+    'correct the row: {"table": "app.t", "op": "update", "before": {"id": 7, "v": 1}, "after": {"id": 7, "v": 2}}; an '
+    "insert has no before, a delete no after; `changes -o jsonl` prints rows so"
+)
 _HEX: Final = re.compile(r"0x((?:[0-9a-fA-F]{2})*)")
 
 Name = tuple[str, str]
@@ -63,7 +67,7 @@ class GivenRow:
 
     def wrong(self, what: str) -> ConfigError:
         """Return the error for what is wrong with it."""
-        return ConfigError(f"row {self.number}, {self.op} of {'.'.join(self.table)}: {what}")
+        return ConfigError(f"row {self.number}, {self.op} of {'.'.join(self.table)}: {what}", remedy=_CORRECT)
 
 
 def read_rows(text: str) -> list[GivenRow]:
@@ -104,16 +108,16 @@ def _no_constant(word: str) -> Any:
 
 def _row(number: int, given: Any) -> GivenRow:
     if not isinstance(given, dict):
-        raise ConfigError(f"row {number} is no object: {str(given)[:60]!r}")
+        raise ConfigError(f"row {number} is no object: {str(given)[:60]!r}", remedy=_CORRECT)
     if unknown := given.keys() - _OWN - _BESIDE - {*_ABSENT}:
-        raise ConfigError(f"row {number} has {', '.join(sorted(unknown))}, which means nothing here")
+        raise ConfigError(f"row {number} has {', '.join(sorted(unknown))}, which means nothing here", remedy=_CORRECT)
     op, table, schema = given.get("op"), given.get("table"), given.get("schema")
     if op not in _KINDS:
-        raise ConfigError(f"row {number}: `op` is insert, update or delete, not {op!r}")
+        raise ConfigError(f"row {number}: `op` is insert, update or delete, not {op!r}", remedy=_CORRECT)
     if schema is None and isinstance(table, str) and table.count(".") == 1:
         schema, _, table = table.partition(".")
     if not (isinstance(schema, str) and isinstance(table, str) and schema and table):
-        raise ConfigError(f"row {number}: `table` is SCHEMA.TABLE, or give `schema` beside it")
+        raise ConfigError(f"row {number}: `table` is SCHEMA.TABLE, or give `schema` beside it", remedy=_CORRECT)
     row = GivenRow(number, (schema, table), op, given.get("before"), given.get("after"))
     for name, wanted, image in zip(("before", "after"), _SIDES[op], (row.before, row.after), strict=True):
         if wanted and not isinstance(image, dict):

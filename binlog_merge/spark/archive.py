@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.errors import ConfigError, IoError
+from binlog_merge.files.source import io_error
 from binlog_merge.spark.peer import PACKAGES
 
 _OWN: Final = "binlog-merge"
@@ -55,7 +56,7 @@ def pack(path: Path) -> None:
                     archive.add(file, name, recursive=False)
         part.replace(path)
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(path)) from error
+        raise io_error(error, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -11,11 +11,10 @@ from typing import Final
 
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
-from binlog_merge.errors import IoError
 from binlog_merge.files.globs import check_readable, expand
 from binlog_merge.files.remote import name_of
 from binlog_merge.files.servers import patterns_of, servers_of
-from binlog_merge.files.source import open_source
+from binlog_merge.files.source import io_error, open_source
 from binlog_merge.status.values import FilePosition
 
 _Order = tuple[str, int]
@@ -99,5 +98,5 @@ def _size_and_time(path: str) -> tuple[int, float | None]:
     except FileNotFoundError:
         return 0, None
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=path) from error
+        raise io_error(error, path) from error
     return found.st_size, found.st_mtime

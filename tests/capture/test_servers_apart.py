@@ -10,6 +10,7 @@ from binlog_merge.capture.node import CaptureOptions
 from binlog_merge.capture.nodes import capture
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError, ServerRefused, WrongNode
+from binlog_merge.redaction import redacted
 from tests.capture.capturing import capture_now, captured_files, cluster, server_files, url_of
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
@@ -91,7 +92,7 @@ def test_one_server_as_two_nodes(alike: tuple[list[MySqlServer], Path], tmp_path
 @pytest.mark.parametrize(
     ("address", "password", "remedy"),
     [
-        ("mysql://nobody@localhost/?socket={socket}", None, "no password was given: --password-file, MYSQL_PWD, or"),
+        ("mysql://nobody@localhost/?socket={socket}", None, "no password was given: give --password-file"),
         ("mysql://nobody@localhost/?socket={socket}", "x", "check user and password, and from which hosts"),
         ("mysql://root@127.0.0.1:1", None, "check host and port, that the server runs"),
         ("mysql://root@no-such-host.invalid:3306", None, "check the host's name, no-such-host.invalid"),
@@ -105,3 +106,4 @@ def test_what_to_do_where_there_is_no_way_in(
     with pytest.raises(ServerRefused) as caught:
         capture(loaded, tmp_path / "captured", CaptureOptions(retry_seconds=0.2), password=password)
     assert remedy in caught.value.remedy
+    assert redacted(caught.value.remedy) == caught.value.remedy  # what it says to write is not hidden as a secret

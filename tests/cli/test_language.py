@@ -127,6 +127,37 @@ def test_two_merged_logs_are_refused(merged: Path) -> None:
     assert "--merged and --store both" in command_line(["schema", "check", "--merged", merged, "--store", "x"]).stderr
 
 
+NOWHERE = "no/where"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["changes", "DIR", "--table", "d1.t1", "--to", NOWHERE],
+        ["stats", "DIR", "--plot", "rows", "--to", f"{NOWHERE}.svg"],
+        ["table-at", "d1.t1", "--merged", "DIR", "--base", "empty", "--at-tso", "TSO", "--to", f"{NOWHERE}.parquet"],
+        ["flashback", "DIR", "--table", "d1.t1", "--start", "TSO", "--stop", "TSO", "--to", NOWHERE],
+        ["ddl", "resolve", "dn-1/binlog.000001:4", "--as", NOWHERE, "--merged", "DIR"],
+        ["schema", "set", "d1.t1", "--sql", NOWHERE, "--at-tso", "TSO", "--merged", "DIR"],
+        ["schema", "import", "--sql", NOWHERE, "--store", "store.duckdb"],
+        ["verify", "DIR", "--against", "mysql://a@b", "--password-file", NOWHERE],
+        ["inspect", NOWHERE],
+    ],
+    ids=" ".join,
+)
+def test_a_path_that_is_not_there_is_to_be_checked(
+    merged: Path, line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room on the disk, or another try, would not help."""
+    monkeypatch.chdir(tmp_path)
+    changes = command_line(["changes", merged, "--table", "d1.t1", "-o", "jsonl"]).stdout
+    tso = str(json.loads(changes.splitlines()[0])["commit_tso"])
+    done = command_line([word.replace("DIR", str(merged)).replace("TSO", tso) for word in line])
+    assert done.returncode == 31, done.stderr
+    assert "what to do: check the path, and the permissions there" in done.stderr
+    assert NOWHERE in done.stderr
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

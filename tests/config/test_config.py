@@ -271,6 +271,25 @@ def test_refused_documents(tmp_path: Path, text: str, says: str) -> None:
     assert error.remedy
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("version: [\n", ":2"),
+        ("version: 1\nname: x\nnome: x\nnodes: [{source-id: a, files: b}]\n", ":3"),
+        ("# " + "x" * (1 << 20), ""),
+    ],
+    ids=["no YAML", "unknown key", "too large"],
+)
+def test_a_file_is_called_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: str
+) -> None:
+    write(tmp_path, text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        MergeConfig.load("cluster.yaml")
+    assert caught.value.file == f"cluster.yaml{line}"
+
+
 def test_a_missing_file_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         MergeConfig.load(tmp_path / "nothing.yaml")

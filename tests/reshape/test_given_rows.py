@@ -154,6 +154,7 @@ def test_what_is_wrong_is_said(name: str) -> None:
     with pytest.raises(ConfigError) as raised:
         list(events_of(read_rows(json.dumps([given])), lambda at: TABLE if at == ("d", "t") else None, Logging()))
     assert message in raised.value.message
+    assert raised.value.remedy
 
 
 @pytest.mark.parametrize("text", ["[1", "{}}", '{"a": 1, "a": 2}', "[] x", "{} {}", '{"a": NaN}'])

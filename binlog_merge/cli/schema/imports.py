@@ -134,7 +134,7 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
     from binlog_merge.config.yaml import load_yaml
     from snapshot_store.tso import ORIGIN
 
-    document, folder = load_yaml(config.absolute()), config.absolute().parent
+    document, folder = load_yaml(config.absolute(), name=str(config)), config.absolute().parent
     cluster = MergeConfig.from_document(document, folder, str(config))
     places = Places.of(cluster)
     password = None if password_file is None else _text(password_file).rstrip("\n")
