@@ -334,7 +334,7 @@ class Session:
 
     def ends_well(self) -> bool:
         """Stop the session and wait for its Java; return whether that ended as it should."""
-        from binlog_merge.spark.class_archive import end_java
+        from binlog_merge.spark.gateway import end_java
 
         started, self._started = self._started, None
         return started is not None and end_java(started)
@@ -346,8 +346,10 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._started is not None:
+            from binlog_merge.spark.gateway import stop
+
             with suppress(Exception):  # a signal to all processes has ended the JVM, too
-                self._started.stop()
+                stop(self._started)
             if kind is None and self._archives:
                 from binlog_merge.spark.class_archive import make_beside
 

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 _QUIET: Final = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
-_ENDS_WITHIN: Final = 600.0
 
 
 def name() -> Path | None:
@@ -111,19 +110,6 @@ def _locked(path: Path) -> int | None:
         os.close(lock)
         return None
     return lock
-
-
-def end_java(spark: Any) -> bool:
-    """Stop a session and wait until its Java has ended; return whether that went well."""
-    gateway = spark.sparkContext._gateway
-    spark.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    try:
-        return gateway.proc.wait(_ENDS_WITHIN) == 0
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        return False
 
 
 def make_beside() -> None:

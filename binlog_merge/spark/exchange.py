@@ -19,7 +19,17 @@ from binlog_merge.pipeline.base.pieces import Extent, extent_of, needed
 from binlog_merge.pipeline.base.runner import Files
 from binlog_merge.spark.engine import finishing, parallelism
 from binlog_merge.spark.master import is_elsewhere
-from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, blocks_of, brought, columns_only, result_of
+from binlog_merge.spark.tasks import (
+    ROWS_IN,
+    Inputs,
+    Numbered,
+    Work,
+    blocks_of,
+    brought,
+    columns_only,
+    columns_out,
+    result_of,
+)
 
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED_BYTES: Final = 64 << 20
@@ -131,7 +141,7 @@ class ShuffleExchange:
         listed = ", ".join(f"'{path}'" for path in paths)
         rows = frame.where("data is not null").where(f"path in ({listed})")
         with finishing(self._spark, "fetch"):
-            table = (rows if names is None else rows.mapInArrow(columns_only(names), OUT)).toArrow()
+            table = (rows if names is None else rows.mapInArrow(columns_only(names), columns_out())).toArrow()
         return blocks_of(zip(*(table[name].to_pylist() for name in ("path", "piece", "data")), strict=True))
 
     def run(self, work: Callable[[Inputs], Work], tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Rows:
@@ -144,7 +154,7 @@ class ShuffleExchange:
         else:
             rows = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
             body = work(Numbered(tasks))
-        frame = rows.mapInArrow(body, OUT).persist(StorageLevel.DISK_ONLY)
+        frame = rows.mapInArrow(body, columns_out()).persist(StorageLevel.DISK_ONLY)
         try:
             table = frame.select("number", "path", "piece", "near").toArrow()
         except BaseException:

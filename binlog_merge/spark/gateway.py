@@ -1,8 +1,9 @@
-"""Starts Spark's Java, and reads what it prints: so that it stands between other lines, not in them."""
+"""Starts and ends Spark's Java, and reads what it prints: so that it stands between other lines, not in them."""
 
 import logging
 import os
 import re
+import subprocess
 import threading
 from collections import deque
 from typing import Any, Final
@@ -12,6 +13,7 @@ _SAYS_NOTHING: Final = re.compile(r"WARNING: (Using incubator modules: jdk\.incu
 """Spark's launcher asks for modules and packages, which Java comments on at every start."""
 _LAST_WORDS: Final = 2.0
 _LAST_LINES: Final = 200
+_ENDS_WITHIN: Final = 600.0
 
 
 class LaunchError(Exception):
@@ -46,6 +48,30 @@ def launch(conf: Any) -> Any:
     finally:
         if end >= 0:
             os.close(end)
+
+
+def stop(spark: Any) -> None:
+    """Stop a session that was created here, as the last thing that this process does with Spark.
+
+    pyspark waits for its thread that adds up counts, which looks once a second whether it should end.
+    """
+    context: Any = getattr(spark, "_sc", None)
+    if hasattr(context, "_accumulatorServer"):
+        context._accumulatorServer = None
+    spark.stop()
+
+
+def end_java(spark: Any) -> bool:
+    """Stop a session and wait until its Java has ended; return whether that went well."""
+    gateway = spark.sparkContext._gateway
+    stop(spark)
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    try:
+        return gateway.proc.wait(_ENDS_WITHIN) == 0
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        return False
 
 
 def _pass_on(lines: int, said: deque[str]) -> None:

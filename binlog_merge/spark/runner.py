@@ -18,7 +18,7 @@ from binlog_merge.spark.engine import finishing, slots
 from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
 from binlog_merge.spark.executors import check_executors
 from binlog_merge.spark.master import is_elsewhere
-from binlog_merge.spark.tasks import OUT, Batched, Numbered, Work, pickled, result_of
+from binlog_merge.spark.tasks import Batched, Numbered, Work, columns_out, pickled, result_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class SparkRunner:
                 found = {number: result_of(data) for number, data in rows}
             else:
                 frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-                collected = frame.mapInArrow(work(Numbered(own)), OUT).select("number", "near").collect()
+                collected = frame.mapInArrow(work(Numbered(own)), columns_out()).select("number", "near").collect()
                 found = {row["number"]: result_of(row["near"]) for row in collected}
         for number, result in sorted(found.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(result.seconds, 3)})

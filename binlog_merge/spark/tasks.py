@@ -26,7 +26,6 @@ from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
-OUT: Final = "number long, path string, piece int, near binary, place int, data binary"
 ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "piece": pa.int32(), "data": pa.binary()})
 _ROWS_OUT: Final = pa.schema(
     {
@@ -48,6 +47,13 @@ Input = tuple[int, bytes, Mapping[str, Pieces]]
 """A task's number, the task, and the blocks that it reads."""
 Inputs = Callable[[Batches], Iterator[Input]]
 """How a partition's rows become its tasks: `Numbered`, `brought`."""
+
+
+def columns_out() -> Any:
+    """Return the columns of rows out of a task. Of their names and types as a text, Spark would load its parser."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(_ROWS_OUT)
 
 
 def pickled(tasks: Sequence[Any]) -> tuple[bytes, list[bytes]]:
