@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.merge import check_engine, run
+from binlog_merge.cli.merge import Master, check_engine, run
 from binlog_merge.cli.options import Output
 from binlog_merge.cli.output import OutputFormat, printable
 from binlog_merge.cli.paths import local_path
@@ -41,6 +41,7 @@ Demo = Annotated[
 
 def demo(
     merged: Demo = Path("build/demo"),
+    master: Master = None,
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
@@ -50,9 +51,9 @@ def demo(
     from binlog_merge.config.merge_config import MergeConfig
 
     config = MergeConfig.load(cluster())
-    check_engine(config, None, None)  # before an earlier demo is removed
+    check_engine(config, master, None)  # before an earlier demo is removed
     _clear(merged, config)
-    result = run(config, merged, output, end_of_input=True)
+    result = run(config, merged, output, end_of_input=True, master=master)
     if output is OutputFormat.text:
         names = [str(file["name"]) for file in result.to_dict()["files"]]
         print("\n".join(_what_to_look_at(merged, names)), flush=True)
@@ -110,6 +111,8 @@ def _what_to_look_at(out: Path, names: list[str]) -> list[str]:
         f"  binlog-merge inspect -v {first}",
         f"  binlog-merge schema history '*' --merged {out}",
         f"  mysqlbinlog -v --base64-output=decode-rows {first}",
+        "Merge the same on Spark, as it does by itself where there is more to read:",
+        f"  binlog-merge demo --merged {out}-on-spark --master 'local[*]'",
         "Replay it into any MySQL:",
         f"  mysqlbinlog {out / names[0].rsplit('.', 1)[0]}.0* | mysql -h HOST -u USER -p",
     ]

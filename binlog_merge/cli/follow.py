@@ -32,6 +32,7 @@ def follow(
     output: OutputFormat,
     pace: "Pace",
     in_driver: int,
+    at_need: bool,
     start_tso: int | None,
 ) -> None:
     """Merge until SIGTERM or Ctrl-C, which end it after the round that is under way; a second one ends it at once."""
@@ -40,7 +41,7 @@ def follow(
     stop = Event()
     report = Report(out, output)
     with _stopped_by_signals(stop):
-        follow_job(spark, config, out, stop, report, pace, in_driver=in_driver, start_tso=start_tso)
+        follow_job(spark, config, out, stop, report, pace, in_driver=in_driver, at_need=at_need, start_tso=start_tso)
     report.ended()
 
 

@@ -97,7 +97,8 @@ InDriver = Annotated[
     typer.Option(
         "--in-driver",
         parser=size_of,
-        help="With --stop-never: a stage that reads no more than this needs no Spark job; default 16MiB, 0: none.",
+        help="A stage that reads no more than this runs in this process, without a Spark job; default: 16MiB, and 0 "
+        "for a merge that ends and is told of an engine: --master, --conf, the configuration's `spark`, spark-submit.",
         metavar="SIZE",
     ),
 ]
@@ -176,7 +177,7 @@ def merge(
         _check_goes_on(stop_tso is not None, end_of_input, verify)
         check_many(output, "a merge that goes on")
     else:
-        _check_ends(min_interval, in_driver, longest_pause, listen)
+        _check_ends(min_interval, longest_pause, listen)
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
     if filter_file is not None:
@@ -209,6 +210,7 @@ def merge(
         stop_tso=stop_tso,
         end_of_input=end_of_input,
         verify=verify,
+        in_driver=in_driver,
         master=master,
         options=options,
         verbose=verbosity(verbose) > 0,
@@ -225,6 +227,7 @@ def run(
     stop_tso: int | None = None,
     end_of_input: bool = False,
     verify: bool = False,
+    in_driver: int | None = None,
     master: str | None = None,
     options: dict[str, str] | None = None,
     verbose: bool = False,
@@ -232,9 +235,16 @@ def run(
     """Merge and print the result, also what was published before an error. Stops the Spark session it made.
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
+    `in_driver`: the bytes up to which a stage runs in this process; default: none if an engine is named, else as many
+    as this process has read before Spark has begun.
     """
     check_engine(config, master, options)
+    from binlog_merge.spark.job import IN_DRIVER
     from binlog_merge.spark.job import merge as merge_job
+
+    named = _names_engine(config, master, options)
+    if in_driver is None:
+        in_driver = 0 if named else IN_DRIVER
 
     try:
         with progress() as report, Session(config, master, options, report) as spark:
@@ -247,6 +257,8 @@ def run(
                 end_of_input=end_of_input,
                 progress=report,
                 work=work,
+                in_driver=in_driver,
+                at_need=in_driver > 0 and not named,
             )
     except MergeError as error:
         if error.result is not None and output is OutputFormat.text:
@@ -280,7 +292,8 @@ def run_on(
     from binlog_merge.cli.status import status_shown
 
     with status_shown(config, out, listen), Session(config, master, options, LineProgress()) as spark:
-        follow(spark, config, out, output, pace, in_driver, start_tso)
+        at_need = not _names_engine(config, master, options)
+        follow(spark, config, out, output, pace, in_driver, at_need, start_tso)
 
 
 def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
@@ -294,6 +307,13 @@ def check_engine(config: "MergeConfig", master: str | None, options: dict[str, s
         raise ConfigError("pyspark is not installed", remedy="merging runs on it: pip install binlog-merge anew")
     if not is_submitted() and not is_connect(master_for(master, options or {}, config.spark)):
         check_java()
+
+
+def _names_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> bool:
+    """Return whether somebody says something of Spark, so that it is to run the stages."""
+    from binlog_merge.spark.session import active_session, is_submitted
+
+    return bool(master or options or config.spark) or is_submitted() or active_session(master) is not None
 
 
 class Session:
@@ -356,13 +376,10 @@ class Session:
                 make_beside()
 
 
-def _check_ends(
-    min_interval: float | None, in_driver: int | None, longest_pause: float | None, listen: str | None
-) -> None:
+def _check_ends(min_interval: float | None, longest_pause: float | None, listen: str | None) -> None:
     """Raise ConfigError for options that only --stop-never knows."""
     for given, name, instead in (
         (min_interval, "--min-interval", "leave --min-interval out"),
-        (in_driver, "--in-driver", "leave --in-driver out"),
         (longest_pause, "--longest-pause", "leave --longest-pause out"),
         (listen, "--listen", "see `binlog-merge status --help`"),
     ):

@@ -65,11 +65,12 @@ def run_merge(
     partitions: int | None = None,
     progress: Progress | None = None,
     work: Path | None = None,
+    in_driver: int = 0,
 ) -> MergeResult:
     """Merge the nodes' binlogs into the directory or object-store URI `out`, continuing where its manifest ends.
 
-    `work`: see `opened_output`. Raises MergeError. If something was published before the stop, the error's `result`
-    holds the MergeResult.
+    `work`: see `opened_output`. `in_driver`: see `Job`. Raises MergeError. If something was published before the stop,
+    the error's `result` holds the MergeResult.
     """
     if is_uri(str(out)):
         _check_storable(config)
@@ -84,6 +85,7 @@ def run_merge(
             end_of_input,
             partitions,
             progress or silent,
+            in_driver=in_driver,
             store=output.uri,
         )
         between = Between.of(config, directory)

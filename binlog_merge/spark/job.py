@@ -30,6 +30,8 @@ def merge(
     partitions: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     work: Path | None = None,
+    in_driver: int = 0,
+    at_need: bool = False,
 ) -> MergeResult:
     """Merge the binlogs of a cluster's nodes into one, continuing at the end of `merged`, a directory or an s3:// URI.
 
@@ -37,11 +39,13 @@ def merge(
     `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held
     back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it.
     `progress` gets a stage's name, how many of its tasks are done, and how many there are. `work` is the driver's local
-    folder for a merged log at a URI; default: one in TMPDIR. Returns what was published and what is held back. Raises
+    folder for a merged log at a URI; default: one in TMPDIR. A stage that reads at most `in_driver` bytes runs in this
+    process; `at_need`: the function `spark` is called by the first one that reads more, and starts a session of this
+    machine. Returns what was published and what is held back. Raises
     MergeError; its `result` is what was published before the stop.
     """
     return run_merge(
-        SparkRunner(spark),
+        SparkRunner(spark, at_need=at_need),
         config,
         merged,
         start_tso=start_tso,
@@ -50,6 +54,7 @@ def merge(
         partitions=partitions,
         progress=progress,
         work=work,
+        in_driver=in_driver,
     )
 
 
@@ -62,12 +67,13 @@ def follow(
     pace: Pace | None = None,
     *,
     in_driver: int = IN_DRIVER,
+    at_need: bool = False,
     start_tso: int | None = None,
 ) -> None:
     """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
 
-    A stage that reads at most `in_driver` bytes runs in this process, without a Spark job. `watcher` gets each round's
-    result. The files are those of one merge, byte for byte. Raises MergeError for what does not pass by itself.
+    `in_driver` and `at_need` are those of `merge`. `watcher` gets each round's result. The files are those of one
+    merge, byte for byte. Raises MergeError for what does not pass by itself.
     """
-    with Rounds(SparkRunner(spark), config, out, start_tso=start_tso, in_driver=in_driver) as rounds:
+    with Rounds(SparkRunner(spark, at_need=at_need), config, out, start_tso=start_tso, in_driver=in_driver) as rounds:
         follow_rounds(rounds, stop, watcher, pace or Pace())

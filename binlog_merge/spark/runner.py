@@ -30,11 +30,12 @@ class SparkRunner:
     """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt.
 
     `spark` is a session, or a function that starts one when tasks are near. `carries`: blocks go through Spark,
-    wherever the executors are.
+    wherever the executors are. `at_need`: the function is called by the first stage that runs here, and starts a
+    session of this machine.
     """
 
-    def __init__(self, spark: Any, carries: bool = False) -> None:
-        self._carries = carries
+    def __init__(self, spark: Any, carries: bool = False, at_need: bool = False) -> None:
+        self._carries, self._at_need = carries, at_need
         self._starts = spark if callable(spark) else None
         self._spark: Any = None
         self._shuffle: ShuffleExchange | None = None
@@ -45,22 +46,27 @@ class SparkRunner:
             self._take(spark)
 
     def start(self, progress: Progress = silent) -> None:
-        """Start the session, if it is not there, and ask executors elsewhere what they have, once.
+        """Start the session, if it is not there or to start at need, and ask executors elsewhere what they have, once.
 
         Compiles the kernels where executors are on this machine: Spark waits for a worker without a word.
 
         Raises ConfigError, EngineFailed or ExecutorUnfit.
         """
-        if self._spark is None and self._starts is not None:
-            self._take(self._starts())
-        elif not self._checked and not is_elsewhere(self._spark):
+        waits = self._spark is None and self._at_need
+        if not waits:
+            self._begin()
+        if not self._checked and (waits or not is_elsewhere(self._spark)):
             with compiling(progress):
                 pass
         self._progress = progress
-        if not self._checked and is_elsewhere(self._spark):
+        if not self._checked and not waits and is_elsewhere(self._spark):
             with finishing(self._spark, "check"):
                 check_executors(self._spark, self.slots)
         self._checked = True
+
+    def _begin(self) -> None:
+        if self._spark is None and self._starts is not None:
+            self._take(self._starts())
 
     def _take(self, spark: Any) -> None:
         self._spark = spark
@@ -74,6 +80,7 @@ class SparkRunner:
     @property
     def slots(self) -> int:
         """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
+        self._begin()
         return slots(self._spark)
 
     def size_is(self, stage: str, size: int, branches: int = 0) -> None:
@@ -103,6 +110,7 @@ class SparkRunner:
         """
         if not tasks:
             return []
+        self._begin()
         common, own = pickled(tasks)
         work = partial(Work, function, common, len(tasks))
         text = description(name, len(tasks), *self._sizes.pop(name, (0, 0)))

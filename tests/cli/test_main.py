@@ -24,10 +24,12 @@ from binlog_merge.errors import (
     ManifestError,
     MergeError,
 )
-from tests.cli.conftest import RESULT, FakeJob
+from binlog_merge.pipeline.rounds import IN_DRIVER
+from tests.cli.conftest import CLUSTER, RESULT, FakeJob
 from tests.merge_e2e.cases import case_named
 
 CONFIGURED = {"spark.ui.enabled": "false", "a": "config"}
+ON_SPARK = {"in_driver": 0, "at_need": False}
 
 Captured = pytest.CaptureFixture[str]
 
@@ -105,7 +107,7 @@ def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, caps
     assert job.session == (None, {}, CONFIGURED)
     assert job.stopped == 1
     assert job.out == tmp_path / "merged"
-    assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False, "work": None}
+    assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False, "work": None, **ON_SPARK}
     out, err = capsys.readouterr()
     assert out.startswith(f"12 transactions (1 of them DDL) of 1 node merged into {tmp_path}/merged\n")
     for part in (
@@ -125,7 +127,28 @@ def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path)
     assert main.run(["merge", "-c", cluster, *arguments, *spark]) == 0
     assert job.session == ("local[2]", {"a": "b=c", "d": ""}, CONFIGURED)
     assert job.out == tmp_path / "o"
-    assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True, "work": None}
+    assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True, "work": None, **ON_SPARK}
+
+
+@pytest.mark.parametrize(
+    ("spark", "arguments", "in_driver", "at_need"),
+    [
+        ({}, [], IN_DRIVER, True),
+        ({}, ["--in-driver", "1KiB"], 1024, True),
+        ({}, ["--in-driver", "0"], 0, False),
+        ({}, ["--master", "local[2]"], 0, False),
+        ({}, ["--conf", "a=b"], 0, False),
+        ({"spark.driver.memory": "2g"}, [], 0, False),
+        ({"spark.driver.memory": "2g"}, ["--in-driver", "1MiB"], 1 << 20, False),
+    ],
+)
+def test_stages_that_read_little_run_in_this_process_unless_an_engine_is_named(
+    job: FakeJob, tmp_path: Path, spark: dict[str, str], arguments: list[str], in_driver: int, at_need: bool
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("\n".join([*CLUSTER.splitlines()[:-1], f"spark: {json.dumps(spark)}"]))
+    assert main.run(["merge", "-c", str(path), *arguments]) == 0
+    assert (job.options["in_driver"], job.options["at_need"]) == (in_driver, at_need)
 
 
 def test_json_is_exactly_one_object(job: FakeJob, cluster: str, capsys: Captured) -> None:
@@ -343,7 +366,7 @@ def test_a_java_that_is_killed_may_start_another_time(tmp_path: Path) -> None:
     java.parent.mkdir()
     java.write_text('#!/bin/sh\n[ "$1" = Spark ] && kill -9 $$\nprintf "\\n$0\\0Spark\\0"\n')
     java.chmod(0o755)
-    done = merged(tmp_path, JAVA_HOME=str(tmp_path))
+    done = merged(tmp_path, "--in-driver", "0", JAVA_HOME=str(tmp_path))
     assert done.returncode == EngineFailed.exit_code, done.stderr
     assert "its Java was ended by signal 9" in done.stderr
 

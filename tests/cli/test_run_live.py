@@ -153,7 +153,7 @@ def _same(bank: Bank, replica: MySqlServer) -> bool:
 @pytest.mark.extended
 def test_nothing_outlives_it_when_it_is_killed_and_the_next_goes_on(bank: Bank, tmp_path: Path) -> None:
     """Neither its processes nor Java, nor Spark's workers; a second `run` beside it is refused."""
-    with running(tmp_path, "--port", "0") as run:
+    with running(tmp_path, "--port", "0", "--in-driver", "0") as run:
         served_port(run)
         until(lambda: any("java" in process.name() for process in _below(run)))
         everything = _below(run)

@@ -168,7 +168,6 @@ def test_killed_twenty_times_while_it_follows(seed: int, tmp_path: Path) -> None
         (["--stop-never", "--stop-tso", "7"], "--stop-tso is for a merge that ends"),
         (["--stop-never", "--verify"], "--verify is for a merge that ends"),
         (["--min-interval", "3"], "--min-interval is for --stop-never"),
-        (["--in-driver", "1MiB"], "--in-driver is for --stop-never"),
     ],
 )
 def test_options_that_contradict_it(options: list[str], says: str, tmp_path: Path) -> None:

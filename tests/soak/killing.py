@@ -171,6 +171,7 @@ class KilledRun:
         rng = self._random
         sizes = (f"--min-interval={rng.choice(['0', '0.5', '2'])}", f"--in-driver={rng.choice(['0', '64KB', '16MB'])}")
         command = [*_VERB, "run", "--config", str(self._live.home / "cluster.yaml")]
+        command += ["--master", "local[*]"]  # so that there is a Java to kill
         command += ["--out", str(self._live.home / "merged"), "--port", str(self._live.port), *sizes]
         self.log = self._live.log
         with self.log.open("ab") as log:

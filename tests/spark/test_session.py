@@ -138,7 +138,8 @@ def test_what_java_prints_is_logged_and_stdout_has_nothing_of_it(tmp_path: Path)
     java.write_text(f"#!/bin/sh\n{words}\nexit 1\n")
     java.chmod(0o755)
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
-    done = _merge(case_named("two-nodes") / "cluster.yaml", tmp_path / "out", None, environment, "--log-format", "json")
+    config, options = case_named("two-nodes") / "cluster.yaml", ("--in-driver", "0", "--log-format", "json")
+    done = _merge(config, tmp_path / "out", None, environment, *options)
     assert done.returncode == EngineFailed.exit_code
     assert done.stdout == ""
     lines = [json.loads(line) for line in done.stderr.splitlines()]
@@ -254,7 +255,7 @@ def _with_java_that_only_notes_its_start(config: Path, out: Path, folder: Path, 
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ntouch {folder}/started\nexit 1\n")
     java.chmod(0o755)
-    done = _merge(config, out, None, {**os.environ, "JAVA_HOME": str(folder / "home")}, *options)
+    done = _merge(config, out, None, {**os.environ, "JAVA_HOME": str(folder / "home")}, "--in-driver", "0", *options)
     assert not (folder / "started").exists()
     return done
 
