@@ -272,6 +272,8 @@ class Store:
         for name, view in VIEWS.items():
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
         self._connection.execute(TABLES_AT)
+        if isinstance(self._connection, _Reading):
+            self._connection.keep_engine_from_others()
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
         try:
@@ -344,24 +346,33 @@ def _failed(path: Path, error: Exception) -> StoreError:
 
 _engines: dict[int, Any] = {}
 """DuckDB as each process has started it, by process id: a process that is forked does not use its parent's."""
+_idle: dict[int, list[Any]] = {}
+"""Those of each process's in which readers attach stores and nothing is attached now."""
+_MOST_IDLE = 2
 _numbers = count(1)
 
 
 def _engine() -> Any:
     """Return this process's DuckDB, in which writers attach stores: to start one takes longer than to write a store."""
     started = _engines.get(os.getpid())
-    return started or _engines.setdefault(os.getpid(), duckdb.connect(config=_CONFIG))
+    return started or _engines.setdefault(os.getpid(), _started())
+
+
+def _started() -> Any:
+    return duckdb.connect(config=_CONFIG)
 
 
 class _Attached:
     """A connection to one store that is attached to this process's DuckDB, for its only writer."""
 
     def __init__(self, path: Path) -> None:
-        self._engine = _engine()
-        self._name = f"store_{next(_numbers)}"
+        self._attach(_engine(), f"store_{next(_numbers)}", path)
+
+    def _attach(self, engine: Any, name: str, path: Path, options: str = "") -> None:
+        self._engine, self._name = engine, name
         self._connection = self._engine.cursor()
         try:
-            _attach_as(self._name, self._connection, path)
+            _attach_as(self._name, self._connection, path, options)
         except duckdb.Error as error:
             self._connection.close()
             self._part_with_engine(error)
@@ -385,6 +396,47 @@ class _Attached:
         """Leave an engine that has failed to those that have it: after such an error it does nothing more."""
         if isinstance(error, duckdb.InternalException | duckdb.FatalException):
             _engines.pop(os.getpid(), None)
+
+
+class _Reading(_Attached):
+    """A connection to a store for a reader, in a DuckDB that nobody else has meanwhile.
+
+    DuckDB has one file of a path, and another reader's may be an older one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        idle = _idle.setdefault(os.getpid(), [])
+        engine = idle.pop() if idle else _started()
+        self._is_kept, self._is_closed = True, False
+        try:
+            self._attach(engine, "schema_store", path, "(READ_ONLY)")
+        except duckdb.Error:
+            engine.close()
+            raise
+
+    def keep_engine_from_others(self) -> None:
+        """Have the engine end with this reader, who changes its settings."""
+        self._is_kept = False
+
+    def close(self) -> None:
+        """Let the store go; the engine is there for the next reader, who attaches one in a tenth of the time.
+
+        Safe to call twice.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        idle = _idle.setdefault(os.getpid(), [])
+        if self._is_kept and len(idle) < _MOST_IDLE:
+            super().close()
+            idle.append(self._engine)
+        else:
+            self._connection.close()
+            self._engine.close()
+
+    def _part_with_engine(self, error: Exception) -> None:
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            self._is_kept = False
 
 
 def _connect(path: Path, wait_seconds: float) -> _Attached:
@@ -451,14 +503,11 @@ def _attached_copy(path: Path) -> Any:
         return _attach(Path(folder) / "copy")
 
 
-def _attach(path: Path) -> Any:
-    connection = duckdb.connect(config=_CONFIG)
+def _attach(path: Path) -> _Reading:
     try:
-        _attach_as("schema_store", connection, path, "(READ_ONLY)")
+        return _Reading(path)
     except duckdb.Error as error:
-        connection.close()
         raise _failed(path, error) from error
-    return connection
 
 
 def _attach_as(name: str, connection: Any, path: Path, options: str = "") -> None:

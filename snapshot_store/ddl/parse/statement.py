@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.parse.alter import parse_alter_table
@@ -33,6 +34,9 @@ from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
 from snapshot_store.mysql.sql.names import folded
 from snapshot_store.mysql.sql.session import DdlSession
+
+_KEPT = 500
+"""Statements whose parses are kept: every node has the same ones, and each stage of a merge asks about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class ParsedDdl:
         return Cursor.of(self.sql, self.session).done
 
 
+@lru_cache(_KEPT)
 def parse_statement(sql: str, session: DdlSession) -> Statement:
     """Parse one statement. Raises DdlNotUnderstood and, in a session with `validate`, DdlRejected; no other error."""
     try:

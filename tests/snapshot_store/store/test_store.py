@@ -29,7 +29,7 @@ from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import migrate
 from snapshot_store.store.settings import write_setting
-from snapshot_store.store_errors import BeforeBase, StoreBusy
+from snapshot_store.store_errors import BeforeBase, QueryFailed, StoreBusy
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.effort import effort
@@ -161,6 +161,23 @@ def test_readers_read_on_what_was_there_when_they_came(tmp_path: Path) -> None:
             assert len(newer.load_history().versions) == 2
         assert len(older.load_history().versions) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == [".s.lock", "s"]
+
+
+def test_a_question_leaves_nothing_to_the_next_reader(tmp_path: Path) -> None:
+    """A question locks the settings of its DuckDB, and readers share theirs one after the other."""
+    path = tmp_path / "s"
+    for number in (1, 2, 3):
+        with Store.open(path) as store:
+            store.append_versions([_version(number)])
+        for _ in range(2):
+            with Store.open(path, True) as reader, Store.open(path, True) as beside:
+                asked = "SELECT DISTINCT commit_tso FROM versions"
+                assert len(reader.query(asked).rows) == number
+                assert beside.last_key() == OrderKey(number, 0, 0, 0)
+            with Store.open(path, True) as reader, pytest.raises(QueryFailed, match="locked"):
+                reader.query("SET enable_external_access = true")
+    with Store.open(path) as store:
+        store.append_versions([_version(4)])
 
 
 def test_a_forked_process_writes_stores_beside_its_parent(tmp_path: Path) -> None:
