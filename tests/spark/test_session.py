@@ -17,7 +17,8 @@ from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
 from tests.command_line import Done
 from tests.effort import effort
 from tests.forked import forked_command
-from tests.merge_e2e.cases import case_named, copy_case
+from tests.merge_e2e.cases import case_named, copy_case, oracle
+from tests.merge_e2e.local import written
 
 STANDALONE = "spark://h:7077"
 
@@ -121,6 +122,24 @@ def test_no_java_is_started_for_an_output_that_cannot_be(tmp_path: Path) -> None
     done = _with_java_that_only_notes_its_start(config, tmp_path / "file" / "out", tmp_path)
     assert done.returncode == IoError.exit_code, done.stderr
     assert "it is no directory" in done.stderr
+
+
+def test_a_merge_that_reads_little_starts_no_java(tmp_path: Path) -> None:
+    case = case_named("two-nodes")
+    home = _java_that_only_notes_its_start(tmp_path)
+    done = _merge(case / "cluster.yaml", tmp_path / "out", None, {**os.environ, "JAVA_HOME": str(home)})
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "started").exists() and written(tmp_path / "out") == oracle(case).files
+
+
+@pytest.mark.spark
+def test_the_first_stage_that_reads_more_starts_spark(tmp_path: Path) -> None:
+    """What scan reads of these nodes is more than the command says, what gather reads is less."""
+    case = case_named("two-nodes")
+    done = _merge(case / "cluster.yaml", tmp_path / "out", None, os.environ, "--in-driver", "12kB")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.index("discover: 1/1") < done.stderr.index("starting Spark") < done.stderr.index("scan: ")
+    assert written(tmp_path / "out") == oracle(case).files
 
 
 def test_that_java_is_missing_is_said_before_anything_is_written(tmp_path: Path) -> None:
@@ -250,12 +269,17 @@ def test_an_archive_of_classes_is_taken_where_it_is(tmp_path: Path, monkeypatch:
     assert class_archive.options() == "" and not path.exists()
 
 
-def _with_java_that_only_notes_its_start(config: Path, out: Path, folder: Path, *options: str) -> Done:
+def _java_that_only_notes_its_start(folder: Path) -> Path:
     java = folder / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ntouch {folder}/started\nexit 1\n")
     java.chmod(0o755)
-    done = _merge(config, out, None, {**os.environ, "JAVA_HOME": str(folder / "home")}, "--in-driver", "0", *options)
+    return folder / "home"
+
+
+def _with_java_that_only_notes_its_start(config: Path, out: Path, folder: Path, *options: str) -> Done:
+    home = _java_that_only_notes_its_start(folder)
+    done = _merge(config, out, None, {**os.environ, "JAVA_HOME": str(home)}, "--in-driver", "0", *options)
     assert not (folder / "started").exists()
     return done
 
