@@ -110,15 +110,17 @@ def replay(
     """
     from binlog_merge.ask.selection import zero_dates_of
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.ranges import first_rank_at, start_rank_at
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
+    from binlog_merge.log.place import Place
     from binlog_merge.log.walk import ReplayOptions
 
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
+        start = None if start_tso is None else Place.at_tso("start_tso", start_tso)
+        between = binlog.between(start, None if stop_tso is None else Place.at_tso("stop_tso", stop_tso))
         options = ReplayOptions(
-            first_rank=None if start_tso is None else start_rank_at(binlog, "start_tso", start_tso),
-            last_rank=None if stop_tso is None else first_rank_at(binlog, stop_tso) - 1,
+            first_rank=None if start is None else between.first,
+            last_rank=None if stop_tso is None else between.last,
             filter=None if filter_file is None else _filter(Path(filter_file)),
             batch=batch,
             retry_seconds=retry_seconds,

@@ -12,7 +12,7 @@ from binlog_merge.binlog.zero_dates import STOP
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 
 
 def changes(
@@ -69,12 +69,12 @@ def changes(
                 if value is not None and value != STOP:
                     raise ConfigError(f"{name} is for one table", remedy="name it: table='shop.orders'")
             selection = select_all(
-                MergedBinlog(folder), patterns, start=start, stop=stop, op=op, time_zone=time_zone, fields=fields
+                Log(folder), patterns, start=start, stop=stop, op=op, time_zone=time_zone, fields=fields
             )
         else:
             assert table is not None
             selection = select(
-                MergedBinlog(folder), table, start=start, stop=stop, where=where, op=op, columns=columns, as_of=as_of,
+                Log(folder), table, start=start, stop=stop, where=where, op=op, columns=columns, as_of=as_of,
                 temporal_text=temporal == "text", zero_dates=rules, time_zone=time_zone, fields=fields,
             )  # fmt: skip
         return pa.RecordBatchReader.from_batches(selection.asked.schema, _read(stack.pop_all(), selection))

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from binlog_merge.ask.selection import select
 from binlog_merge.errors import UnknownTable
+from binlog_merge.log.log import Log
 from binlog_merge.log.names import Named, Said, Tenure
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
@@ -42,9 +42,7 @@ def primary_key(table: Table) -> list[str]:
     return [] if index is None else [part.column for part in index.parts if part.column is not None]
 
 
-def spans_of(
-    binlog: MergedBinlog, tenure: Tenure, columns: tuple[str, ...], first: int
-) -> tuple[list[Span], list[str]]:
+def spans_of(binlog: Log, tenure: Tenure, columns: tuple[str, ...], first: int) -> tuple[list[Span], list[str]]:
     """Return where the key of a table was what these columns are at the end of its tenure, and in words where not.
 
     Only transactions from `first` on matter.
@@ -67,7 +65,7 @@ def spans_of(
 
 
 def _span(
-    binlog: MergedBinlog, named: Named, columns: tuple[str, ...], made: TableVersion | None
+    binlog: Log, named: Named, columns: tuple[str, ...], made: TableVersion | None
 ) -> tuple[list[Span], list[str]]:
     """Return the part of a table's time if its key has these columns there, else what to say about it.
 
@@ -96,7 +94,7 @@ def _span(
     ]
 
 
-def versions_made(binlog: MergedBinlog, said: Sequence[Said]) -> list[TableVersion | None]:
+def versions_made(binlog: Log, said: Sequence[Said]) -> list[TableVersion | None]:
     """Return the definitions that statements made, which only the schema store has; None where it is not certain."""
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():
@@ -131,7 +129,7 @@ def _keeps_text(old: ColumnType, new: ColumnType) -> bool:
     return same_type(old, new) or any({old.name, new.name} <= family for family in families)
 
 
-def _has_rows(binlog: MergedBinlog, named: Named) -> bool:
+def _has_rows(binlog: Log, named: Named) -> bool:
     selection = select(binlog, (named.schema, named.name), fields=("op",))
     return any(len(batch) for batch in selection.between(named.first, named.last).batches())
 

@@ -26,10 +26,9 @@ from binlog_merge.ask.selection import Place, select
 from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.errors import ConfigError
+from binlog_merge.log.log import Log
 from binlog_merge.log.names import Said, Tables, tables_of
 from binlog_merge.log.place import parse_place, zone_named
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import versions_between
 from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
@@ -87,7 +86,7 @@ class Life:
 
 
 def life_of(
-    binlog: MergedBinlog,
+    binlog: Log,
     name: tuple[str, str],
     key: Mapping[str, str],
     *,
@@ -104,7 +103,7 @@ def life_of(
         None if place is None else parse_place(f"--{option}", place, time_zone)
         for option, place in (("start", start), ("stop", stop))
     ]
-    first, last = ranks_between(binlog, *places)
+    first, last = binlog.between(*places)
     wanted = _wanted(binlog, name, key, last)
     tables = tables_of(binlog, *name, last)
     rows, left_out, doubts = list[_Row](), list(tables.others), list[str]()
@@ -179,7 +178,7 @@ def _lived(asked: "_Asking", wanted: Values) -> "list[_Row]":
     return [rows[number] for number in sorted(found)]
 
 
-def _wanted(binlog: MergedBinlog, name: tuple[str, str], key: Mapping[str, str], last: int) -> dict[str, str]:
+def _wanted(binlog: Log, name: tuple[str, str], key: Mapping[str, str], last: int) -> dict[str, str]:
     """Return the texts of the key that is asked for by the columns of the table's key, or of one that it had before."""
     tables = versions_between(binlog, *name, binlog.state.first_rank, last).tables()
     known = [columns for table in reversed(tables) if (columns := primary_key(table))]
@@ -232,7 +231,7 @@ class _Asking:
     """Asks the log for the changes of rows with some keys."""
 
     def __init__(
-        self, binlog: MergedBinlog, spans: Sequence[Span], said: Sequence[Said], first: int, last: int, time_zone: str
+        self, binlog: Log, spans: Sequence[Span], said: Sequence[Said], first: int, last: int, time_zone: str
     ) -> None:
         self._binlog = binlog
         self._first, self._last = first, last
@@ -380,9 +379,7 @@ def _key(image: Mapping[str, Any] | None, columns: Sequence[str], altered: int) 
     return Key(altered, tuple(by_name[column.lower()] for column in columns))
 
 
-def _with_statements(
-    binlog: MergedBinlog, tables: Tables, changes: Sequence[Change], places: Mapping[str, int]
-) -> list[Item]:
+def _with_statements(binlog: Log, tables: Tables, changes: Sequence[Change], places: Mapping[str, int]) -> list[Item]:
     """Return the changes with the statements about the table after the first of them, until the row was deleted."""
     if not changes:
         return []

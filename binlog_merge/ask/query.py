@@ -30,7 +30,7 @@ from binlog_merge.ask.lists import (
 from binlog_merge.ask.rows import FIELDS
 from binlog_merge.ask.selection import Selection, select
 from binlog_merge.errors import ConfigError, MergeError
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 
 _ARGUMENTS: Final = ("start", "stop", "where", "op", "as_of", "time_zone")
 _REMEDY: Final = "ask over changes('SCHEMA.TABLE'), transactions, ddl and schemas; changes takes " + ", ".join(
@@ -68,7 +68,7 @@ class Answer:
     batches: Iterator[Any]
 
 
-def ask(binlog: MergedBinlog, question: str, batch_rows: int = 10_000) -> Answer:
+def ask(binlog: Log, question: str, batch_rows: int = 10_000) -> Answer:
     """Return the answer to a question in DuckDB's SQL. Raises ConfigError for a wrong one, and what reading does."""
     text, calls = _calls(binlog, question)
     # Times are in UTC, whatever the machine's time zone: so are their days and hours.
@@ -136,7 +136,7 @@ def _wrong(error: Exception) -> ConfigError:
     return ConfigError(f"the query: {str(error).strip()[:2000]}", remedy=_REMEDY)
 
 
-def _calls(binlog: MergedBinlog, question: str) -> tuple[str, dict[str, Selection]]:
+def _calls(binlog: Log, question: str) -> tuple[str, dict[str, Selection]]:
     """Return the question with a name for each call of `changes`, and what the calls ask."""
     try:
         tokens = list(DuckDB.Tokenizer().tokenize(question))
@@ -182,7 +182,7 @@ def _literal(tokens: Sequence[Any], number: int) -> bool:
     return _is(tokens, number, TokenType.STRING) or _is(tokens, number, TokenType.NUMBER)
 
 
-def _selection(binlog: MergedBinlog, arguments: Mapping[str, str]) -> Selection:
+def _selection(binlog: Log, arguments: Mapping[str, str]) -> Selection:
     if "" not in arguments:
         raise ConfigError("changes(…) names no table", remedy=_REMEDY)
     selection = select(
@@ -196,7 +196,7 @@ def _selection(binlog: MergedBinlog, arguments: Mapping[str, str]) -> Selection:
     return replace(selection, asked=replace(selection.asked, shape=replace(shape, types=kinds)))
 
 
-def _lists(connection: Any, binlog: MergedBinlog) -> None:
+def _lists(connection: Any, binlog: Log) -> None:
     files = binlog.state.files
     connection.register(
         "transactions",

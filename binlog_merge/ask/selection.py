@@ -12,10 +12,10 @@ from binlog_merge.ask.shape import Shape, shape_of
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, UnknownTable
 from binlog_merge.filters.expressions import Op
+from binlog_merge.log.log import Log, Range
 from binlog_merge.log.place import Place as LogPlace
 from binlog_merge.log.place import parse_place, zone_named
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import TableVersions, history_of, versions_between
 from snapshot_store.names import NamePattern
 from snapshot_store.tso import OrderKey
@@ -71,7 +71,7 @@ class AllSelection:
 
 
 def select_all(
-    binlog: MergedBinlog,
+    binlog: Log,
     patterns: Sequence[NamePattern],
     *,
     start: Place = None,
@@ -113,17 +113,16 @@ def split_names(text: str) -> list[str]:
     return [name.strip() for name in re.findall(r"(?:`(?:[^`]|``)*`|[^,`])+", text)] or [text]
 
 
-def _range(binlog: MergedBinlog, start: Place, stop: Place, time_zone: str, options: str = "") -> tuple[int, int]:
+def _range(log: Log, start: Place, stop: Place, time_zone: str, options: str = "") -> Range:
     zone_named(time_zone)
-    return ranks_between(
-        binlog,
+    return log.between(
         None if start is None else parse_place(f"{options}start", start, time_zone),
         None if stop is None else parse_place(f"{options}stop", stop, time_zone),
     )
 
 
 def select(
-    binlog: MergedBinlog,
+    binlog: Log,
     table: str | tuple[str, str],
     *,
     start: Place = None,

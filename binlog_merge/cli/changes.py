@@ -101,11 +101,11 @@ def changes(
     options = _message_options(form, output, format_option or [])
     from binlog_merge.ask.selection import select, zero_dates_of
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
     with opened_log(place) as folder:
         selection = select(
-            MergedBinlog(folder),
+            Log(folder),
             table,
             start=start,
             stop=stop,

@@ -19,6 +19,7 @@ from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_remedy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from binlog_merge.log.log import Log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.undo.selection import Reader, Selected
 
@@ -127,11 +128,11 @@ def flashback(
     if gtids is not None and output is not UndoFormat.binlog:
         raise ConfigError("--gtids goes with -o binlog")
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.undo.selection import Reader
 
     with opened_log(merged_of(directory, merged)) as folder:
-        log = MergedBinlog(folder)
+        log = Log(folder)
         selected = _selected(log, table, (start, stop), where, op, time_zone, across_ddl, output)
         if check is not None:
             _check(Reader(log, selected), check, password_file, ssl_ca)
@@ -148,7 +149,7 @@ def flashback(
 
 
 def _selected(
-    log: "MergedBinlog",
+    log: "Log",
     tables: list[str],
     between: tuple[str, str],
     where: str | None,
@@ -161,7 +162,6 @@ def _selected(
     from binlog_merge.ask.selection import name_of
     from binlog_merge.log.changes import OPS
     from binlog_merge.log.place import parse_place, zone_named
-    from binlog_merge.log.spans import ranks_between
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
     from binlog_merge.undo.across import Written
@@ -171,7 +171,7 @@ def _selected(
     start, stop = (
         parse_place(option, text, time_zone) for option, text in zip(("--start", "--stop"), between, strict=True)
     )
-    first, last = ranks_between(log, start, stop)
+    first, last = log.between(start, stop)
     versions = tuple(versions_between(log, *name_of(name), first, last) for name in dict.fromkeys(tables))
     ops = OPS if op is None else tuple(part.strip() for part in op.split(","))
     if wrong := [name for name in ops if name not in OPS]:

@@ -52,11 +52,11 @@ def history(
     from binlog_merge.ask.life import life_of
     from binlog_merge.ask.selection import name_of
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
     with opened_log(merged_of(None, merged)) as folder:
         name, values = name_of(table), _pairs(key)
-        life = life_of(MergedBinlog(folder), name, values, start=start, stop=stop, time_zone=time_zone)
+        life = life_of(Log(folder), name, values, start=start, stop=stop, time_zone=time_zone)
     for text in (*life.left_out, *life.doubts):
         print(printable(text), file=sys.stderr)
     items = life.items

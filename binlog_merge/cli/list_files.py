@@ -8,7 +8,7 @@ from binlog_merge.cli.output import OutputFormat, print_document, printable
 
 if TYPE_CHECKING:
     from binlog_merge.files.manifest import OutputFile
-    from binlog_merge.log.file_transactions import MergedLog
+    from binlog_merge.log.log import Log
 
 HELP = """List the files of a merged log: size, transactions, and the ranges of GTIDs, commit TSOs and time in each.
 
@@ -37,10 +37,10 @@ class Listed:
 def list_files(directory: MergedArgument = None, merged: Merged = None, output: Output = OutputFormat.text) -> None:
     """List the files of a merged log."""
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.file_transactions import MergedLog
+    from binlog_merge.log.log import Log
 
     with opened_log(merged_of(directory, merged)) as folder:
-        log = MergedLog(folder)
+        log = Log(folder)
         files = [listed(log, file) for file in log.files]
     if output is not OutputFormat.text:
         print_document(_values(log, files), output, "files")
@@ -49,9 +49,9 @@ def list_files(directory: MergedArgument = None, merged: Merged = None, output: 
         print(printable(line))
 
 
-def listed(log: "MergedLog", file: "OutputFile") -> Listed:
+def listed(log: "Log", file: "OutputFile") -> Listed:
     """Return what the manifest, or the file itself, says of a file."""
-    from binlog_merge.log.places_in_log import time_of_key, time_text, uuid_of
+    from binlog_merge.log.place import time_of_key, time_text
     from snapshot_store.tso import OrderKey
 
     keys = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
@@ -61,13 +61,11 @@ def listed(log: "MergedLog", file: "OutputFile") -> Listed:
         times = time_text(walked.commit_us(0)), time_text(walked.commit_us(len(walked) - 1))
     ranks = f"{file.first_rank}-{file.last_rank}" if file.last_rank > file.first_rank else str(file.first_rank)
     tsos = keys[0].commit_tso, keys[1].commit_tso
-    gtids = f"{uuid_of(log)}:{ranks}"
+    gtids = f"{log.cluster_uuid}:{ranks}"
     return Listed(file.name, file.size, file.closed, file.transactions, gtids, tsos, times)
 
 
-def _values(log: "MergedLog", files: list[Listed]) -> dict[str, Any]:
-    from binlog_merge.log.places_in_log import whole_up_to
-
+def _values(log: "Log", files: list[Listed]) -> dict[str, Any]:
     gone = log.state.gone
     return {
         "files": [
@@ -86,15 +84,15 @@ def _values(log: "MergedLog", files: list[Listed]) -> dict[str, Any]:
         ],
         "size": sum(each.size for each in files),
         "transactions": sum(each.transactions for each in files),
-        "whole_up_to": whole_up_to(log).text(),
+        "whole_up_to": log.whole_up_to.text(),
         "removed": None
         if gone is None
         else {"files": gone.files, "last_file": gone.last_name, "gtids_up_to": gone.last_rank},
     }
 
 
-def _lines(log: "MergedLog", files: list[Listed]) -> list[str]:
-    from binlog_merge.log.places_in_log import name_of, uuid_of, whole_up_to
+def _lines(log: "Log", files: list[Listed]) -> list[str]:
+    from binlog_merge.log.place import name_of
 
     heads = ("file", "bytes", "transactions", "GTIDs", "commit TSOs", "time")
     rows = [
@@ -116,7 +114,7 @@ def _lines(log: "MergedLog", files: list[Listed]) -> list[str]:
             cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         lines.append("  ".join(cells).rstrip())
-    lines.append(f"GTIDs of {uuid_of(log)}; whole up to {name_of(whole_up_to(log))}")
+    lines.append(f"GTIDs of {log.cluster_uuid}; whole up to {name_of(log.whole_up_to)}")
     gone = log.state.gone
     if gone is not None and gone.files:
         lines.append(f"removed: {gone.files} files up to {gone.last_name}, GTIDs up to {gone.last_rank}")

@@ -76,10 +76,10 @@ def position_of(
     text, option = _one_of(("--at", at), ("--tso", tso))
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.around import find_place
-    from binlog_merge.log.file_transactions import MergedLog
+    from binlog_merge.log.log import Log
 
     with opened_log(merged_of(directory, merged)) as folder:
-        log = MergedLog(folder)
+        log = Log(folder)
         branch = None if node is None else _branch(node, text, config)
         place = _place(text, option) if branch is None else Place.at_key(option, branch.key)
         found = find_place(log, place)
@@ -105,10 +105,10 @@ def tso_of(
     text, option = _one_of(("--at", at), ("--position", position))
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.around import find_place, find_transaction
-    from binlog_merge.log.file_transactions import MergedLog
+    from binlog_merge.log.log import Log
 
     with opened_log(merged_of(directory, merged)) as folder:
-        log = MergedLog(folder)
+        log = Log(folder)
         branch = None if node is None else _branch(node, text, config)
         if branch is None:
             place = parse_place(option, text)
@@ -174,7 +174,7 @@ def _values_around(place: "Around") -> dict[str, Any]:
 def _values(found: "Transaction | None") -> dict[str, Any] | None:
     if found is None:
         return None
-    from binlog_merge.log.places_in_log import time_of_key, time_text
+    from binlog_merge.log.place import time_of_key, time_text
 
     key = found.key
     return {

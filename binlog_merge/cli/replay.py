@@ -218,7 +218,7 @@ def replay(
     """Apply a merged binlog to a MySQL server."""
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.walk import ReplayOptions
     from binlog_merge.replay.server.run import dry_run
     from binlog_merge.replay.server.run import replay as run
@@ -228,7 +228,7 @@ def replay(
     source = merged_of(None, merged)
     shown = redacted(source)
     with opened_log(source) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
         skipped = skipped_of(binlog, skip or ())
         messages = to is not None and to.startswith(("kafka:", "file:", "s3:", "gs:", "az:"))

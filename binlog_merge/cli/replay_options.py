@@ -15,7 +15,8 @@ from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, reason
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
+    from binlog_merge.log.place import Place
     from snapshot_store.server import ServerAddress
 
 TimeZone = Annotated[
@@ -47,39 +48,32 @@ def filter_of(path: Path | None, rows_only: bool) -> "Filter | None":
     return verify(settings)
 
 
-def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
-    from binlog_merge.log.ranges import rank_of
-
-    return rank_of(binlog, option, text)
-
-
 def range_of(
-    binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
+    log: "Log", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
 ) -> tuple[int | None, int | None]:
     """Return the first and the last rank; None for one that is not given."""
-    from binlog_merge.log.ranges import check_first, first_rank_at, start_rank_at
-
-    first: int | None = None
-    last: int | None = None
-    for option, (gtid, tso) in (("start", start), ("stop", stop)):
-        if gtid is not None and tso is not None:
-            raise ConfigError(f"--{option}-gtid and --{option}-tso say the same", remedy="give one of them")
-    if start[0] is not None:
-        first = check_first(binlog, _rank(binlog, "--start-gtid", start[0]), f"--start-gtid {start[0]}")
-    elif start[1] is not None:
-        first = start_rank_at(binlog, "--start-tso", start[1])
-    if stop[0] is not None or stop[1] is not None:
-        last = _rank(binlog, "--stop-gtid", stop[0]) if stop[0] is not None else first_rank_at(binlog, stop[1] or 0) - 1
-    if first is not None and last is not None and first > last:
+    begin, end = _place("start", *start), _place("stop", *stop)
+    first, last = log.between(begin, end, ahead=True)
+    if begin is not None and end is not None and first > last:
         raise ConfigError(f"the range ends with transaction {last}, before it begins with {first}")
-    return first, last
+    return None if begin is None else first, None if end is None else last
 
 
-def skipped_of(binlog: "MergedBinlog", skip: Iterable[str]) -> frozenset[int]:
+def _place(option: str, gtid: str | None, tso: int | None) -> "Place | None":
+    from binlog_merge.log.place import Place
+
+    if gtid is not None and tso is not None:
+        raise ConfigError(f"--{option}-gtid and --{option}-tso say the same", remedy="give one of them")
+    if gtid is not None:
+        return Place.at_gtid(f"--{option}-gtid", gtid)
+    return None if tso is None else Place.at_tso(f"--{option}-tso", tso)
+
+
+def skipped_of(log: "Log", skip: Iterable[str]) -> frozenset[int]:
     """Return the ranks to skip. Raises ConfigError, and OutsideLog for a transaction that the log does not have."""
-    from binlog_merge.log.ranges import check_first
+    from binlog_merge.log.place import Place
 
-    return frozenset(check_first(binlog, _rank(binlog, "--skip", text) + 1, f"--skip {text}") - 1 for text in skip)
+    return frozenset(log.through(Place.at_gtid("--skip", text)) for text in skip)
 
 
 def time_zone_of(name: str | None) -> str | None:

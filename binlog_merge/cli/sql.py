@@ -41,10 +41,10 @@ def sql(
         raise ConfigError(f"-o {output}: there is no such format", remedy="give text, json, jsonl or csv")
     from binlog_merge.ask.query import ask
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
     with opened_log(merged_of(None, merged)) as folder:
-        answer = ask(MergedBinlog(folder), sys.stdin.read() if question == "-" else question)
+        answer = ask(Log(folder), sys.stdin.read() if question == "-" else question)
         rows = ([_plain(value) for value in row] for batch in answer.batches for row in _tuples(batch))
         if output == "json":
             print_document({"columns": answer.columns, "rows": list(rows)}, output)

@@ -80,16 +80,15 @@ def stats(
         raise ConfigError(f"--to: a plot is an SVG, not what {to.name} is named after", remedy=f"name it {to.stem}.svg")
     from binlog_merge.ask.stats import count
     from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.log.log import Log
     from binlog_merge.log.place import parse_place, zone_named
-    from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.spans import ranks_between
 
     zone_named(time_zone)
     with opened_log(merged_of(directory, merged), schema=table is not None) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         begin = None if start is None else parse_place("--start", start, time_zone)
         end = None if stop is None else parse_place("--stop", stop, time_zone)
-        first, last = ranks_between(binlog, begin, end)
+        first, last = binlog.between(begin, end)
         found = count(binlog, first, last, every_us=_STEPS[per] * 1_000_000, top=top, named=_named(table))
         _check_names(binlog, table, found)
         uuid = binlog.cluster_uuid if binlog.with_gtids else None

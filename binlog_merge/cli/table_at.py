@@ -18,6 +18,7 @@ from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, IoError, io_remedy
 
 if TYPE_CHECKING:
+    from binlog_merge.log.log import Log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.time_travel.made import Made
 
@@ -97,11 +98,11 @@ def table_at(
         raise ConfigError("--from-tso goes with --to-tso, and without --base and --to")
     from binlog_merge.ask.selection import name_of
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
     name = name_of(table)
     with opened_log(merged_of(None, merged)) as folder:
-        log = MergedBinlog(folder)
+        log = Log(folder)
         if between:
             ranks = _rank(log, from_tso or "", "--from-tso"), _rank(log, to_tso or "", "--to-tso")
             _print_changes(log, name, ranks, temporal, output)
@@ -119,15 +120,14 @@ def table_at(
                 _report(made, at_tso or "", to, text, rows, output)
 
 
-def _rank(log: "MergedBinlog", place: str, option: str) -> int:
+def _rank(log: "Log", place: str, option: str) -> int:
     """Return the rank of the last transaction at a place or before. Raises ConfigError and OutsideLog."""
     from binlog_merge.log.around import check_inside
     from binlog_merge.log.place import parse_place
-    from binlog_merge.log.places_in_log import bounds_of, log_of
 
-    places, found = log_of(log), parse_place(option, place)
-    check_inside(places, found)
-    return bounds_of(places, found).through
+    found = parse_place(option, place)
+    check_inside(log, found)
+    return log.through(found)
 
 
 def _deliver(

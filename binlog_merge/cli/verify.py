@@ -110,10 +110,10 @@ def verify(
             _look_through(folder, shown, output)
             return
         from binlog_merge.cli.replay_options import address_of, filter_of, range_of
-        from binlog_merge.log.reader import MergedBinlog
+        from binlog_merge.log.log import Log
         from binlog_merge.verify.against import compare_with_nodes, compare_with_server
 
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
         if nodes is None:
             _, rank = range_of(binlog, (None, None), (stop_gtid, stop_tso))

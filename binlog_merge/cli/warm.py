@@ -115,7 +115,7 @@ def _read(folder: Path) -> None:
     """Run what reads a merged log, which loads the kernels of those commands."""
     from binlog_merge.ask.changes import changes
     from binlog_merge.ask.life import life_of
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.walk import ReplayOptions, history_of
     from binlog_merge.replay.duckdb.load import load
     from binlog_merge.replay.duckdb.target import DuckdbTarget
@@ -123,7 +123,7 @@ def _read(folder: Path) -> None:
     from binlog_merge.verify.whole import verify
 
     load_packets()
-    binlog = MergedBinlog(folder / "merged")
+    binlog = Log(folder / "merged")
     history = history_of(binlog.directory)
     verify(binlog, history)
     for table in (None, ".".join(_TABLE)):

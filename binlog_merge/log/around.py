@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from binlog_merge.errors import OutsideLog
-from binlog_merge.log.file_transactions import MergedLog, Transaction
-from binlog_merge.log.place import Place
-from binlog_merge.log.places_in_log import Bounds, bounds_of, name_of, time_of_key, whole_up_to
+from binlog_merge.log.file_transactions import Transaction
+from binlog_merge.log.log import Log
+from binlog_merge.log.place import Place, name_of, time_of_key
 from binlog_merge.log.reader import removed_before
 from snapshot_store.tso import OrderKey
 
@@ -21,30 +21,29 @@ class Around:
     following: Transaction | None
 
 
-def find_place(log: MergedLog, place: Place) -> Around:
+def find_place(log: Log, place: Place) -> Around:
     """Return the position behind everything at a place or before. Raises OutsideLog."""
     check_inside(log, place)
-    bounds = bounds_of(log, place)
-    last, following = log.at_rank(bounds.through), log.at_rank(bounds.through + 1)
+    through = log.through(place)
+    last, following = log.at_rank(through), log.at_rank(through + 1)
     if last is not None:
         return Around(last.file, last.end, last, None, following)
     gone = log.state.gone
-    if following is None or gone is None or gone.last_rank > bounds.through:
-        _refuse(log, bounds, str(place))
-    assert following is not None
+    if gone is not None and through < gone.last_rank:
+        raise removed_before(log.folder.place(), gone, str(place))
+    if following is None or gone is None:
+        raise OutsideLog("no transaction of the log is that early")
     return Around(following.file, following.start, None, None, following)
 
 
-def check_inside(log: MergedLog, place: Place) -> None:
+def check_inside(log: Log, place: Place) -> None:
     """Raise OutsideLog for a moment that the log does not reach; of other places that is not asked."""
     if place.moment is None:
         return
-    moment, first, whole = place.moment, OrderKey.parse(log.files[0].first_key), whole_up_to(log)
+    moment, first, whole = place.moment, OrderKey.parse(log.files[0].first_key), log.whole_up_to
     gone, limit = log.state.gone, moment.after.previous()
     if limit < first and gone is not None and gone.last_key is not None and log.files[0].first_rank > 1:
-        if limit < OrderKey.parse(gone.last_key):
-            raise removed_before(log.folder.place(), gone, name_of(moment.first))
-        return
+        return  # what was removed is refused where the place is looked for
     if moment.wall_clock and not time_of_key(whole):
         return
     if limit < first:
@@ -59,16 +58,9 @@ def check_inside(log: MergedLog, place: Place) -> None:
         )
 
 
-def _refuse(log: MergedLog, bounds: Bounds, option: str) -> None:
-    gone = log.state.gone
-    if gone is not None and bounds.through < gone.last_rank:
-        raise removed_before(log.folder.place(), gone, option)
-    raise OutsideLog("no transaction of the log is that early")
-
-
-def find_transaction(log: MergedLog, place: Place) -> Around:
+def find_transaction(log: Log, place: Place) -> Around:
     """Return the transactions around a position. Raises ConfigError for an invalid one, OutsideLog before the first."""
-    before = bounds_of(log, place).before
+    before = log.before(place)
     last, following, inside = log.at_rank(before), log.at_rank(before + 1), None
     if following is not None and following.file == place.file and following.start < place.number:
         inside, following = following, log.at_rank(before + 2)

@@ -12,7 +12,6 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -24,18 +23,11 @@ from binlog_merge.binlog.query import Query
 from binlog_merge.errors import (
     CHECK_PATH,
     ChecksumMismatch,
-    ConfigError,
     IoError,
-    OutsideLog,
     TruncatedEvent,
 )
-from binlog_merge.files.log_folder import LogFolder, folder_of
-from binlog_merge.files.manifest import ManifestState, OutputFile
-from binlog_merge.files.source import io_error
-from binlog_merge.log.chunks import Chunks, chunks_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.chunks import Chunks
 from binlog_merge.polardbx.ddl.comments import split_comment
-from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import OrderKey
 
 _GTIDS = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
@@ -144,100 +136,6 @@ class FileTransactions:
             return bisect_right(self._span(0)[1], position)
         chunk = self._chunks.of_position(position)
         return self._chunks.rank(chunk) - self.first_rank + bisect_right(self._span(chunk)[1], position)
-
-
-class MergedLog:
-    """The published files of an output directory. Raises ManifestError if there is no manifest."""
-
-    def __init__(self, place: Path | LogFolder) -> None:
-        self.folder = folder_of(place)
-        self.state: ManifestState = self.folder.state()
-        if not self.state.files:
-            raise OutsideLog(f"nothing has been published in {self.folder} yet")
-        self._walked: dict[str, FileTransactions] = {}
-        self.binlog = MergedBinlog(self.folder)
-
-    @property
-    def files(self) -> tuple[OutputFile, ...]:
-        """Return all published files, in order."""
-        return self.state.files
-
-    def file(self, name: str, option: str = "--position") -> OutputFile:
-        """Return the file with this name. Raises ConfigError if the log has none."""
-        for file in self.files:
-            if file.name == name:
-                return file
-        raise ConfigError(
-            f"the log has no file {name}: its files are {self.files[0].name} to {self.files[-1].name}",
-            file=self.folder.place(name),
-            remedy=f"give {option} as FILE:POS, FILE being a file's name without its directory",
-        )
-
-    def file_of_rank(self, rank: int) -> OutputFile:
-        """Return the file with the transaction of this rank, which the log must have."""
-        return self.files[bisect_right(self.files, rank, key=lambda file: file.first_rank) - 1]
-
-    def path(self, file: OutputFile) -> Path:
-        """Return the local path of a file. Raises IoError, and what is wrong with a store."""
-        try:
-            return self.folder.path(file)
-        except OSError as error:
-            raise io_error(error, self.folder.place(file.name)) from error
-
-    def walked(self, file: OutputFile) -> FileTransactions:
-        """Return a file's transactions; the last few files asked for are remembered."""
-        if file.name not in self._walked:
-            if len(self._walked) > 3:
-                self._walked.pop(next(iter(self._walked)))
-            chunks = chunks_of(self.binlog, file)
-            self._walked[file.name] = FileTransactions(self.path(file), file.size, file.first_rank, chunks)
-        return self._walked[file.name]
-
-    def transaction(self, file: OutputFile, number: int) -> Transaction:
-        """Return a transaction by its number in a file; a DDL's key comes from the store if its text has none."""
-        found = self.walked(file).transaction(number)
-        if found.key is None and found.ddl is not None:
-            return self._with_ddl_key(found, file)
-        return found
-
-    def at_rank(self, rank: int) -> Transaction | None:
-        """Return the transaction with this rank, None if the log does not have it."""
-        if not self.files[0].first_rank <= rank <= self.files[-1].last_rank:
-            return None
-        file = self.file_of_rank(rank)
-        return self.transaction(file, rank - file.first_rank)
-
-    def transactions(self, file: OutputFile) -> Iterator[Transaction]:
-        """Yield a file's transactions in order."""
-        for number in range(len(self.walked(file))):
-            yield self.transaction(file, number)
-
-    def _with_ddl_key(self, found: Transaction, file: OutputFile) -> Transaction:
-        low, high = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
-        if found.start == self.walked(file).start(0):
-            key: OrderKey | None = low
-        else:
-            keys = [key for key, text in self._stored if text == found.ddl and low <= key <= high]
-            key = keys[0] if len(keys) == 1 else None
-        return Transaction(found.file, found.start, found.end, found.gtid, key, found.ddl, found.commit_us, found.rank)
-
-    @cached_property
-    def _stored(self) -> tuple[tuple[OrderKey, str], ...]:
-        """Return the keys and texts of all logical DDL in the schema store."""
-        from snapshot_store.store.db import Store
-
-        with self.folder.schema_store() as (path, shown):
-            if not path.exists():
-                return ()
-            with as_merge_errors(shown), Store.open(path, True) as store:
-                history = store.load_history()
-        tables = {(v.key, v.ddl) for v in history.versions if v.node is None and v.origin in _LOGGED}
-        databases = {(v.key, v.ddl) for v in history.schema_versions if v.node is None and v.origin in _LOGGED}
-        return tuple(sorted(tables | databases))
-
-
-_LOGGED = ("marker", "shards")
-"""The origins of versions that are DDL of the log."""
 
 
 def _walk(path: Path, begin: int, size: int) -> tuple[list[int], list[int]]:

@@ -22,7 +22,7 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError
 from snapshot_store.mysql.values.time_zones import zone_of
 from snapshot_store.names import Moment, check_no_date
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 Kind = Literal["tso", "key", "time", "gtid", "gtids", "position"]
 FORMS: Final = (
@@ -31,7 +31,7 @@ FORMS: Final = (
 )
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID: Final = r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}"
-_GTID: Final = re.compile(rf"({_UUID}):([1-9]\d{{0,17}})", re.ASCII)
+_GTID: Final = re.compile(rf"(?:({_UUID}):)?0*([1-9]\d{{0,17}})", re.ASCII)
 _GTID_SET: Final = re.compile(rf"\s*{_UUID}\s*:.*", re.ASCII | re.DOTALL)
 _POSITION: Final = re.compile(r"(.+\.\d+):(\d{1,18})", re.ASCII | re.DOTALL)
 
@@ -41,7 +41,7 @@ class Place:
     """A place as a user said it: `option` and `text` are for messages.
 
     `moment` is that of a TSO, an order key or a time; of the latter `micros` are µs since 1970. `uuid` and `number` are
-    a GTID's, `gtids` a set's, `file` and `number` a position's.
+    a GTID's, without a `uuid` one of the log itself; `gtids` are a set's, `file` and `number` a position's.
     """
 
     option: str
@@ -59,6 +59,20 @@ class Place:
         """Return the place of an order key."""
         return cls(option, key.text(), "key", Moment.at_key(key))
 
+    @classmethod
+    def at_tso(cls, option: str, tso: int) -> "Place":
+        """Return the place of a commit TSO."""
+        return cls(option, str(tso), "tso", Moment.at_tso(tso))
+
+    @classmethod
+    def at_gtid(cls, option: str, text: str) -> "Place":
+        """Return the place of a GTID of the log, or of its number alone. Raises ConfigError."""
+        match = _GTID.fullmatch(text.strip())
+        if match is None:
+            raise ConfigError(f"{option} {text!r} is no GTID", remedy="write UUID:N, or N alone")
+        uuid = "" if match[1] is None else str(UUID(match[1]))
+        return cls(option, text.strip(), "gtid", uuid=uuid, number=int(match[2]))
+
     def __str__(self) -> str:
         return f"{self.option} {self.text}"
 
@@ -68,8 +82,8 @@ def parse_place(option: str, given: str | int | datetime, time_zone: str = "UTC"
     text = (given.isoformat() if isinstance(given, datetime) else str(given)).strip()
     if text.isascii() and text.isdigit():
         return _digits(option, text)
-    if match := _GTID.fullmatch(text):
-        return Place(option, text, "gtid", uuid=str(UUID(match[1])), number=int(match[2]))
+    if _GTID.fullmatch(text):
+        return Place.at_gtid(option, text)
     if _GTID_SET.fullmatch(text):
         try:
             return Place(option, text, "gtids", gtids=GtidSet.parse_text(text))
@@ -78,6 +92,23 @@ def parse_place(option: str, given: str | int | datetime, time_zone: str = "UTC"
     if match := _POSITION.fullmatch(text):
         return Place(option, text, "position", file=PurePath(match[1]).name, number=int(match[2]))
     return _time(option, text, time_zone)
+
+
+def name_of(key: OrderKey) -> str:
+    """Return a key's TSO for people, with its time if it carries one."""
+    time = time_of_key(key)
+    return f"TSO {key.commit_tso}" + (f" ({time})" if time else "")
+
+
+def time_of_key(key: OrderKey) -> str | None:
+    """Return the time in a key's TSO as RFC 3339, None if it carries none."""
+    return time_text(tso_millis(key.commit_tso) * 1000) if carries_time(key.commit_tso) else None
+
+
+def time_text(micros: int) -> str:
+    """Return a time given in µs since 1970 as RFC 3339, with milliseconds."""
+    moment = datetime.fromtimestamp(micros // 1000 / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def zone_named(name: str) -> tzinfo:

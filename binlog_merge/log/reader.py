@@ -131,6 +131,14 @@ class MergedBinlog:
         if gone is not None and first_rank <= gone.last_rank:
             raise removed_before(self.folder.place(), gone, f"transaction {first_rank}")
 
+    def check_reached(self, first_rank: int, what: str) -> int:
+        """Return a rank with which reading begins. Raises OutsideLog if it is after the end; `what` named it."""
+        if first_rank > self.last_rank + 1:
+            raise OutsideLog(
+                f"{what} is after the end of the log, which ends with transaction {self.last_rank}", remedy=MERGE_ON
+            )
+        return first_rank
+
     def check_kept(self, file: OutputFile) -> None:
         """Raise OutsideLog if a file was removed since the manifest was loaded: it is not missing."""
         if not self.folder.is_there(file):
@@ -175,6 +183,7 @@ def removed_before(place: str, gone: Gone, what: str) -> NoLongerInLog:
 
 
 _MOST_MAPS: Final = 1000
+MERGE_ON: Final = "merge on, then begin"
 DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
 
 

@@ -16,25 +16,22 @@ from binlog_merge.ask.all_tables import AskedAll, Question
 from binlog_merge.ask.read import Asked
 from binlog_merge.ask.values import quoted
 from binlog_merge.errors import MergeError
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.where import Where
 from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
 
 
-def pushed(
-    binlog: MergedBinlog, filters: Sequence[Any], asked: Question, first: int, last: int
-) -> tuple[Question, int, int]:
+def pushed(log: Log, filters: Sequence[Any], asked: Question, first: int, last: int) -> tuple[Question, int, int]:
     """Return what is asked, and the ranks of the range, with what the filters say."""
     for one in filters:
         name, value = one.attribute[0] if hasattr(one, "attribute") else None, getattr(one, "value", None)
         if name == "op":
             asked = _ops(asked, one, value)
         elif name in ("commit_tso", "order_key") and len(one.attribute) == 1:
-            low, high = _range(binlog, one, name, value)
+            low, high = _range(log, one, name, value)
             first, last = max(first, low), min(last, high)
         elif isinstance(asked, AskedAll) and name in ("schema", "table"):
             asked = _named(asked, one, name)
@@ -129,16 +126,16 @@ def _ops(asked: Question, one: Any, value: Any) -> Question:
     return asked
 
 
-def _range(binlog: MergedBinlog, one: Any, name: str, value: Any) -> tuple[int, int]:
+def _range(log: Log, one: Any, name: str, value: Any) -> tuple[int, int]:
     """Return the ranks that a filter on a transaction's place leaves; all of the log's if that is not certain."""
-    every = binlog.state.first_rank, binlog.last_rank
+    every = log.state.first_rank, log.last_rank
     if value is None or (name == "order_key" and not re.fullmatch("[0-9]{54}", value)):
         return every
     try:
         low, high = _bounds(one, name, value)
         start = None if low is None else parse_place("filter", low)
         stop = None if high is None else parse_place("filter", high)
-        found = ranks_between(binlog, start, None)[0], ranks_between(binlog, None, stop)[1]
+        found = log.between(start, None).first, log.between(None, stop).last
     except MergeError:
         return every
     return found

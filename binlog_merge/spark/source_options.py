@@ -15,7 +15,7 @@ from binlog_merge.ask.shape import Shape
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.spark.source_start import without_removed_start
 from binlog_merge.unmerged.plan import Unmerged, plan
 from binlog_merge.unmerged.selection import select_unmerged
@@ -87,12 +87,12 @@ class Options:
             raise ConfigError(f"option {name}: {text!r} is no number greater than 0")
         return int(text)
 
-    def of_stream(self, binlog: MergedBinlog) -> tuple["Options", OutsideLog | None]:
+    def of_stream(self, binlog: Log) -> tuple["Options", OutsideLog | None]:
         """Return the options without a start that was removed, and the error for a stream that needs it."""
         values, error = without_removed_start(binlog, self.values)
         return Options(values), error
 
-    def chosen(self, binlog: MergedBinlog) -> Chosen:
+    def chosen(self, binlog: Log) -> Chosen:
         """Return what the options ask of a merged log."""
         if "endofinput" in self.values:
             raise ConfigError("option endOfInput: it is of a cluster that is not merged", remedy="leave it out")
@@ -167,7 +167,7 @@ def schema_of(options: Options) -> Any:
     """Return the columns of a merged log's rows: those of `ask.rows` or of `ask.all_tables`."""
     with opened_log(options.place) as folder:
         # A batch that begins with what was removed is refused when it is read.
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         return options.of_stream(binlog)[0].chosen(binlog).schema
 
 

@@ -20,6 +20,7 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.index import key_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.spark.arrow_types import arrow_schema
 from binlog_merge.spark.source_filters import pushed
@@ -40,7 +41,7 @@ class Part(InputPartition):
     asked: Question | None = None
 
 
-def parts_of(binlog: MergedBinlog, first: int, last: int, size: int, asked: Question | None = None) -> Iterator[Part]:
+def parts_of(binlog: Log, first: int, last: int, size: int, asked: Question | None = None) -> Iterator[Part]:
     """Yield transactions `first` to `last` in parts of about `size` bytes; each is of one file."""
     for file in binlog.state.files:
         if file.last_rank < first or file.first_rank > last:
@@ -64,7 +65,7 @@ def parts_of(binlog: MergedBinlog, first: int, last: int, size: int, asked: Ques
 def read_part(place: str, asked: Question, part: Part, schema: Any) -> Iterator[Any]:
     """Yield the record batches of a part, exactly as Spark's schema says."""
     with opened_log(place, schema=False) as folder:
-        yield from read_file(MergedBinlog(folder), asked, part.file, part.first, part.last, schema, part.position)
+        yield from read_file(Log(folder), asked, part.file, part.first, part.last, schema, part.position)
 
 
 def read_file(
@@ -99,14 +100,14 @@ class BinlogReader(DataSourceReader):
         self.options = options
         self.schema = schema
         with opened_log(options.place) as folder:
-            chosen = options.chosen(MergedBinlog(folder)).fitted_to(schema)
+            chosen = options.chosen(Log(folder)).fitted_to(schema)
             self.asked, self.first, self.last = chosen.asked, chosen.first, chosen.last
 
     def partitions(self) -> Sequence[Part]:
         """Return the parts of the range."""
         with opened_log(self.options.place, schema=False) as folder:
             size = self.options.number("partitionbytes", _PARTITION_BYTES)
-            parts = list(parts_of(MergedBinlog(folder), self.first, self.last, size))
+            parts = list(parts_of(Log(folder), self.first, self.last, size))
         return parts or [NOTHING]
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -127,12 +128,12 @@ class PushingReader(BinlogReader):
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 (Spark's name)
         """Take what narrows the range, the operations or the rows down; Spark asks all of it again of the rows."""
         with opened_log(self.options.place) as folder:
-            binlog = MergedBinlog(folder)
+            binlog = Log(folder)
             self.asked, self.first, self.last = pushed(binlog, filters, self.asked, self.first, self.last)
         yield from filters
 
 
-def _key_at(binlog: MergedBinlog, rank: int) -> str | None:
+def _key_at(binlog: Log, rank: int) -> str | None:
     """Return the order key of a transaction; None if it was removed, or is a DDL within a file."""
     for file in binlog.state.files:
         if file.last_rank == rank:
@@ -167,7 +168,7 @@ class BinlogStream(DataSourceStreamReader):
         if "stop" in options.values:
             raise ConfigError("option stop: a stream has no end", remedy="read a batch: spark.read")
         with opened_log(options.place) as folder:
-            binlog = MergedBinlog(folder)
+            binlog = Log(folder)
             left, self.no_begin = options.of_stream(binlog)
             chosen = left.chosen(binlog).fitted_to(schema)
             self.asked, self.begin = chosen.asked, chosen.first
@@ -181,7 +182,7 @@ class BinlogStream(DataSourceStreamReader):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the last transaction that is published, of at most so many files as the option says."""
         with opened_log(self.options.place, schema=False) as folder:
-            state = MergedBinlog(folder).state
+            state = Log(folder).state
         done = self.begin - 1 if start is None else int(start["rank"])
         files = [file for file in state.files if file.last_rank > done]
         if not files:
@@ -195,7 +196,7 @@ class BinlogStream(DataSourceStreamReader):
         if first > last:
             return []
         with opened_log(self.options.place) as folder:
-            binlog = MergedBinlog(folder)
+            binlog = Log(folder)
             self._check(binlog, first, start)
             if last > binlog.last_rank:
                 raise OutsideLog(f"the log ends with transaction {binlog.last_rank}, and {last} was read of it before")
@@ -208,7 +209,7 @@ class BinlogStream(DataSourceStreamReader):
         asked = partition.asked if partition.asked is not None else self.asked
         return read_part(self.options.place, asked, partition, self.schema)
 
-    def _check(self, binlog: MergedBinlog, first: int, start: dict[str, Any]) -> None:
+    def _check(self, binlog: Log, first: int, start: dict[str, Any]) -> None:
         """Raise OutsideLog if the log does not go on where the stream has stopped."""
         check_goes_on(binlog, first)
         key = str(start["order_key"])

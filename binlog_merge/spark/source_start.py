@@ -7,20 +7,20 @@ transactions that have been removed since. One that has no checkpoint yet does.
 from collections.abc import Mapping
 
 from binlog_merge.errors import OutsideLog
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
 from binlog_merge.log.reader import MergedBinlog, NoLongerInLog
-from binlog_merge.log.spans import ranks_between
 
 
-def without_removed_start(binlog: MergedBinlog, values: Mapping[str, str]) -> tuple[dict[str, str], OutsideLog | None]:
+def without_removed_start(log: Log, values: Mapping[str, str]) -> tuple[dict[str, str], OutsideLog | None]:
     """Return a stream's options without a start that was removed from the log, and the error that says so."""
     kept = dict(values)
     if "start" in kept:
         try:
-            ranks_between(binlog, parse_place("start", kept["start"], kept.get("timezone", "UTC")), None)
+            log.between(parse_place("start", kept["start"], kept.get("timezone", "UTC")), None)
         except NoLongerInLog as error:
             del kept["start"]
-            return kept, _for_stream(binlog, error)
+            return kept, _for_stream(log, error)
     return kept, None
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from binlog_merge.ask.selection import Selection
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ConfigError
-from binlog_merge.log.places_in_log import time_text
+from binlog_merge.log.place import time_text
 from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.undo.blocks import Entries, by_transaction

@@ -4,23 +4,30 @@ The nodes' files are scanned and their transactions put in order, as `pipeline.t
 What is found is a value: whoever has it can render each of the files by itself (`unmerged.files`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import ConfigError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Header, ManifestState, Publish
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
+from binlog_merge.log.place import Place
 from binlog_merge.pipeline.base.blocks import HELD, Held, Pieces, holding
 from binlog_merge.pipeline.base.pieces import extent_of, needed
 from binlog_merge.pipeline.base.runner import Files, InDriver
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherTask
+from binlog_merge.pipeline.order.ordered import at_least
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.transactions import found_files
 from snapshot_store.history import TableVersion
+from snapshot_store.tso import OrderKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +66,9 @@ class Unmerged:
         return self.files[-1].last_rank if self.files else 0
 
     @property
-    def log(self) -> MergedBinlog:
+    def log(self) -> "UnmergedLog":
         """Return the log that the merge would write, without its files."""
-        return MergedBinlog(
-            LogAsFound(Path(), ManifestState(self.header, Publish(1, (), None, None, self.last_rank, {}, {})))
-        )
+        return UnmergedLog(self)
 
 
 class LogAsFound(LogFolder):
@@ -80,6 +85,43 @@ class LogAsFound(LogFolder):
     def place(self, name: str = "") -> str:
         """Return what tells people that a merge would write this file, but has not."""
         return f"(not merged)/{name}"
+
+
+class UnmergedLog(Log):
+    """The log that a merge would write: places are found in the nodes' transactions."""
+
+    def __init__(self, unmerged: Unmerged) -> None:
+        published = Publish(1, (), None, unmerged.result.watermark, unmerged.last_rank, {}, {})
+        super().__init__(LogAsFound(Path(), ManifestState(unmerged.header, published)))
+        self._unmerged = unmerged
+
+    @property
+    def end_key(self) -> OrderKey | None:
+        """Return the key of the last transaction, None if there is none."""
+        runs = [rows for file in self._unmerged.files[-1:] for rows in file.rows() if len(rows)]
+        return runs[-1].key(len(runs[-1]) - 1) if runs else None
+
+    def _ended_by(self, place: Place) -> int:
+        raise ConfigError(
+            f"{place}: a file and a position are of a merged log", remedy="give a GTID, a TSO, an order key or a time"
+        )
+
+    def _at_key(self, key: OrderKey, place: Place) -> int:
+        return self._first_of(lambda rows: at_least(rows.columns, key))
+
+    def _committed_from(self, micros: int) -> int:
+        return self._first_of(lambda rows: rows.commit_us >= micros)
+
+    def _first_of(self, wanted: Callable[[Rows], Any]) -> int:
+        """Return the rank of the first transaction of which that is so; last rank + 1 if there is none."""
+        for file in self._unmerged.files:
+            rank = file.first_rank
+            for rows in file.rows():
+                found = wanted(rows)[np.flatnonzero(rows.first)]
+                if found.any():
+                    return rank + int(np.argmax(found))
+                rank += len(found)
+        return self.last_rank + 1
 
 
 def plan(config: MergeConfig, end_of_input: bool = False) -> Unmerged:

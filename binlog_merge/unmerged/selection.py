@@ -11,16 +11,13 @@ from binlog_merge.ask.read import checked_fields, checked_ops, file_batches
 from binlog_merge.ask.selection import Place as Given
 from binlog_merge.ask.selection import asked_by, name_of, patterns_of
 from binlog_merge.binlog.kernels import scan_layout as ks
-from binlog_merge.errors import ConfigError, UnknownTable, UnknownTableSchema
-from binlog_merge.log.place import Place, parse_place
-from binlog_merge.log.places_in_log import executed
-from binlog_merge.log.ranges import check_first, rank_of
+from binlog_merge.errors import UnknownTable, UnknownTableSchema
+from binlog_merge.log.place import parse_place
 from binlog_merge.log.versions import TableVersions, in_force_between, like
-from binlog_merge.pipeline.order.ordered import at_least
 from binlog_merge.unmerged.files import rendered
 from binlog_merge.unmerged.plan import Unmerged, UnmergedFile
 from snapshot_store.names import NamePattern
-from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
+from snapshot_store.tso import OrderKey
 
 
 @dataclass(frozen=True)
@@ -61,8 +58,7 @@ def select_unmerged(
     **of_one_table: Any,
 ) -> UnmergedSelection:
     """Return the changes that `ask.changes` describes, of a cluster that is not merged."""
-    first, last = _ranks_between(
-        unmerged,
+    first, last = unmerged.log.between(
         None if start is None else parse_place("start", start, time_zone),
         None if stop is None else parse_place("stop", stop, time_zone),
     )
@@ -98,51 +94,6 @@ def _check_known(versions: TableVersions) -> None:
             "understood",
             remedy="merge, and read the merged log; or read all tables, whose rows are JSON text",
         )
-
-
-def _ranks_between(unmerged: Unmerged, start: Place | None, stop: Place | None) -> tuple[int, int]:
-    """Return the ranks of a range, with the meaning of `log.spans.ranks_between`. Raises ConfigError, OutsideLog."""
-    log, last_rank = unmerged.log, unmerged.last_rank
-    first = 1
-    if start is not None:
-        first = executed(log.state, start) + 1 if start.kind == "gtids" else _first_from(unmerged, start)
-        check_first(log, first, str(start))
-    if stop is None:
-        return first, last_rank
-    if stop.kind == "gtid":
-        last = min(_first_from(unmerged, stop), last_rank)
-    else:
-        last = executed(log.state, stop) if stop.kind == "gtids" else _first_from(unmerged, stop) - 1
-    if start is not None and last < first - 1:
-        raise ConfigError(f"{stop} is before {start}", remedy="a range begins before it ends")
-    return first, last
-
-
-def _first_from(unmerged: Unmerged, place: Place) -> int:
-    """Return the rank of the first transaction at or after a place, last rank + 1 if there is none."""
-    if place.kind == "gtid":
-        return rank_of(unmerged.log, place.option, f"{place.uuid}:{place.number}")
-    if place.kind == "position":
-        raise ConfigError(
-            f"{place}: a file and a position are of a merged log", remedy="give a GTID, a TSO, an order key or a time"
-        )
-    key = None if place.kind == "time" or place.moment is None else place.moment.first
-    if key is None and (greatest := _last_key(unmerged)) is not None and carries_time(greatest.commit_tso):
-        key = OrderKey(-(-place.micros // 1000) << LOGICAL_BITS, 0, 0, 0)
-    for file in unmerged.files:
-        rank = file.first_rank
-        for rows in file.rows():
-            begins = np.flatnonzero(rows.first)
-            found = at_least(rows.columns, key) if key is not None else rows.commit_us >= place.micros
-            if found[begins].any():
-                return rank + int(np.argmax(found[begins]))
-            rank += len(begins)
-    return unmerged.last_rank + 1
-
-
-def _last_key(unmerged: Unmerged) -> OrderKey | None:
-    runs = [rows for file in unmerged.files[-1:] for rows in file.rows() if len(rows)]
-    return runs[-1].key(len(runs[-1]) - 1) if runs else None
 
 
 def _keys_between(unmerged: Unmerged, first: int, last: int) -> tuple[OrderKey, OrderKey] | None:

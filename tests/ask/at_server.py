@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.ask.lists import ddl_batches, transaction_batches
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.merge_e2e.local import written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
@@ -46,7 +46,7 @@ class ServerTable:
 
 def stages(merged: Path, server: MySqlServer) -> Iterator[tuple[int, int]]:
     """Apply a log of one file to a server in stages; yield a stage's first and last rank once it is applied."""
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     (file,) = binlog.state.files
     ranks = {row["position"]: row["rank"] for batch in transaction_batches(binlog, file) for row in batch.to_pylist()}
     altered = [row["position"] for batch in ddl_batches(binlog) for row in batch.to_pylist()]

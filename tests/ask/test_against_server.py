@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 import binlog_merge
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.where import Where
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.read import Part, Reading
@@ -99,7 +99,7 @@ def _compare(reader: str, last: dict[Any, Any], table: ServerTable, server: MySq
 
 def changes(merged: Path, table: ServerTable, first: int, last: int) -> Iterator[Change]:
     """Yield the rows of a table, its columns as of the stage."""
-    uuid = MergedBinlog(merged).cluster_uuid
+    uuid = Log(merged).cluster_uuid
     found = binlog_merge.changes(
         merged, (table.schema, table.name), start=f"{uuid}:{first}", stop=f"{uuid}:{last}", temporal="text"
     )
@@ -109,7 +109,7 @@ def changes(merged: Path, table: ServerTable, first: int, last: int) -> Iterator
 
 def all_tables(merged: Path, table: ServerTable, first: int, last: int) -> Iterator[Change]:
     """Yield the rows of a table from JSON texts; their bytes are 0x…"""
-    uuid = MergedBinlog(merged).cluster_uuid
+    uuid = Log(merged).cluster_uuid
     found = binlog_merge.changes(merged, start=f"{uuid}:{first}", stop=f"{uuid}:{last}")
     for row in (row for batch in found for row in batch.to_pylist()):
         if (row["schema"], row["table"]) == (table.schema, table.name):
@@ -129,7 +129,7 @@ def messages(form: str, images: Callable[[Any], tuple[Any, Any]], cell: Callable
         maker = format_of(form, {})
         wanted = lambda schema, name: (schema, name) == (table.schema, table.name)  # noqa: E731
         condition = None if where is None else Where(where)
-        for part in Reading(MergedBinlog(merged), first, last, wanted, where=condition, columns=names).pieces():
+        for part in Reading(Log(merged), first, last, wanted, where=condition, columns=names).pieces():
             for rows in part.tables if isinstance(part, Part) else ():
                 for text in maker.rows(rows, 0).values.to_pylist():
                     before, after = images(json.loads(text, parse_float=Decimal))

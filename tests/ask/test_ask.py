@@ -19,9 +19,8 @@ from binlog_merge.ask.shape import fitted, shape_of, wider
 from binlog_merge.ask.stats import count
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from binlog_merge.log.versions import versions_between
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column
@@ -67,7 +66,7 @@ def test_a_part_of_what_is_asked_is_that_part(merged: Path, rows: list[dict[str,
 
 
 def test_the_size_of_batches_changes_nothing(merged: Path, rows: list[dict[str, Any]]) -> None:
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     versions = versions_between(binlog, "shop", "orders", 1, binlog.last_rank)
     asked = asked_of(versions, shape_of(versions.tables()))
     assert PART_BYTES > 1000
@@ -204,13 +203,13 @@ output: {basename: binlog, server-id: 9001, cluster-uuid: 11111111-2222-3333-444
 """
 
 
-def merged_of(server: MySqlServer, folder: Path) -> MergedBinlog:
+def merged_of(server: MySqlServer, folder: Path) -> Log:
     """Return the merged log of one node: the whole binlog of the server."""
     for file in server.binlog_files():
         (folder / file.name).write_bytes(file.read_bytes())
     (folder / "cluster.yaml").write_text(NODE)
     merge(folder / "cluster.yaml", folder / "merged")
-    return MergedBinlog(folder / "merged")
+    return Log(folder / "merged")
 
 
 @pytest.mark.mysql
@@ -304,9 +303,9 @@ def test_a_life_follows_what_statements_say(mysql_server: MySqlServer, tmp_path:
         mysql_server.execute(statement if "DATABASE" in statement else f"USE d; {statement}")
     merged = merged_of(mysql_server, tmp_path)
     # A time that no TSO can carry is before the log, which begins with a statement.
-    assert ranks_between(merged, parse_place("--start", "2000-01-01"), None) == (1, merged.last_rank)
+    assert merged.between(parse_place("--start", "2000-01-01"), None) == (1, merged.last_rank)
     # 20 digits of a TSO are after 19.
-    assert ranks_between(merged, None, parse_place("--stop", "2099-01-01")) == (1, merged.last_rank)
+    assert merged.between(None, parse_place("--stop", "2099-01-01")) == (1, merged.last_rank)
     bare = as_merged(mysql_server, tmp_path / "bare")
     ranks = {statement[:14]: rank for rank, statement in enumerate(TABLES.splitlines(), 2)}
     exchange, empty, drop, behind = (
@@ -314,7 +313,7 @@ def test_a_life_follows_what_statements_say(mysql_server: MySqlServer, tmp_path:
     )
     for log in (merged, bare):  # with a schema store, and without one
 
-        def lived(table: str, stop: int = 99, log: MergedBinlog = log, **key: str) -> tuple[list[Any], list[str]]:
+        def lived(table: str, stop: int = 99, log: Log = log, **key: str) -> tuple[list[Any], list[str]]:
             life = life_of(log, ("d", table), key, stop=f"{log.cluster_uuid}:{stop}")
             rows = [
                 (item.record["table"], *(tuple((item.record[side] or {}).values()) for side in ("before", "after")))
@@ -354,7 +353,7 @@ def test_a_life_follows_what_statements_say(mysql_server: MySqlServer, tmp_path:
 
 def test_a_life_goes_on_under_a_new_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     merge(case_named("polardbx-rename") / "cluster.yaml", tmp_path)
-    life = life_of(MergedBinlog(tmp_path), ("memo", "letters"), {"id": "1"}).items
+    life = life_of(Log(tmp_path), ("memo", "letters"), {"id": "1"}).items
     names = [item.record["table"] if isinstance(item, Change) else item.ddl[:12] for item in life]
     assert names == ["notes", "notes", "RENAME TABLE", "letters"]
     assert run(["history", "memo.letters", "id=one", "--merged", str(tmp_path)]) == 2
@@ -370,7 +369,7 @@ def test_a_life_goes_on_under_a_new_name(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_a_life_without_an_end_has_the_ddl_that_comes_later(merged: Path) -> None:
     """A later TRUNCATE or DROP ends it, and a delete leaves nothing that DDL could change."""
-    there, gone = (life_of(MergedBinlog(merged), ("shop", "orders"), {"id": key}).items for key in ("12", "47"))
+    there, gone = (life_of(Log(merged), ("shop", "orders"), {"id": key}).items for key in ("12", "47"))
     assert isinstance(there[0], Change)
     assert [item.ddl.split()[3] for item in there if not isinstance(item, Change)] == ["ADD", "MODIFY"]
     assert not isinstance(there[-1], Change)
@@ -413,7 +412,7 @@ def test_counts_are_those_of_mysqlbinlog(merged: Path, capsys: pytest.CaptureFix
 
 
 def test_sql_says_what_a_copy_in_duckdb_says(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    binlog, copy = MergedBinlog(merged), duckdb.connect()
+    binlog, copy = Log(merged), duckdb.connect()
     copy.register("copied", binlog_merge.changes(merged, TABLE).read_all())
     for text in (
         "SELECT op, count(*), sum(after.price), min(before.customer) FROM {} GROUP BY op ORDER BY op",
@@ -455,9 +454,7 @@ def test_sql_prints_what_has_no_type_in_json(merged: Path, capsys: pytest.Captur
 
 def test_sql_shows_decimals_that_duckdb_does_not_have_as_text(tmp_path: Path) -> None:
     merge(case_named("all-types") / "cluster.yaml", tmp_path)
-    found = ask(
-        MergedBinlog(tmp_path), "SELECT DISTINCT after.d65 AS d65 FROM changes('types.reals') WHERE op = 'insert'"
-    )
+    found = ask(Log(tmp_path), "SELECT DISTINCT after.d65 AS d65 FROM changes('types.reals') WHERE op = 'insert'")
     told = (
         binlog_merge.changes(tmp_path, "types.reals", op="insert", columns=["d65"])
         .read_all()
@@ -470,7 +467,7 @@ def test_sql_shows_decimals_that_duckdb_does_not_have_as_text(tmp_path: Path) ->
 
 
 def test_columns_are_as_of_a_moment_outside_of_the_range(merged: Path) -> None:
-    uuid = MergedBinlog(merged).cluster_uuid
+    uuid = Log(merged).cluster_uuid
     names = [
         {
             field.name

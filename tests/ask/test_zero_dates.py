@@ -11,7 +11,7 @@ from binlog_merge.ask.read import batches_of
 from binlog_merge.binlog.zero_dates import ZeroDates
 from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, ConversionFailed
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.spark.source_options import Options
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import run_session
@@ -66,14 +66,14 @@ def test_changes(log: Path) -> None:
 
 @pytest.mark.mysql
 def test_the_data_source_asks_the_same(log: Path) -> None:
-    chosen = Options.of({"path": str(log), "table": "shop.t", "zeroDates": "at=text,null"}).chosen(MergedBinlog(log))
+    chosen = Options.of({"path": str(log), "table": "shop.t", "zeroDates": "at=text,null"}).chosen(Log(log))
     types = {field.name: field.dataType.simpleString() for field in chosen.schema["after"].dataType}
     assert (types["born"], types["At"], types["ts"]) == ("date", "string", "timestamp")
-    rows = [row for batch in batches_of(MergedBinlog(log), chosen.asked, chosen.first, chosen.last)
+    rows = [row for batch in batches_of(Log(log), chosen.asked, chosen.first, chosen.last)
         for row in batch.to_pylist()]  # fmt: skip
     assert rows[1]["after"]["born"] is None and rows[1]["after"]["At"] == "2024-02-00 00:00:00.000"
     with pytest.raises(ConfigError, match="option zeroDates: 'none' is none of"):
-        Options.of({"path": str(log), "table": "shop.t", "zeroDates": "none"}).chosen(MergedBinlog(log))
+        Options.of({"path": str(log), "table": "shop.t", "zeroDates": "none"}).chosen(Log(log))
 
 
 @pytest.mark.mysql

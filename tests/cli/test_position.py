@@ -16,13 +16,12 @@ from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog
 from binlog_merge.log.around import Around, find_place
 from binlog_merge.log.around import find_transaction as found_around
-from binlog_merge.log.file_transactions import MergedLog, read_transactions
+from binlog_merge.log.file_transactions import read_transactions
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 from tests.merge_e2e.cases import case_named, copy_case, max_size, oracle
-from tests.merge_e2e.editing import Log
+from tests.merge_e2e.editing import Log as Edited
 from tests.merge_e2e.local import merge, written
 
 Captured = pytest.CaptureFixture[str]
@@ -30,11 +29,11 @@ CASE = "three-nodes-online-ddl"
 LAST = (1 << 63) - 1
 
 
-def find_position(log: MergedLog, key: OrderKey) -> Around:
+def find_position(log: Log, key: OrderKey) -> Around:
     return find_place(log, Place.at_key("--at", key))
 
 
-def find_transaction(log: MergedLog, name: str, position: int) -> Around:
+def find_transaction(log: Log, name: str, position: int) -> Around:
     return found_around(log, parse_place("--position", f"{name}:{position}"))
 
 
@@ -85,19 +84,19 @@ def _small_chunks(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_log_has_several_files_and_ddl(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     assert len(log.files) > 3
     assert sum(t.ddl is not None for f in log.files for t in log.transactions(f)) == 2
 
 
 def test_every_transaction_is_found_with_its_key(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     found = [t for file in log.files for t in log.transactions(file)]
     assert [(t.file, t.start, t.end, t.key) for t in found] == merged.transactions
 
 
 def test_the_position_of_every_key_is_behind_its_transaction(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     for number, (file, _, end, key) in enumerate(merged.transactions):
         place = find_position(log, key)
         assert (place.file, place.position) == (file, end)
@@ -106,7 +105,7 @@ def test_the_position_of_every_key_is_behind_its_transaction(merged: Merged) -> 
 
 
 def test_the_position_of_every_tso_is_behind_all_that_committed_by_then(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     for tso in sorted({key.commit_tso for *_, key in merged.transactions}):
         before = [t for t in merged.transactions if t[3].commit_tso <= tso]
         for asked in {tso, tso + 1}:
@@ -119,7 +118,7 @@ def test_the_position_of_every_tso_is_behind_all_that_committed_by_then(merged: 
 
 
 def test_the_tso_of_every_event_is_of_the_last_whole_transaction(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     order = {name: number for number, name in enumerate(f.name for f in log.files)}
     for file, position in merged.events[:: max(1, len(merged.events) // 150)]:
         before = [t for t in merged.transactions if (order[t[0]], t[2]) <= (order[file], position)]
@@ -134,7 +133,7 @@ def test_the_tso_of_every_event_is_of_the_last_whole_transaction(merged: Merged)
 
 
 def test_a_position_inside_an_event_is_refused(merged: Merged) -> None:
-    log = MergedLog(merged.out)
+    log = Log(merged.out)
     for file, position in merged.events[5:60:7]:
         with pytest.raises(ConfigError, match=f"inside an event, which begins at {position}"):
             find_transaction(log, file, position + 3)
@@ -142,7 +141,7 @@ def test_a_position_inside_an_event_is_refused(merged: Merged) -> None:
 
 def test_archive_transactions_have_a_longer_text(merged: Merged, tmp_path: Path) -> None:
     name = "binlog.000001"
-    log = Log.load(merged.out / name)
+    log = Edited.load(merged.out / name)
     first, stop = next(log.groups())
     gtid = Gtid.parse(log.events[first].body)
     log = log.changed(first, replace(log.events[first], body=replace(gtid, transaction_length=_longer(gtid, 9)).pack()))
@@ -177,7 +176,7 @@ def test_one_verb_undoes_the_other(merged: Merged, capsys: Captured) -> None:
 
 
 def test_every_name_of_a_place_is_understood(merged: Merged, capsys: Captured) -> None:
-    out, log = str(merged.out), MergedLog(merged.out)
+    out, log = str(merged.out), Log(merged.out)
     uuid = log.state.header.cluster_uuid if log.state.header else ""
     moments = [t for t in merged.transactions if carries_time(t[3].commit_tso)]
     for file, _, end, key in moments[:: len(moments) // 6]:
@@ -192,11 +191,11 @@ def test_every_name_of_a_place_is_understood(merged: Merged, capsys: Captured) -
 
 
 def test_a_range_begins_at_its_start_and_ends_before_its_stop(merged: Merged) -> None:
-    log = MergedBinlog(merged.out)
+    log = Log(merged.out)
     uuid = log.cluster_uuid
 
     def between(start: str, stop: str) -> tuple[int, int]:
-        return ranks_between(log, parse_place("--start", start), parse_place("--stop", stop))
+        return log.between(parse_place("--start", start), parse_place("--stop", stop))
 
     (file, start, _, key), (_, _, end, last) = merged.transactions[10], merged.transactions[27]
     assert between(f"{uuid}:11", f"{uuid}:28") == between(f"{uuid}:1-10", f"{uuid}:1-28") == (11, 28)
@@ -272,10 +271,10 @@ def test_a_damaged_file_is_an_error_with_its_place(merged: Merged, tmp_path: Pat
     data[position + 30] ^= 1
     (tmp_path / "binlog.000001").write_bytes(data)
     with pytest.raises(MergeError) as raised:
-        find_position(MergedLog(tmp_path), merged.transactions[4][3])
+        find_position(Log(tmp_path), merged.transactions[4][3])
     assert raised.value.position == position
     (tmp_path / "binlog.000001").write_bytes(data[: position + 10])
     with pytest.raises(MergeError):
-        find_position(MergedLog(tmp_path), merged.transactions[4][3])
+        find_position(Log(tmp_path), merged.transactions[4][3])
     (tmp_path / "binlog.000001").unlink()
     assert run(capsys, "position-of", "--tso", merged.transactions[4][3].text(), str(tmp_path))[0] == 31

@@ -12,9 +12,8 @@ from binlog_merge.errors import ConfigError, ManifestError, MergeError, OutputBu
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.spans import ranks_between
 from tests.serve.merged import merged_copy
 
 
@@ -41,10 +40,10 @@ def test_to_a_file_and_before_a_time(tmp_path: Path) -> None:
     assert "transactions" in _purge(out, "--to", f"{out}/{names[2]}", "--force")
     assert not (out / names[1]).exists() and (out / names[2]).exists()
     assert "0 files" in _purge(out, "--to", names[2])
-    binlog = MergedBinlog(out)
+    binlog = Log(out)
     for stop in (f"{binlog.cluster_uuid}:1", f"{binlog.cluster_uuid}:1-{binlog.state.first_rank - 1}"):
         with pytest.raises(OutsideLog, match=f"--stop {stop} is not in the log any more"):
-            ranks_between(binlog, None, parse_place("--stop", stop))
+            binlog.between(None, parse_place("--stop", stop))
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

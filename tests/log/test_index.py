@@ -8,14 +8,14 @@ import pytest
 
 from binlog_merge.errors import MergeError
 from binlog_merge.log.index import key_of, transactions_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
-from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy
-from binlog_merge.log.spans import ranks_between
+from binlog_merge.log.reader import Begin, End, OrderedBy
 from snapshot_store.tso import tso_millis
 from tests.replay.server.test_replay import merged
 
 
-def by_items(binlog: MergedBinlog) -> list[Any]:
+def by_items(binlog: Log) -> list[Any]:
     found: list[Any] = []
     begin, key = None, None
     for item in binlog.items():
@@ -28,7 +28,7 @@ def by_items(binlog: MergedBinlog) -> list[Any]:
     return found
 
 
-def by_index(binlog: MergedBinlog, window: int) -> list[Any]:
+def by_index(binlog: Log, window: int) -> list[Any]:
     return [
         (*(int(value) for value in row[:4]), key_of(row))
         for file in binlog.state.files
@@ -60,7 +60,7 @@ def test_damage_is_no_transaction(tmp_path: Path) -> None:
 
 
 def test_all_ways_to_name_a_transaction_are_one(tmp_path: Path) -> None:
-    binlog = merged("three-nodes-online-ddl", tmp_path)
+    binlog = Log(merged("three-nodes-online-ddl", tmp_path).folder)
     every = by_items(binlog)
     for position, _, rank, _, key in every[5::23]:
         if key is None:
@@ -70,22 +70,22 @@ def test_all_ways_to_name_a_transaction_are_one(tmp_path: Path) -> None:
             names.append(str(key.commit_tso))
         for name in names:
             moment = parse_place("--start", name)
-            assert ranks_between(binlog, moment, None) == (rank, len(every)), name
-            assert ranks_between(binlog, None, moment)[1] == (rank if moment.kind == "gtid" else rank - 1), name
+            assert binlog.between(moment, None) == (rank, len(every)), name
+            assert binlog.between(None, moment)[1] == (rank if moment.kind == "gtid" else rank - 1), name
     key = every[40][4]
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=tso_millis(key.commit_tso))
-    first, _ = ranks_between(binlog, parse_place("--start", moment), None)
+    first, _ = binlog.between(parse_place("--start", moment), None)
     same = [rank for _, _, rank, _, one in every if one and tso_millis(one.commit_tso) == tso_millis(key.commit_tso)]
     assert first == same[0]
 
 
 def test_the_place_of_a_key_is_that_transaction(tmp_path: Path) -> None:
     """Where a DDL is before transactions without a TSO of their own, whose keys have its TSO."""
-    binlog = merged("reshape-strings", tmp_path)
+    binlog = Log(merged("reshape-strings", tmp_path).folder)
     ranks = {key: row[2] for row in by_index(binlog, 1 << 20) if (key := row[-1]) is not None}
     assert len({key.commit_tso for key in ranks}) < len(ranks)
     for key, rank in ranks.items():
         place, after = (Place.at_key("p", one) for one in (key, key._replace(node_seq=key.node_seq + 1)))
-        assert ranks_between(binlog, place, None)[0] == rank == ranks_between(binlog, None, place)[1] + 1
+        assert binlog.between(place, None)[0] == rank == binlog.between(None, place)[1] + 1
         if place.text != binlog.state.files[-1].last_key:
-            assert ranks_between(binlog, None, after)[1] >= rank
+            assert binlog.between(None, after)[1] >= rank

@@ -22,10 +22,9 @@ from binlog_merge.files.removal import remove
 from binlog_merge.log import key_index
 from binlog_merge.log.chunks import chunks_of
 from binlog_merge.log.file_events import events_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.sought import hash_of, kind_of
-from binlog_merge.log.spans import ranks_between
 from binlog_merge.values.duckdb.compile import parse
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
@@ -112,7 +111,7 @@ def spoil(folder: Path, how: str, r: random.Random) -> None:
 
 def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:
     r = random.Random(seed_of_search())
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     rows = binlog_merge.changes(merged, TABLE).read_all().to_pylist()
     asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(effort(5, 12))]
 
@@ -120,7 +119,7 @@ def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]]
         return [binlog_merge.changes(merged, TABLE, **one).read_all().to_pylist() for one in asked]
 
     def places() -> list[Any]:
-        return [ranks_between(MergedBinlog(merged), parse_place("--start", row["order_key"]), None)
+        return [Log(merged).between(parse_place("--start", row["order_key"]), None)
                 for row in rows[::40]]  # fmt: skip
 
     expected, placed = unindexed(answers), unindexed(places)
@@ -135,7 +134,7 @@ def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]]
 
 
 def test_what_has_no_row_with_a_key_is_not_read(merged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     where = "id = " + str(binlog_merge.changes(merged, TABLE).read_all().to_pylist()[7]["after"]["id"])
     binlog_merge.changes(merged, TABLE, where=where).read_all()
     read: list[int] = []
@@ -152,7 +151,7 @@ def test_what_has_no_row_with_a_key_is_not_read(merged: Path, monkeypatch: pytes
 
 
 def test_another_time_of_writing_makes_it_another_file(merged: Path) -> None:
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     file = binlog.state.files[0]
     binlog_merge.changes(merged, TABLE, where="id = 1").read_all()
     path = merged / sidecar.FOLDER / f"{file.name}.keys"
@@ -302,7 +301,7 @@ def test_hashes_and_filters_are_what_they_say() -> None:
 def test_a_damaged_rows_event_is_counted_or_refused(merged: Path) -> None:
     """With NUMBA_BOUNDSCHECK=1 a byte that is read outside of the event is an IndexError."""
     r = random.Random(seed_of_search())
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     table: Any = None
     seen = 0
     for event in events_of(binlog.folder, binlog.state.files[1]):

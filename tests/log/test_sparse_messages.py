@@ -10,7 +10,7 @@ import pytest
 from binlog_merge import changes
 from binlog_merge.ask.selection import select
 from binlog_merge.log import key_index
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.lines import reading_of
 from binlog_merge.messages.placing import placing_of
@@ -29,7 +29,7 @@ def told(log: Path, form: str, options: dict[str, str], table: str = TABLE, **as
 
     def made() -> Iterator[Any]:
         maker = format_of(form, options)
-        reading = reading_of(select(MergedBinlog(log), table, **asked))
+        reading = reading_of(select(Log(log), table, **asked))
         reading.placing = placing_of(maker)
         for piece in reading.pieces():
             if isinstance(piece, Ddl):
@@ -44,7 +44,7 @@ def told(log: Path, form: str, options: dict[str, str], table: str = TABLE, **as
 
 def test_no_message_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:  # noqa: F811
     r = random.Random(seed_of_search())
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     rows = select(binlog, TABLE).batches()
     known = [row for batch in rows for row in batch.to_pylist()]
     for number in range(4):
@@ -66,7 +66,7 @@ def test_only_statements_are_read_of_what_has_no_row_with_a_key(
         lambda binlog, file, *ranks: read.append(ranks[1] - ranks[0] + 1) or whole(binlog, file, *ranks),
     )  # fmt: skip
     assert len(told(merged, *FORMS[1], where="id = -77")) == 2
-    assert sum(read) < MergedBinlog(merged).last_rank / 5
+    assert sum(read) < Log(merged).last_rank / 5
 
 
 STATEMENTS = """CREATE TABLE n (id INT PRIMARY KEY, v INT);
@@ -98,7 +98,7 @@ def test_a_statement_makes_the_same_versions_wherever_reading_begins(
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "cluster.yaml").write_text(NODE)
     merge(tmp_path / "cluster.yaml", tmp_path / "out")
-    binlog = MergedBinlog(tmp_path / "out")
+    binlog = Log(tmp_path / "out")
     whole = unindexed(lambda: told(tmp_path / "out", *FORMS[1], table="d.n"))
     made = [each for each in whole if isinstance(each, tuple)]
     assert len(made) >= 5 and len({key for key, *_ in made}) == len(made)

@@ -15,9 +15,8 @@ from binlog_merge.config.outputs import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.around import find_place
-from binlog_merge.log.file_transactions import MergedLog
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place as LogPlace
-from binlog_merge.log.ranges import first_rank_at
 from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import segments
 from binlog_merge.log.walk import history_of
@@ -194,16 +193,17 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     key = OrderKey.parse(binlog.state.files[0].first_key)
     assert binlog.state.gone is not None and binlog.state.gone.last_key is not None
     behind = int(binlog.state.gone.last_key[:19]) + 1
-    assert first_rank_at(binlog, behind) == first_rank_at(MergedBinlog(tmp_path / "whole" / "out"), behind) >= first
+    log, place = Log(out), LogPlace.at_tso("--start", behind)
+    assert log.between(place, None).first == Log(tmp_path / "whole" / "out").between(place, None).first >= first
     with pytest.raises(OutsideLog, match="is not in the log any more"):
-        first_rank_at(binlog, 1)
+        log.between(None, LogPlace.at_tso("--stop", 1))
     reading = [MergedBinlog(tmp_path / "whole" / "out").items(), segments(MergedBinlog(tmp_path / "whole" / "out"))]
     assert all(next(iter(read)) for read in reading)
     merge(_case(tmp_path / "now", size=1), tmp_path / "whole" / "out")
     for read in reading:
         with pytest.raises(OutsideLog, match="is not in the log any more"):
             list(read)
-    log, last = MergedLog(out), OrderKey.parse(binlog.state.gone.last_key)
+    last = OrderKey.parse(binlog.state.gone.last_key)
     begins = find_place(log, LogPlace.at_key("--at", last))
     assert begins.following is not None and begins.following.gtid.endswith(f":{first}")
     assert begins.file == binlog.state.files[0].name and begins.position == begins.following.start

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.filters.filter import Filter, FilterSettings
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.replay.server.statements import plan_statement
 from binlog_merge.undo.selection import touched_by
@@ -91,7 +91,7 @@ def test_messages_tell_the_same(log: Path, form: str) -> None:
 
 
 def statements(log: Path) -> tuple[list[StatementAt], list[StatementAt]]:
-    binlog = MergedBinlog(log)
+    binlog = Log(log)
     found = [piece for piece in segments(binlog, 1, binlog.last_rank) if isinstance(piece, StatementAt)]
     found = [piece for piece in found if "DATABASE" not in piece.statement.query.text]
     plain, ansi = ([p for p in found if p.statement.query.schema_text == name] for name in ("p", "q"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from binlog_merge.binlog.events import Gtid, parse_event, walk
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.mysql_server import MySqlServer
 
 _KEY = "0" * 54
@@ -32,7 +32,7 @@ def run_session(server: MySqlServer, text: str, schema: str) -> None:
         connection.close()
 
 
-def as_merged(server: MySqlServer, folder: Path) -> MergedBinlog:
+def as_merged(server: MySqlServer, folder: Path) -> Log:
     """Return the server's binlog, which has one file and GTIDs from 1 on, as a merged binlog under `folder`."""
     folder.mkdir()
     (file,) = server.binlog_files()
@@ -48,4 +48,4 @@ def as_merged(server: MySqlServer, folder: Path) -> MergedBinlog:
     manifest = Manifest.load(folder)
     manifest.append(Header(uuid, "one", {"n": 1}, "9.7.0", "", {}))
     manifest.append(Publish(1, (published,), _KEY, None, last, {}, {}))
-    return MergedBinlog(folder)
+    return Log(folder)

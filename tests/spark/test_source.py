@@ -24,7 +24,7 @@ from binlog_merge.ask.selection import select
 from binlog_merge.errors import ConversionFailed, OutsideLog
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import remove
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.spark.source_filters import pushed
 from binlog_merge.spark.source_options import Options, fitted_to, schema_of
 from binlog_merge.spark.source_reader import BinlogReader, BinlogStream
@@ -182,7 +182,7 @@ def test_nodes_that_are_not_merged_have_the_rows_of_the_merged_log(spark: Any, m
 
 def test_conditions_that_mysql_understands_otherwise_are_left_to_spark(tmp_path: Path) -> None:
     merge(case_named("all-types") / "cluster.yaml", tmp_path)
-    binlog, taken = MergedBinlog(tmp_path), set()
+    binlog, taken = Log(tmp_path), set()
     for table in sorted({(row["schema"], row["table"]) for row in schema_rows(binlog)}):
         asked = select(binlog, table).asked
         for column in asked.versions.tables()[-1].columns:
@@ -221,7 +221,7 @@ def test_what_is_wrong_is_said(options: dict[str, str], reason: str, spark: Any,
 
 
 def test_a_stream_stops_before_rows_with_columns_that_it_does_not_have(merged: Path) -> None:
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     altered = next(row for row in schema_rows(binlog) if row["table"] == "orders" and len(row["columns"]) == 7)
     early = select(binlog, TABLE, stop=altered["order_key"])
     asked = fitted_to(early.asked, from_arrow_schema(early.asked.schema))
@@ -233,7 +233,7 @@ def test_a_stream_stops_before_rows_with_columns_that_it_does_not_have(merged: P
 
 def test_a_stream_goes_on_in_its_own_log_alone(merged: Path) -> None:
     options = Options.of({"path": str(merged), "table": TABLE})
-    schema = from_arrow_schema(select(MergedBinlog(merged), TABLE).asked.schema)
+    schema = from_arrow_schema(select(Log(merged), TABLE).asked.schema)
     row = said(merged)[30]
     start = {"rank": int(row["gtid"].rpartition(":")[2]), "order_key": row["order_key"]}
     end = BinlogStream(options, schema).latestOffset()
@@ -247,7 +247,7 @@ def test_a_stream_needs_no_start_that_was_removed_once_it_has_a_checkpoint(merge
     shutil.copytree(merged, out)
     row, later = said(out)[0], said(out)[-60]
     options = Options.of({"path": str(out), "table": TABLE, "start": row["order_key"]})
-    schema = from_arrow_schema(select(MergedBinlog(out), TABLE).asked.schema)
+    schema = from_arrow_schema(select(Log(out), TABLE).asked.schema)
     assert BinlogStream(options, schema).initialOffset()["rank"] + 1 == int(row["gtid"].rpartition(":")[2])
     manifest = Manifest.load(out)
     assert len(manifest.state.files) > 1
@@ -256,7 +256,7 @@ def test_a_stream_needs_no_start_that_was_removed_once_it_has_a_checkpoint(merge
     assert schema_of(options) == schema
     start = {"rank": int(later["gtid"].rpartition(":")[2]), "order_key": later["order_key"]}
     assert stream.partitions(start, stream.latestOffset(start))
-    first = f"{MergedBinlog(out).cluster_uuid}:{MergedBinlog(out).state.first_rank}"
+    first = f"{Log(out).cluster_uuid}:{Log(out).state.first_rank}"
     for asked in (stream.initialOffset, lambda: stream.partitions({"rank": 3, "order_key": ""}, start)):
         with pytest.raises(OutsideLog, match="the stream has not read it") as raised:
             asked()

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import yaml
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 
 
-def merged_of(server: MySqlServer, folder: Path) -> MergedBinlog:
+def merged_of(server: MySqlServer, folder: Path) -> Log:
     """Return the merged log of the only binlog file of a server."""
     (file,) = server.binlog_files()
     (folder / "n1").mkdir(parents=True)
@@ -25,4 +25,4 @@ def merged_of(server: MySqlServer, folder: Path) -> MergedBinlog:
     path = folder / "cluster.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))
     merge(path, folder / "merged")
-    return MergedBinlog(folder / "merged")
+    return Log(folder / "merged")

@@ -12,9 +12,8 @@ import duckdb
 import pytest
 
 from binlog_merge.cli import main
-from binlog_merge.log.places_in_log import below, log_of
-from binlog_merge.log.reader import MergedBinlog
-from snapshot_store.tso import OrderKey
+from binlog_merge.log.log import Log
+from binlog_merge.log.place import Place
 from tests.effort import effort, seed_of_search
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
@@ -43,7 +42,7 @@ class Bank:
 
     def rank_at(self, tso: int) -> int:
         """Return the number of the last transaction at a TSO or before."""
-        return below(log_of(MergedBinlog(self.out)), OrderKey(tso + 1, 0, 0, 0))
+        return Log(self.out).through(Place.at_tso("--at", tso))
 
     def moments(self, rng: random.Random, count: int) -> list[int]:
         """Return TSOs at which the bank was there: those of transactions, and some between."""
@@ -98,7 +97,7 @@ def _text(value: Any) -> str | None:
 
 def test_the_bank_at_random_tsos_is_the_simulators(bank: Bank, tmp_path: Path, capsys: Captured) -> None:
     rng = random.Random(len(bank.states))
-    binlog, snapshots = MergedBinlog(bank.out), tmp_path / "snapshots"
+    binlog, snapshots = Log(bank.out), tmp_path / "snapshots"
     ranks = sorted(rng.sample(range(1, binlog.last_rank), 4))
     for rank in ranks:
         stop = ["--stop-gtid", f"{binlog.cluster_uuid}:{rank}", "--snapshots", str(snapshots)]

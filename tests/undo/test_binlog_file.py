@@ -15,7 +15,8 @@ from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, join_rows, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.wire import pack_packed
-from binlog_merge.log.reader import Begin, MergedBinlog, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, Rows
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.versions import versions_between
 from binlog_merge.undo.across import Written
@@ -43,7 +44,7 @@ class InSmallPieces(Reader):
 @pytest.mark.parametrize("sid", [SID, None], ids=["gtids", "plain"])
 def test_the_binlog_is_that_of_the_twin(case: str, last: int | None, sid: bytes | None, tmp_path: Path) -> None:
     merge(case_named(case) / "cluster.yaml", tmp_path / "merged")
-    log = MergedBinlog(tmp_path / "merged")
+    log = Log(tmp_path / "merged")
     last = last or log.last_rank
     transactions = [(begin, rows) for begin, rows in rows_by_transaction(log) if begin.rank <= last]
     names = sorted({(table.schema, table.table) for _, rows in transactions for table, _ in rows})
@@ -57,7 +58,7 @@ def test_the_binlog_is_that_of_the_twin(case: str, last: int | None, sid: bytes 
             assert b"".join(binlog(reader, Binlog(description, sid), again)) == expected
 
 
-def rows_by_transaction(log: MergedBinlog) -> Iterator[tuple[Begin, list[tuple[TableMap, RowsEvent]]]]:
+def rows_by_transaction(log: Log) -> Iterator[tuple[Begin, list[tuple[TableMap, RowsEvent]]]]:
     begin: Begin | None = None
     rows: list[tuple[TableMap, RowsEvent]] = []
     for item in (*log.items(1), None):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
-from binlog_merge.log.ranges import check_first
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End, MergedBinlog, Rows
 from binlog_merge.log.rows import RowSelector
@@ -211,7 +210,7 @@ class _Run:
         if found is None and self.result.first_rank:
             raise ReplayStopped("the target no longer says what it has", remedy=RECORD_GONE)
         if found is None:
-            first = check_first(self.binlog, first or 1, f"transaction {first}")
+            first = self.binlog.check_reached(first or 1, f"transaction {first}")
             found = Found(RankSet.upto(first - 1), {}, Place(first - 1))
         elif first is not None and first != found.applied.low + 1 and self.result.first_rank == 0:
             raise ConfigError(

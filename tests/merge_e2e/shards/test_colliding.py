@@ -21,7 +21,7 @@ from binlog_merge.config.modes import Modes
 from binlog_merge.errors import KeysInDoubt
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds
@@ -79,9 +79,7 @@ def both_count(nodes: Nodes) -> None:
 
 def verified(out: Path) -> list[str]:
     with opened_log(str(out)) as folder:
-        return [
-            fault.text() for fault in verify(MergedBinlog(folder), history_of(folder.directory)).keys.faults.values()
-        ]
+        return [fault.text() for fault in verify(Log(folder), history_of(folder.directory)).keys.faults.values()]
 
 
 def test_counters_that_collide(stage: Stage) -> None:
@@ -93,7 +91,7 @@ def test_counters_that_collide(stage: Stage) -> None:
     (fault,) = verified(out)
     assert fault.startswith("d.t: ") and "with the PRIMARY key id=1, which" in fault and fault.endswith("3 rows are so")
     with opened_log(str(out)) as folder:
-        (doubt,) = life_of(MergedBinlog(folder), ("d", "t"), {"id": "2"}).doubts
+        (doubt,) = life_of(Log(folder), ("d", "t"), {"id": "2"}).doubts
     assert " inserts the row that stands since " in doubt and "Two shards gave a row this key" in doubt
     assert problems(stage.folder / "count" / "cluster.yaml") == [warning]
     assert "`copies`" in warning and "`source-pattern`" in warning and "`key: true`" in warning
@@ -215,7 +213,7 @@ def test_keys_that_a_server_takes(stage: Stage, story: Callable[[Nodes], None]) 
     stage.carry_out(out)
     assert verified(out) == []
     with opened_log(str(out)) as folder:
-        assert [life_of(MergedBinlog(folder), ("d", "t"), {"id": str(key)}).doubts for key in (1, 2, 3)] == 3 * [()]
+        assert [life_of(Log(folder), ("d", "t"), {"id": str(key)}).doubts for key in (1, 2, 3)] == 3 * [()]
 
 
 def cascading(nodes: Nodes) -> None:
@@ -239,7 +237,7 @@ def test_rows_that_a_cascade_removes(stage: Stage) -> None:
     said = [line for line in summary(result.to_dict(), "out") if line.startswith("  keys ")]
     assert said == ["  keys       not looked at of d.c, whose rows a foreign key's CASCADE may remove unseen"]
     with opened_log(str(path.parent / "out")) as folder:
-        found = verify(MergedBinlog(folder), history_of(folder.directory))
+        found = verify(Log(folder), history_of(folder.directory))
     assert found.to_dict()["cascading"] == ["d.c"] and said[0] in lines_of(found, "out")
 
 
@@ -433,6 +431,6 @@ def test_a_doubt_behind_an_update_that_leaves_the_key_alone(image: str, stage: S
 
     told(stage, f"left {image}", "id INT, k INT, v VARCHAR(9), w TEXT, PRIMARY KEY (id, k)", story)
     with opened_log(str(stage.folder / f"left {image}" / "out")) as folder:
-        lives = [life_of(MergedBinlog(folder), ("d", "t"), {"id": i, "k": k}) for i, k in ("15", "25", "26")]
+        lives = [life_of(Log(folder), ("d", "t"), {"id": i, "k": k}) for i, k in ("15", "25", "26")]
     for life, doubts in zip(lives, (1, 0, 1), strict=True):
         assert [" inserts the row that stands since " in doubt for doubt in life.doubts] == doubts * [True]
