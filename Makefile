@@ -16,11 +16,14 @@ TEST_ARGS ?=
 # The oldest pyspark that pyproject.toml allows; uv.lock has the newest, which `make test` runs.
 SPARKS ?= 4.1.0
 # Side by side, one more than there are cores, as many wait for servers; what shares a Spark session stays together.
-TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+SIDE_BY_SIDE := --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) $(SIDE_BY_SIDE)
+# What waits for nobody.
+QUICK_PROCESSES ?= -n $(shell nproc 2>/dev/null || echo 1) $(SIDE_BY_SIDE)
 # Folders or files of tests whose extended tests run too, or `all`.
 EXTENDED ?=
 
-# What needs no server, no Spark and no whole merge.
+# What needs no server and no Spark; whole merges and other long ones of these are marked heavy.
 QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_places.py)
 
 # Adds packages that one target alone needs.
@@ -47,7 +50,7 @@ help:
 	@echo "             make test EXTENDED='tests/spark tests/serve' takes those of these folders"
 	@echo "make durations  what the last run's tests took, the slowest first; kept in tests/durations.tsv for the order of the next"
 	@echo "make sparks  the tests of Spark, and whole merges, on the oldest pyspark allowed (SPARKS='$(SPARKS)')"
-	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
+	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges (marked heavy): before a commit"
 	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
 	@echo "make mutants  change order keys, assemble, lattice, lock and GTID sets: do their tests notice?"
 	@echo "             (MUTANTS_SECONDS=$(MUTANTS_SECONDS), MUTANTS='lattice lock', MUTANTS_SEED=1)"
@@ -100,7 +103,8 @@ sparks: $(SETUP)
 	done
 
 quick: $(SETUP)
-	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not mariadb and not spark and not soak" $(QUICK) $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest $(QUICK_PROCESSES) \
+	  -m "not mysql and not mariadb and not spark and not soak and not heavy" $(QUICK) $(TEST_ARGS)
 
 # Tests are slower so: a report of its own, no part of `make check`.
 coverage: $(SETUP)

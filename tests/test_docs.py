@@ -84,6 +84,7 @@ def test_the_python_example_of_the_tutorial_says_what_was_merged(book: Book) -> 
     assert names["result"].transactions == Manifest.load(book.place / "build" / "merged-py").state.rank > 0
 
 
+@pytest.mark.extended  # what it calls is what the pages and the tutorial call
 @pytest.mark.spark
 def test_the_notebook_prints_what_it_shows(book: Book) -> None:
     """A kernel runs it, and the site's page is made of it."""

@@ -16,7 +16,7 @@ from benchmarks.tables import MODES, Mode
 from binlog_merge.binlog.header import walk
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.run import run_merge
-from tests.effort import THOROUGH
+from tests.effort import THOROUGH, keeping
 from tests.mysql_server import PREFIX
 from tests.oracle import merge_case
 
@@ -38,7 +38,10 @@ def merged(config: str, out: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("mode", "unkind"),
-    [(mode, bool(unkind)) for i, mode in enumerate(MODES) for unkind in ((0, 1) if THOROUGH else (i % 2,))],
+    keeping(
+        [("trim", True)],
+        [(mode, bool(unkind)) for i, mode in enumerate(MODES) for unkind in ((0, 1) if THOROUGH else (i % 2,))],
+    ),
 )
 @pytest.mark.usefixtures("in_this_process")
 def test_merges_as_the_oracle_does(tmp_path: Path, mode: Mode, unkind: bool) -> None:

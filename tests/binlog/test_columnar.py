@@ -110,7 +110,11 @@ def same(one: Any, two: Any) -> bool:
     return one.schema == two.schema and str(one.to_pylist()) == str(two.to_pylist())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: "-".join(path.parts[-4:]))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if i % 5 == 0 else pytest.mark.heavy) for i, path in enumerate(FILES)],
+    ids=lambda path: "-".join(path.parts[-4:]),
+)
 def test_rows_of_real_servers(path: Path) -> None:
     tables: dict[int, TableMap] = {}
     seen = 0

@@ -78,6 +78,7 @@ def _files(folder: Path, suffix: str) -> list[Path]:
     return found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("damage", "suffix"),
     [("empty", ".nbi"), ("flipped", ".nbc"), ("cut", ".nbc"), ("zeros", ".nbi"), ("text", ".nbi"), ("flipped", ".nbi")][
@@ -99,6 +100,7 @@ def test_a_damaged_file_is_made_anew(filled: Path, suffix: str, damage: str) -> 
         assert _run(filled)[1:] == (1, "")
 
 
+@pytest.mark.heavy
 def test_another_installation_finds_them(filled: Path, tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     shutil.copytree(root / "binlog_merge", tmp_path / "binlog_merge", ignore=shutil.ignore_patterns("__pycache__"))
@@ -107,6 +109,7 @@ def test_another_installation_finds_them(filled: Path, tmp_path: Path) -> None:
     assert _run(filled, PYTHONPATH=str(tmp_path))[1:] == (1, "")
 
 
+@pytest.mark.heavy
 def test_a_data_file_that_is_gone(filled: Path) -> None:
     for path in _files(filled, ".nbc"):
         path.unlink()
@@ -114,16 +117,19 @@ def test_a_data_file_that_is_gone(filled: Path) -> None:
     assert _run(filled)[1:] == (1, "")
 
 
+@pytest.mark.heavy
 def test_kernels_that_are_there_and_others_that_are_compiled_beside_them(filled: Path) -> None:
     assert _output(PROGRAM + MORE, filled)[1:] == ["1", "prepared", ""]
     assert _output(PROGRAM + MORE, filled)[1:] == ["1", "loaded", ""]  # nothing is compiled, nor made ready for it
 
 
+@pytest.mark.heavy
 def test_a_kernel_that_is_there_checks_its_bounds_too(tmp_path: Path) -> None:
     for hits in ("0", "1"):
         assert _output(PROGRAM + BEYOND, tmp_path, NUMBA_BOUNDSCHECK="1")[1:] == [hits, "IndexError", ""]
 
 
+@pytest.mark.heavy
 def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "tmp").mkdir()

@@ -19,6 +19,8 @@ from binlog_merge.files.source import open_source
 from tests.files.binlogs import series
 from tests.object_store import Faults, Store, allowing
 
+pytestmark = pytest.mark.heavy  # a server of S3 starts in its time
+
 
 def config(*patterns: str) -> MergeConfig:
     return MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=patterns),))

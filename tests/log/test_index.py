@@ -37,6 +37,7 @@ def by_index(binlog: Log, window: int) -> list[Any]:
     ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["three-nodes-online-ddl", "gtid-off", "rotation", "large-blobs", "checksum-none"])
 def test_it_is_what_the_events_say(name: str, tmp_path: Path) -> None:
     binlog = merged(name, tmp_path)

@@ -1,7 +1,8 @@
 """Statements of a log are read by one module: no other decodes their text, makes their session, or parses them."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -62,9 +63,9 @@ PARSE: Final = {
 """The modules of those rooms that cut or parse a statement, and what for."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ROOT.rglob("*.py")):
-        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
 
 
 def calling(found: Callable[[ast.Call], bool], rooms: tuple[str, ...] = ()) -> set[str]:

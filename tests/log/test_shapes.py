@@ -40,6 +40,7 @@ def key(i: int) -> OrderKey:
     return OrderKey(1000 + 10 * i, 1, 0, 0)
 
 
+@pytest.mark.heavy
 def test_what_is_held_is_the_tables_and_what_comes_next(store: Path) -> None:
     shapes = Shapes(store, AHEAD)
     with Store.open(store, True) as opened:
@@ -56,6 +57,7 @@ def test_what_is_held_is_the_tables_and_what_comes_next(store: Path) -> None:
     assert max(held) <= TABLES + AHEAD + 3 and held[-1] == TABLES
 
 
+@pytest.mark.heavy
 def test_it_may_go_back(store: Path) -> None:
     shapes = Shapes(store, AHEAD)
     for i in (DDL, 1500, 9000, 1, 0, DDL, 40, 41, 40, 42):

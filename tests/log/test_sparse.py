@@ -109,6 +109,7 @@ def spoil(folder: Path, how: str, r: random.Random) -> None:
             path.write_bytes(other.read_bytes())
 
 
+@pytest.mark.heavy
 def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:
     r = random.Random(seed_of_search())
     binlog = Log(merged)

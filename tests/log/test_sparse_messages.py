@@ -42,6 +42,7 @@ def told(log: Path, form: str, options: dict[str, str], table: str = TABLE, **as
     return list(made())
 
 
+@pytest.mark.heavy
 def test_no_message_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:  # noqa: F811
     r = random.Random(seed_of_search())
     binlog = Log(merged)

@@ -78,6 +78,7 @@ def differing(texts: tuple[str, ...]) -> list[str]:
     return found
 
 
+@pytest.mark.heavy
 def test_every_reader_says_the_same_in_every_session() -> None:
     texts = ddl_texts()
     assert len(texts) > 500

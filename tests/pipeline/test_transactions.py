@@ -76,6 +76,7 @@ def test_without_rows_the_rest_is_the_same(name: str) -> None:
     assert transactions(path, counts=False)[0] == without_counts(transactions(path)[0])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["three-nodes-online-ddl", "statements"])
 def test_a_filter_leaves_the_rows_that_it_leaves_of_the_log(name: str, tmp_path: Path) -> None:
     config = filtered(name, tmp_path)
@@ -101,6 +102,7 @@ def test_a_filter_leaves_the_rows_that_it_leaves_of_the_log(name: str, tmp_path:
     assert plain == said
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["large-blobs", "three-nodes-commit-order", "compressed", "partial-json"])
 @pytest.mark.parametrize("sizes", SIZES[:2])
 def test_large_transactions_are_counted_piece_by_piece(

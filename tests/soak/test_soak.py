@@ -34,8 +34,12 @@ def test_property(name: str, seed: int, tmp_path: Path) -> None:
     ("seed", "steps", "large"),
     [
         pytest.param(1011, 15, 10, id="commit rows of a node that is read further than the one that needs them"),
-        pytest.param(1006, 30, 300, id="pieces that were scanned before the carrier showed"),
-        pytest.param(1021, 30, 300, id="a node that joins, after something was published"),
+        pytest.param(
+            *(1006, 30, 300), id="pieces that were scanned before the carrier showed", marks=pytest.mark.extended
+        ),
+        pytest.param(
+            *(1021, 30, 300), id="a node that joins, after something was published", marks=pytest.mark.extended
+        ),
     ],
 )
 def test_rounds_that_went_wrong(seed: int, steps: int, large: int, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from binlog_merge.errors import ConfigError, EngineFailed, IoError, NoFiles
 from binlog_merge.spark import class_archive
 from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
 from tests.command_line import Done
-from tests.effort import effort
+from tests.effort import effort, keeping
 from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named, copy_case, oracle
 from tests.merge_e2e.local import written
@@ -106,7 +106,7 @@ def test_a_driver_is_on_loopback_only_where_its_executors_are_on_its_machine(
     assert (tmp_path / "address").read_text() == (address or "none")
 
 
-@pytest.mark.parametrize("verb", [[], ["--end-of-input"], ["-o", "json"]])
+@pytest.mark.parametrize("verb", keeping([["-o", "json"]], [[], ["--end-of-input"], ["-o", "json"]]))
 def test_no_java_is_started_for_files_that_are_not_there(verb: list[str], tmp_path: Path) -> None:
     config = copy_case(case_named("two-nodes"), tmp_path / "case")
     for node in ("dn-1", "dn-2"):

@@ -41,6 +41,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
 SIZES = [(64, 40, 2200), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a piece, of an event streamed, of the buffer
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("case", INPUTS[:: effort(2, 1)], ids=lambda case: str(case.name))
 def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     good = whole(case / "cluster.yaml")
@@ -49,6 +50,7 @@ def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPat
     assert written(tmp_path) == good
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(4))
 def test_made_up_histories_are_streamed(seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     style = Style(nodes=3, steps=300, large=0.2, reshaped=seed % 2 == 0, max_size=30_000)
@@ -59,6 +61,7 @@ def test_made_up_histories_are_streamed(seed: int, monkeypatch: pytest.MonkeyPat
     assert written(tmp_path / "out") == good
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["ddl-by-markers", "compressed", "three-nodes-commit-order", "row-image-minimal"])
 def test_streamed_files_grow_over_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = copy_case(case_named(name), tmp_path / "case", max_size(3000))

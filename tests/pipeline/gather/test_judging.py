@@ -46,6 +46,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 EXTENDED = ("compressed", "polardbx-rename", "shards-optimistic")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.extended if name in EXTENDED else ()) for name in CASES]
 )
@@ -67,6 +68,7 @@ def test_events_together_get_what_each_gets_alone(name: str, monkeypatch: pytest
     assert good != written(tmp_path / "whole")
 
 
+@pytest.mark.heavy
 def test_a_merge_stops_where_rows_cannot_be_judged_and_not_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

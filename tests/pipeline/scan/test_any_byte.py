@@ -36,6 +36,7 @@ def pieces(task: ScanTask, at: int) -> list[ScanTask]:
     return [replace(task, stop=at), replace(task, start=at, block=other, piece=1, exact=False)]
 
 
+@pytest.mark.heavy
 def test_cut_anywhere(made: tuple[Path, ScanTask, list[int]]) -> None:
     config, task, starts = made
     whole = ordered(scanned(config, [task]))

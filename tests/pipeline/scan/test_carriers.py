@@ -52,6 +52,7 @@ def test_gcn_events(behind: bool, gtids: bool, tmp_path: Path) -> None:
         assert _only(log, tmp_path) == [(0, 0, 1, 1), (100, 0xA, 0, 0), (100, 0xA, 1, 1)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("carrier", "tso"),
     [

@@ -20,7 +20,10 @@ from tests.oracle import OracleError
 from tests.pipeline.scan.scanning import Expected, cut, expected, ordered, scanned, tasks_of
 
 
-@pytest.fixture(params=CASES, ids=lambda case: str(case.name))
+@pytest.fixture(
+    params=[pytest.param(case, marks=() if i % 3 == 0 else pytest.mark.heavy) for i, case in enumerate(CASES)],
+    ids=lambda case: str(case.name),
+)
 def config(request: pytest.FixtureRequest) -> Path:
     return Path(request.param) / "cluster.yaml"
 
@@ -47,6 +50,7 @@ def test_whole_files_and_any_pieces_of_them(config: Path, tmp_path: Path) -> Non
             assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN, ORIGIN)) == wanted[source_id].ddl
 
 
+@pytest.mark.heavy
 def test_clocks_of_nodes_instead_of_commit_tsos(config: Path, tmp_path: Path) -> None:
     wanted = _expected(config, "gtid-time")[1]
     rng = random.Random(str(config))

@@ -281,6 +281,7 @@ def test_a_disk_that_is_full_leaves_the_store(tmp_path: Path) -> None:
         assert store.append_versions([_version(2)]) == 1
 
 
+@pytest.mark.heavy
 def test_readers_and_a_writer_all_day(tmp_path: Path) -> None:
     """No reader ever sees less than the one before, or half of a change, and none fails; nor does the writer."""
     path, rounds, stop = tmp_path / "s", effort(25, 400), threading.Event()
@@ -368,6 +369,7 @@ def memory_store() -> Store:
     return Store(Path(":memory:"), connection)
 
 
+@pytest.mark.heavy
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, st.randoms(use_true_random=False))
 def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: Any) -> None:
@@ -383,6 +385,7 @@ def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersi
         assert store.history_of(lines) == expected == store.load_history()
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, KEYS, REQUESTS, VERSIONS)
 def test_folding_breaks_nothing_above_and_guesses_nothing_below(
@@ -436,6 +439,7 @@ def test_nothing_can_be_added_below_a_fold(tmp_path: Path) -> None:
         assert [v.version_id for v in store.load_history().versions] == [2, 1]
 
 
+@pytest.mark.heavy
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, KEYS)
 def test_parquet_and_back(

@@ -39,6 +39,7 @@ def histories(draw: st.DrawFn) -> list[TableVersion]:
     return [replace(v, origin="base" if v.key == ORIGIN else draw(ORIGINS)) for v in versions]
 
 
+@pytest.mark.heavy
 @FEWER
 @given(histories(), KEYS, st.lists(st.sampled_from(LINES), unique=True))
 def test_a_part_with_what_follows_is_as_good_as_the_whole(
@@ -59,6 +60,7 @@ def test_a_part_with_what_follows_is_as_good_as_the_whole(
         assert longer.versions_for(*line[1:], line[0]) == whole.versions_for(*line[1:], line[0])
 
 
+@pytest.mark.heavy
 @FEWER
 @given(histories(), histories(), KEYS)
 def test_what_a_merge_makes_again_takes_the_place_of_what_it_made(
@@ -175,6 +177,7 @@ def _state(path: Path) -> Any:
         return store.load_history(), store.topology()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("change", [_save, _append, _fold], ids=["save", "append", "fold"])
 def test_killed_at_any_statement_a_change_is_whole_or_not_there(
     change: Callable[[Store], None], tmp_path: Path

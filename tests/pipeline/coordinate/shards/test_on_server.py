@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Default, Table
+from tests.effort import effort
 from tests.mysql_server import MySqlServer
 from tests.pipeline.coordinate.shards import on_server
 from tests.pipeline.coordinate.shards.test_scenario_vectors import CASES, is_smooth
@@ -113,7 +114,7 @@ def test_a_story(mysql_server: MySqlServer, way: str) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("way", ["optimistic", "pessimistic"])
 def test_random_stories(mysql_server: MySqlServer, way: str) -> None:
-    @settings(deadline=None, max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @settings(deadline=None, max_examples=effort(25, 60), database=None, suppress_health_check=list(HealthCheck))
     @given(stories(detours=way == "optimistic"))
     def run(story: Story) -> None:
         # What is unique in each shard need not be so in all.

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.coordinate.shards.values import Outcome, Start
-from tests.effort import effort
+from tests.effort import effort, keeping
 from tests.pipeline.coordinate.shards.scenario import SESSION, WAYS, Cluster, ran
 from tests.pipeline.coordinate.shards.test_termination import LOGICAL, Story, stories
 
@@ -35,8 +35,13 @@ def check_cut(made: Cluster, way: str, until: int | None = None) -> Outcome:
     return whole
 
 
-@pytest.mark.parametrize("way", ["optimistic", "pessimistic"])
-@pytest.mark.parametrize("detours", [False, True])
+@pytest.mark.parametrize(
+    ("way", "detours"),
+    keeping(
+        [("optimistic", True), ("pessimistic", False)],
+        [(way, detours) for way in ("optimistic", "pessimistic") for detours in (False, True)],
+    ),
+)
 def test_any_story_may_be_cut_where_it_is_quiet(way: str, detours: bool) -> None:
     @given(stories(detours), st.integers(0, 30))
     @settings(max_examples=effort(25, 60), deadline=None, suppress_health_check=list(HealthCheck))
