@@ -39,6 +39,8 @@ def main(jars: Path, folder: Path, port: str, startup: str, table: str) -> None:
     environment = flink.streaming.api.environment.StreamExecutionEnvironment.createLocalEnvironment(
         2, flink.configuration.Configuration.fromMap(settings)
     )
+    debezium = jpype.JClass("java.util.Properties")()
+    debezium.setProperty("connect.keep.alive.interval.ms", "2000")  # how soon it sees that a server has gone
     numbers = jpype.JClass("java.util.HashMap")({"decimal.format": "numeric"})
     source = (
         cdc.connectors.mysql.source.MySqlSource.builder()
@@ -52,6 +54,7 @@ def main(jars: Path, folder: Path, port: str, startup: str, table: str) -> None:
         .serverTimeZone("UTC")
         .startupOptions(getattr(cdc.connectors.mysql.table.StartupOptions, startup)())
         .splitSize(10)
+        .debeziumProperties(debezium)
         .deserializer(cdc.debezium.JsonDebeziumDeserializationSchema(False, numbers))
         .build()
     )
