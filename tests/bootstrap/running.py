@@ -18,6 +18,7 @@ from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.log.reader import MergedBinlog
 from tests.effort import effort
+from tests.patience import Patience
 from tests.soak.killing import Kept
 from tests.soak.killing import _context as processes
 from tests.soak.sturdy_bank import TABLES, SturdyBank
@@ -48,7 +49,9 @@ class Running:
     ) -> dict[str, Any] | None:
         """Run `bootstrap`; return its result, None if the failpoint has killed it."""
         process, out = self._started(to, rows, extra, failpoint), self._out
-        process.join(240)
+        patience = Patience(240)
+        while process.is_alive() and patience.lasts():
+            process.join(1)
         if process.is_alive():
             process.kill()
             process.join()
@@ -196,7 +199,7 @@ def _kept(home: Path, name: str) -> Kept:
 
 def until(happens: Any, seconds: float = 120.0) -> None:
     """Wait until something happens."""
-    end = time.monotonic() + seconds
+    patience = Patience(seconds)
     while not happens():
-        assert time.monotonic() < end, f"{seconds:.0f} s in vain"
+        assert patience.lasts(), f"{seconds:.0f} s in vain"
         time.sleep(0.1)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.capture.pairs import free_port
 from tests.clients.conftest import CLIENTS, client
+from tests.patience import Patience
 
 _AS_NOBODY = ("unshare", "--user", "--map-user=1000")
 """PostgreSQL does not run as root; in a namespace of its own nobody is."""
@@ -49,9 +50,9 @@ def postgres(folder: Path) -> Iterator[Postgres]:
     command = [*so, _program("postgres"), "-D", str(data), f"-p{server.port}", f"-k{folder}", "-cfsync=off"]
     with (folder / "postgres.log").open("w") as log, subprocess.Popen(command, stderr=log) as process:
         try:
-            end = time.monotonic() + 120
+            patience = Patience(120)
             while not server.ready():
-                assert process.poll() is None and time.monotonic() < end, (folder / "postgres.log").read_text()
+                assert process.poll() is None and patience.lasts(), (folder / "postgres.log").read_text()
                 time.sleep(0.1)
             yield server
         finally:

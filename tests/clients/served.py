@@ -13,6 +13,7 @@ from typing import Any
 import pymysql
 
 from tests.mysql_server import ROOT
+from tests.patience import Patience, ended
 from tests.serve.running import PASSWORD, USER
 
 
@@ -97,7 +98,7 @@ class Served:
 
     def _end(self) -> int:
         assert self._process is not None
-        self._process.communicate(timeout=60)
+        ended(self._process, 60)
         return self._process.returncode
 
 
@@ -118,7 +119,7 @@ def served(out: Path, folder: Path, *options: str) -> Iterator[Served]:
 
 def until(holds: Callable[[], bool], what: Callable[[], object] = lambda: "", seconds: float = 120) -> None:
     """Wait until something holds; fail with `what` there is instead if it never does."""
-    end = time.monotonic() + seconds
+    patience = Patience(seconds)
     while not holds():
-        assert time.monotonic() < end, what()
+        assert patience.lasts(), what()
         time.sleep(0.1)

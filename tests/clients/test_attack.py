@@ -29,6 +29,7 @@ from tests.clients.test_mysql import MYSQLBINLOG, fetching
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
+from tests.patience import Patience
 from tests.serve.growing import Growing
 from tests.serve.running import from_position
 
@@ -141,9 +142,9 @@ def test_ten_thousand_connections(growing: Growing, tmp_path: Path) -> None:
             with contextlib.ExitStack() as opened:
                 socks = [opened.enter_context(connected(server, number)) for number in range(first, first + wave)]
                 left = set(range(wave))
-                end = time.monotonic() + 120
+                patience = Patience(120)
                 while left:
-                    assert time.monotonic() < end, f"{len(left)} of {wave} are still there"
+                    assert patience.lasts(), f"{len(left)} of {wave} are still there"
                     left = {number for number in left if _drips(socks[number], number)}
                     time.sleep(0.2)
             until(lambda: _may_log_in(server))

@@ -18,6 +18,7 @@ from tests.clients.served import Served, served, until
 from tests.clients.slow_answers import SlowAnswers
 from tests.merge_e2e.local import written
 from tests.messages.messages import made
+from tests.patience import ended
 from tests.serve.growing import Growing
 from tests.serve.running import Running
 
@@ -88,7 +89,7 @@ def debezium(source: Served | Running | SlowAnswers, folder: Path, mode: str, *m
         try:
             yield Debezium(folder)
         finally:
-            process.communicate(timeout=60)
+            ended(process, 60)
 
 
 def _count_from(growing: Growing, begun: tuple[str, int]) -> Counter[str]:

@@ -21,6 +21,7 @@ from tests.clients.test_debezium import pytestmark as pytestmark
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import ROOT
+from tests.patience import Patience
 from tests.serve.running import Running, serving
 
 CONFIG = case_named("three-nodes-online-ddl") / "cluster.yaml"
@@ -103,8 +104,8 @@ def table_of(found: Debezium) -> tuple[Rows, int]:
 
 def until(found: Debezium, wanted: Rows) -> int:
     """Wait until the records make these rows; return how many came by a snapshot."""
-    end = time.monotonic() + 120
-    while (made := table_of(found))[0] != wanted and time.monotonic() < end:
+    patience = Patience(120)
+    while (made := table_of(found))[0] != wanted and patience.lasts():
         time.sleep(0.5)
     assert made[0] == wanted
     return made[1]

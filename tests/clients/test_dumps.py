@@ -13,6 +13,7 @@ import pytest
 
 from tests.clients.conftest import client
 from tests.mysql_server import PREFIX, ROOT, MySqlServer
+from tests.patience import ended
 from tests.serve.running import PASSWORD, USER, Running, serving
 from tests.serve.test_replica import _caught_up, _replica, _status
 from tests.serve.test_tables import config_of, packets_of, server
@@ -100,7 +101,7 @@ def test_a_dump_of_mydumper_follows_as_a_replica(growing: Any, server: MySqlServ
     dump += ["-B", "shop", "-o", str(tmp_path / "dump"), "-v", "3"]
     with subprocess.Popen(dump, stderr=subprocess.PIPE) as process:
         publish()
-        _, errors = process.communicate(timeout=120)
+        _, errors = ended(process, 120)
     assert process.returncode == 0, errors.decode()
     metadata = (tmp_path / "dump" / "metadata").read_text()
     ((file, position),) = re.findall(r"SHOW MASTER STATUS:\n\tLog: (\S+)\n\tPos: (\d+)", metadata)

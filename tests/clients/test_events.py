@@ -17,6 +17,7 @@ from tests.clients.conftest import client
 from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
 from tests.merge_e2e.local import written
+from tests.patience import ended
 from tests.serve.growing import Growing
 from tests.serve.running import PASSWORD, USER
 
@@ -96,7 +97,7 @@ def zongji(package: str, source: Served, folder: Path, start: Place) -> Iterator
         try:
             yield printed
         finally:
-            process.communicate(timeout=60)
+            ended(process, 60)
 
 
 @pytest.mark.parametrize(

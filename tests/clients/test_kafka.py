@@ -9,7 +9,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from tests.deliver.registry import schema_registry
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.messages.messages import made
+from tests.patience import Patience, completed
 
 pytestmark = pytest.mark.clients
 PARTITIONS = 3
@@ -66,13 +66,13 @@ def _running(folder: Path, port: int) -> Iterator[str]:
 
 
 def _until_ready(brokers: str) -> None:
-    end = time.monotonic() + 30
+    patience = Patience(30)
     while True:
         try:
             AdminClient({"bootstrap.servers": brokers, "log_level": 0}).list_topics(timeout=1)
             return
         except KafkaException:
-            assert time.monotonic() < end
+            assert patience.lasts()
 
 
 @pytest.fixture
@@ -89,10 +89,8 @@ def _topics(brokers: str, *names: str) -> None:
 
 def _replay(merged: Path, brokers: str, failpoint: str, *options: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "binlog_merge.cli.main", "replay", "--merged", str(merged), "--to"]
-    return subprocess.run(
-        [*command, f"kafka://{brokers}", *options], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "BINLOG_MERGE_FAILPOINT": failpoint},
-    )  # fmt: skip
+    failing = {**os.environ, "BINLOG_MERGE_FAILPOINT": failpoint}
+    return completed([*command, f"kafka://{brokers}", *options], 120, env=failing)
 
 
 @pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])

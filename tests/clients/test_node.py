@@ -1,7 +1,6 @@
 """Drivers of Node.js make the same calls to a server and to `serve --tables`, and get the same."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from tests.clients.conftest import client
 from tests.clients.served import served
 from tests.mysql_server import MySqlServer
+from tests.patience import completed
 from tests.serve.one_node import known_to, merged_from
 from tests.serve.running import PASSWORD, USER
 
@@ -20,7 +20,7 @@ def calls(package: str, **settings: Any) -> list[Any]:
     """Return what each call of a driver gave."""
     given = json.dumps({"user": USER, "password": PASSWORD, **settings})
     command = ["node", str(Path(__file__).with_name("drivers.mjs").resolve()), package, given]
-    answer = subprocess.run(command, capture_output=True, check=False, cwd=client("npm"), timeout=300, text=True)
+    answer = completed(command, 300, cwd=client("npm"))
     assert answer.returncode == 0, answer.stderr
     return [json.loads(line) for line in answer.stdout.splitlines() if line[:1] == "["]  # drivers print warnings
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from tests.clients.older import as_older
 from tests.clients.postgres import postgres
 from tests.clients.served import served
 from tests.mysql_server import MySqlServer
+from tests.patience import completed
 from tests.serve.one_node import known_to, merged_from
 from tests.serve.running import USER
 from tools.demo_live.cluster import free_ports
@@ -82,7 +82,7 @@ def test_pgloader_makes_the_same_of_both(both: Both, tmp_path: Path) -> None:
             target.run("createdb", name)
             source = f"mysql://{USER}:{PASSWORD}@127.0.0.1:{port}/sales"
             command = [client("debian", "bin", "pgloader"), source, target.url(name)]
-            done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=300, cwd=tmp_path)
+            done = completed(command, 300, cwd=tmp_path)
             told = done.stdout + done.stderr
             assert done.returncode == 0 and not re.search("ERROR|FATAL|WARNING", told), told
             # pgloader names indexes after the number that PostgreSQL gives the table.

@@ -18,6 +18,7 @@ from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
 from binlog_merge.serve.tables.keeper import Tables
 from tests.mysql_server import PREFIX, MySqlServer
+from tests.patience import Patience
 
 USER, PASSWORD = "rep", "a secret"
 NON_BLOCK = 1
@@ -73,8 +74,8 @@ class Running:
 
 def eventually(holds: Callable[[], bool]) -> bool:
     """Wait until something holds; it always does, unless something is broken."""
-    end = time.monotonic() + 60
-    while not (held := holds()) and time.monotonic() < end:
+    patience = Patience(60)
+    while not (held := holds()) and patience.lasts():
         time.sleep(0.02)
     return held
 
@@ -167,7 +168,8 @@ def caught_up(server: MySqlServer, out: Path) -> None:
 
 def executes(server: MySqlServer, executed: str) -> None:
     """Wait until a replica has executed GTIDs; an error of its threads fails the test."""
-    for _ in range(120):
+    patience = Patience(60)
+    while patience.lasts():
         ((timed_out,),) = server.query(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 0.5)")
         if not timed_out:
             return
