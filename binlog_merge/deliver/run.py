@@ -11,9 +11,8 @@ from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS
-from binlog_merge.log.chunks import transactions_between
-from binlog_merge.log.index import key_of
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.versions import key_at
 from binlog_merge.messages.message import Format, Message
 from binlog_merge.messages.placing import placing_of
 from binlog_merge.messages.read import Ddl, Part, Reading
@@ -100,23 +99,13 @@ def _begin(binlog: MergedBinlog, target: Target, first: int | None) -> int:
         )
     if target.rank > binlog.last_rank:
         raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
-    here = _key(binlog, target.rank)
-    if here is not None and target.key is not None and here != target.key:
+    here = key_at(binlog, target.rank)
+    if here is not None and target.key is not None and here.text() != target.key:
         raise ReplayStopped(
-            f"the target's transaction {target.rank} has the order key {target.key}, this log's {here}",
+            f"the target's transaction {target.rank} has the order key {target.key}, this log's {here.text()}",
             remedy="the target has another log's messages: take another name, or another target",
         )
     return target.rank + 1
-
-
-def _key(binlog: MergedBinlog, rank: int) -> str | None:
-    """Return a transaction's order key, None where the log does not say it."""
-    for file in binlog.state.files:
-        if file.first_rank <= rank <= file.last_rank:
-            for rows in transactions_between(binlog, file, rank, rank):
-                key = key_of(rows[0])
-                return None if key is None else key.text()
-    return None
 
 
 @dataclass
@@ -221,7 +210,8 @@ class _Delivery:
         if rank <= self.result.last_rank and not self._open:
             return
         failpoint("deliver.before-commit")
-        self.target.commit(rank, _key(self.binlog, rank))
+        key = key_at(self.binlog, rank)
+        self.target.commit(rank, None if key is None else key.text())
         failpoint("deliver.after-commit")
         self._open, self._bytes = False, 0
         self._done = max(self._done, rank)

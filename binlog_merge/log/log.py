@@ -22,7 +22,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from binlog_merge.binlog.gtid_set import format_sid
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
@@ -141,10 +140,8 @@ class Log(MergedBinlog):
     def _executed(self, place: Place) -> int:
         """Return the rank up to which a GTID set has everything. Raises ConfigError for gaps, and OutsideLog."""
         uuid, option = self.cluster_uuid, place.option
-        items = () if place.gtids is None else place.gtids.items()
-        ours = [(first, end - 1) for sid, tag, first, end in items if not tag and format_sid(sid) == uuid]
-        ranks = RankSet(tuple(sorted(ours)))
-        if not ours:
+        ranks = RankSet() if place.gtids is None else RankSet.of_gtids(place.gtids, uuid)
+        if not ranks.intervals:
             raise ConfigError(f"{option}: no GTID of the set is of this log; its GTIDs begin with {uuid}")
         if ranks.low != len(ranks):
             up_to = f"; everything up to {uuid}:{ranks.low} is in the set" if ranks.low else ""

@@ -9,6 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
+from uuid import UUID
+
+from binlog_merge.binlog.gtid_set import GtidSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,11 @@ class RankSet:
     def upto(cls, rank: int) -> Self:
         """Return the ranks from 1 to `rank`."""
         return cls(((1, rank),)) if rank > 0 else cls()
+
+    @classmethod
+    def of_gtids(cls, gtids: GtidSet, uuid: str) -> Self:
+        """Return the ranks of the transactions of a log, whose GTIDs have this UUID, that are in a set of GTIDs."""
+        return cls(tuple((first, end - 1) for first, end in gtids.intervals.get((UUID(uuid).bytes, ""), ())))
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -181,6 +181,16 @@ def _keys_between(binlog: MergedBinlog, first: int, last: int) -> tuple[OrderKey
     return low, high
 
 
+def key_at(binlog: MergedBinlog, rank: int) -> OrderKey | None:
+    """Return the order key of a transaction; None if it was removed, or is a DDL within a file."""
+    for file in binlog.state.files:
+        if file.last_rank == rank:
+            return OrderKey.parse(file.last_key)
+        if file.first_rank <= rank < file.last_rank:
+            return next((key_of(rows[0]) for rows in transactions_between(binlog, file, rank, rank)), None)
+    return None
+
+
 def key_before(binlog: MergedBinlog, rank: int) -> OrderKey:
     """Return the greatest key that the log says of a transaction before the one with a rank."""
     for file in reversed([f for f in binlog.state.files if f.first_rank < rank]):

@@ -122,8 +122,7 @@ class LogView:
 
     def ranks_of(self, gtids: GtidSet) -> RankSet:
         """Return the ranks of the cluster's transactions in a GTID set."""
-        intervals = gtids.intervals.get((self.sid, ""), ())
-        return RankSet(tuple((start, end - 1) for start, end in intervals))
+        return RankSet.of_gtids(gtids, self.header.cluster_uuid)
 
     def file_of(self, ranks: RankSet) -> int:
         """Return the index of the first file with transactions that are not in `ranks`; else of the last."""

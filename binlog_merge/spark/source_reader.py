@@ -19,9 +19,9 @@ from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.chunks import transactions_between
-from binlog_merge.log.index import key_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.versions import key_at
 from binlog_merge.spark.arrow_types import arrow_schema
 from binlog_merge.spark.source_filters import pushed
 from binlog_merge.spark.source_options import Options, with_versions
@@ -133,17 +133,6 @@ class PushingReader(BinlogReader):
         yield from filters
 
 
-def _key_at(binlog: Log, rank: int) -> str | None:
-    """Return the order key of a transaction; None if it was removed, or is a DDL within a file."""
-    for file in binlog.state.files:
-        if file.last_rank == rank:
-            return file.last_key
-        if file.first_rank <= rank < file.last_rank:
-            key = next((key_of(rows[0]) for rows in transactions_between(binlog, file, rank, rank)), None)
-            return None if key is None else key.text()
-    return None
-
-
 class BinlogStream(DataSourceStreamReader):
     """Reads a log on and on: an offset is the last transaction that was read, by order key and rank.
 
@@ -213,10 +202,11 @@ class BinlogStream(DataSourceStreamReader):
         """Raise OutsideLog if the log does not go on where the stream has stopped."""
         check_goes_on(binlog, first)
         key = str(start["order_key"])
-        known = _key_at(binlog, first - 1) if key and not self.checked else None
+        known = key_at(binlog, first - 1) if key and not self.checked else None
         self.checked = True
-        if known is not None and known != key:
+        if known is not None and known.text() != key:
             raise OutsideLog(
-                f"transaction {first - 1} has the order key {known}, and had {key} when it was read: it is another log",
+                f"transaction {first - 1} has the order key {known.text()}, and had {key} when it was read: it is "
+                "another log",
                 remedy="begin with another checkpoint directory",
             )

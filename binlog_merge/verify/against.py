@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.binlog.gtid_set import GtidSet, format_sid
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import ConfigError, ReplayStopped
@@ -238,7 +238,8 @@ def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
     """Return a server's position in a log. Raises ConfigError if it has none, ReplayStopped for gaps."""
     cluster = binlog.cluster_uuid
     check_bootstrapped(server, cluster)
-    executed = _executed(server, cluster)
+    gtids = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]))
+    executed = RankSet.of_gtids(gtids, cluster)  # as a replica
     if server.ask(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",
         (META_SCHEMA,),
@@ -252,13 +253,6 @@ def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
             remedy="give --stop-gtid or --stop-tso",
         )
     return _whole(executed, frozenset())
-
-
-def _executed(server: ServerSide, cluster: str) -> RankSet:
-    """Return the ranks of a log that a server has executed as a replica."""
-    executed = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", ""))
-    ours = [(first, end - 1) for sid, tag, first, end in executed.items() if not tag and format_sid(sid) == cluster]
-    return RankSet(tuple(ours))
 
 
 def _applied(server: ServerSide, cluster: str, rank: int) -> RankSet:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.binlog.gtid_set import GtidSet, format_sid
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, ReplayStopped
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.duckdb.as_text import HEX_TYPES
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.verify.base import compute_others, insert
@@ -63,10 +64,12 @@ class DumpBase:
         """Read the position of a dump in the log. Raises IoError."""
         for _, data in _files(path):
             for match in re.finditer(rb"(?i)GTID_PURGED\s*=\s*(?:/\*.*?\*/)?\s*'([^']*)'", data):
-                executed = GtidSet.parse_text(match[1].decode("ascii", "replace").replace("\n", "").lstrip("+"))
-                ours = [(a, b) for sid, tag, a, b in executed.items() if not tag and format_sid(sid) == cluster]
-                if ours:
-                    return cls(path, _rank(path, ours))
+                gtids = GtidSet.parse_text(match[1].decode("ascii", "replace").lstrip("+"))
+                executed = RankSet.of_gtids(gtids, cluster)
+                if len(executed) != executed.low:
+                    raise ConfigError("--base: the dump's server had not executed the log without gaps", file=str(path))
+                if executed.intervals:
+                    return cls(path, executed.low)
         return cls(path)
 
     def fill(self, target: DuckdbTarget, tables: Mapping[Name, Table]) -> set[Name]:
@@ -93,12 +96,6 @@ def _in_catalog(dumped: Name, tables: Mapping[Name, Table]) -> Name | None:
         return dumped if dumped in tables else None
     same = [name for name in tables if name[1] == dumped[1]]
     return same[0] if len(same) == 1 else None
-
-
-def _rank(path: Path, ours: Sequence[tuple[int, int]]) -> int:
-    if len(ours) > 1 or ours[0][0] != 1:
-        raise ConfigError("--base: the dump's server had not executed the log without gaps", file=str(path))
-    return ours[0][1] - 1
 
 
 def _files(path: Path) -> Iterator[tuple[Path, bytes]]:

@@ -1,4 +1,4 @@
-"""Statements of a log are read by one module: no other decodes their text, makes their session, or parses them."""
+"""What a log says is read by one module: statements (their text, session, meaning), and places in the log."""
 
 import ast
 from collections.abc import Callable
@@ -62,20 +62,45 @@ PARSE: Final = {
 }
 """The modules of those rooms that cut or parse a statement, and what for."""
 
+ASKING: Final = (*READERS, "api.py", "cli", "spark")
+"""The rooms in which users name places in a log."""
+
+GTIDS: Final = {
+    "log/place.py": "of a user who names a place",
+    "verify/against.py": "of a server, which says what it has",
+    "verify/base_dump.py": "of a dump, which says what its server had",
+}
+"""The modules of those rooms that parse the text of GTIDs, and whose it is."""
+
+RESOLVES: Final = {"log/log.py"}
+"""The module that finds the transactions at a place."""
+
+MOMENTS: Final = {
+    *RESOLVES,
+    "log/around.py",  # whether the log reaches it
+    "ask/selection.py",  # a table's definition at a TSO
+}
+"""The modules of those rooms that read what a place says, and what for."""
+
 
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
     return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
 
 
-def calling(found: Callable[[ast.Call], bool], rooms: tuple[str, ...] = ()) -> set[str]:
-    """Return the modules that have such a call."""
+def finding(found: Callable[[ast.AST], bool], rooms: tuple[str, ...] = ()) -> set[str]:
+    """Return the modules that have such a node."""
     return {
         name
         for name, module in modules()
         if not rooms or name.partition("/")[0] in rooms
-        if any(isinstance(node, ast.Call) and found(node) for node in ast.walk(module))
+        if any(map(found, ast.walk(module)))
     }
+
+
+def calling(found: Callable[[ast.Call], bool], rooms: tuple[str, ...] = ()) -> set[str]:
+    """Return the modules that have such a call."""
+    return finding(lambda node: isinstance(node, ast.Call) and found(node), rooms)
 
 
 def importing(module: str, *names: str, rooms: tuple[str, ...] = ()) -> set[str]:
@@ -124,3 +149,17 @@ def test_readers_parse_nothing() -> None:
     reading = ("ParsedDdl.of", "parse_statement", "Cursor.of", "apply_ddl")
     assert calling(lambda node: called(node) in reading, READERS) == set(PARSE)
     assert importing("filters.ddl", "events_of", "ddl_events", rooms=READERS) == {"log/statement.py"}
+
+
+def test_one_module_parses_the_gtids_of_places() -> None:
+    assert calling(lambda node: called(node) == "GtidSet.parse_text", ASKING) == set(GTIDS)
+    assert finding(lambda node: isinstance(node, ast.Constant) and "[0-9a-fA-F]{8}" in str(node.value), ASKING) == {
+        "log/place.py"
+    }
+
+
+def test_one_module_resolves_places() -> None:
+    assert importing("log.chunks", "transactions_from") == RESOLVES
+    assert calling(lambda node: called(node).endswith(".last_before")) == RESOLVES
+    says = finding(lambda node: isinstance(node, ast.Attribute) and node.attr in ("moment", "micros"), ASKING)
+    assert {name for name in says if not name.startswith("cli/schema/")} == MOMENTS
