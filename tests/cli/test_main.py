@@ -102,6 +102,36 @@ def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_place_that_is_none_is_told_without_java_and_kernels(cluster: str, tmp_path: Path) -> None:
+    """Whatever else uses the machine, it is over as soon as Python is up."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n")
+    java.chmod(0o755)
+    for folder in ("dn-1", "foreign"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mysql-bin.000001").write_bytes(b"\xfebin")
+    lines = [
+        (["verify", "foreign"], 28, "no merge has written here", "give the directory of a merged log"),
+        (["verify", "nothing"], 28, "there is no such directory", "check the merged log's path"),
+        (["merge", "-c", cluster, "--merged", "/proc/x/y"], 31, "no directory can be made", "choose another directory"),
+        (["merge", "-c", cluster, "--merged", cluster], 31, "it is no directory", "give a directory, or a new name"),
+    ]
+    for line, code, message, remedy in lines:
+        done = subprocess.run(
+            [sys.executable, "-m", "binlog_merge", *line],
+            cwd=tmp_path,
+            env={**os.environ, "JAVA_HOME": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "kernels")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert message in done.stderr and f"what to do: {remedy}" in done.stderr
+    assert not (tmp_path / "started").exists()
+    assert not list(tmp_path.glob("kernels/**/*.nb*"))
+
+
 def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, capsys: Captured) -> None:
     assert main.run(["merge", "--config", cluster]) == 0
     assert job.session == (None, {}, CONFIGURED)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.replay.duckdb.alter import Alteration
+from binlog_merge.replay.duckdb.key_partitions import KeyPlaces
 from binlog_merge.replay.duckdb.partitions import PartitionRows
 from binlog_merge.replay.duckdb.types import BY_HAND, definitions, place, quoted
 from snapshot_store.ddl import actions as act
@@ -164,19 +165,24 @@ class DdlTarget:
         if kind not in ("DROP", "TRUNCATE", "EXCHANGE"):
             return
         here = frozenset(column.lower() for column in self.present(table.schema, table.name))
-        inside, name = PartitionRows(table, here, self.temporal_text).of(work.names), place(table.schema, table.name)
+        rows, name = PartitionRows(table, here, self.temporal_text), place(table.schema, table.name)
+
+        def inside(name: str) -> str:
+            return rows.of(work.names, KeyPlaces(self.connection, name, table, here))
+
         if kind != "EXCHANGE":
-            self._run(f"DELETE FROM {name} WHERE {inside}")
+            self._run(f"DELETE FROM {name} WHERE {inside(name)}")
         elif other is None or self.present(other.schema, other.name) != self.present(table.schema, table.name):
             raise ReplayStopped("the table that a partition is exchanged with is not here as it was", remedy=BY_HAND)
         else:
             self._exchange(name, inside, place(other.schema, other.name))
 
-    def _exchange(self, name: str, inside: str, other: str) -> None:
-        if self.connection.execute(f"SELECT 1 FROM {other} WHERE NOT {inside} LIMIT 1").fetchall():
+    def _exchange(self, name: str, inside: Callable[[str], str], other: str) -> None:
+        if self.connection.execute(f"SELECT 1 FROM {other} WHERE NOT {inside(other)} LIMIT 1").fetchall():
             raise ReplayStopped("rows come into a partition, WITHOUT VALIDATION, that are not of it", remedy=BY_HAND)
-        self._run(f"CREATE OR REPLACE TEMP TABLE replay_exchanged AS SELECT * FROM {name} WHERE {inside}")
-        self._run(f"DELETE FROM {name} WHERE {inside}")
+        goes = inside(name)
+        self._run(f"CREATE OR REPLACE TEMP TABLE replay_exchanged AS SELECT * FROM {name} WHERE {goes}")
+        self._run(f"DELETE FROM {name} WHERE {goes}")
         self._run(f"INSERT INTO {name} SELECT * FROM {other}")
         self._run(f"DELETE FROM {other}")
         self._run(f"INSERT INTO {other} SELECT * FROM replay_exchanged")

@@ -23,6 +23,7 @@ from snapshot_store.mysql.text.collation_tables import folding
 _HERE: Final = "places by key"
 _LIKE_LATIN1: Final = NUMERIC | {"year", "date"}
 """Types whose bytes a server hashes as if they were text in latin1_swedish_ci: `my_charset_numeric`."""
+_DATES: Final = frozenset({"date", "datetime", "timestamp"})
 _WEIGHTS: Final = bytes.maketrans(*(side.encode("latin-1") for side in folding("latin1_swedish_ci")))
 _BITS: Final = (1 << 32) - 1
 """The bits of the hash that matter: higher ones never come down."""
@@ -30,7 +31,7 @@ _BITS: Final = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class KeyPlaces:
-    """Finds the places of the rows of the file's table `name`."""
+    """Finds the places of the rows that the file's table `name` has now, of which `table` is the definition."""
 
     connection: Any
     name: str
@@ -44,6 +45,8 @@ class KeyPlaces:
         """
         if algorithm == 1:
             raise ExpressionError("it is by KEY ALGORITHM = 1, of which only a server knows the hash")
+        if self.table.index_of("rowid") is not None:  # which hides DuckDB's
+            raise ExpressionError("its rows cannot be told apart here: a column of it is called rowid")
         columns = self._columns(names)
         rows = self.connection.sql(f"SELECT rowid AS k, {listed([c.name for c in columns])} FROM {self.name}")
         found = rows.to_arrow_table()
@@ -64,15 +67,18 @@ class KeyPlaces:
         return columns
 
 
-def _hashed(column: Column, values: Any) -> list[bytes]:
-    """Return the bytes of a column's values that a server hashes. Raises ExpressionError if they are not known."""
+def _hashed(column: Column, values: Any) -> list[bytes | None]:
+    """Return the bytes of a column's values that a server hashes, None for NULL.
+
+    Raises ExpressionError if they are not known.
+    """
     kind = column.type
-    if values.null_count:  # the clustered index, which has the columns, has no NULL
+    if kind.name in _DATES and values.null_count:
         raise ExpressionError(f"NULL in column {column.name} may be a date that no calendar has")
-    if kind.name in _LIKE_LATIN1 | {"datetime", "timestamp"}:
-        cells = [cell or b"" for cell in cells_of(column, values)]
-        return [_weighed(cell) for cell in cells] if kind.name in _LIKE_LATIN1 else cells
-    found = [_bytes(column, value) for value in values.to_pylist()]
+    if kind.name in _LIKE_LATIN1 | _DATES:
+        cells = cells_of(column, values)
+        return [_weighed(cell) for cell in cells] if kind.name in _LIKE_LATIN1 else list(cells)
+    found = [None if value is None else _bytes(column, value) for value in values.to_pylist()]
     if kind.name not in TEXT_TYPES or _by_bytes(column):
         return found
     if kind.collation == "latin1_swedish_ci":
@@ -80,8 +86,8 @@ def _hashed(column: Column, values: Any) -> list[bytes]:
     raise ExpressionError(f"it is by KEY, and only a server knows the hash of column {column.name} ({kind.collation})")
 
 
-def _weighed(text: bytes) -> bytes:
-    return text.rstrip(b" ").translate(_WEIGHTS)
+def _weighed(text: bytes | None) -> bytes | None:
+    return None if text is None else text.rstrip(b" ").translate(_WEIGHTS)
 
 
 def _by_bytes(column: Column) -> bool:
@@ -101,12 +107,16 @@ def _bytes(column: Column, value: Any) -> bytes:
     raise ExpressionError(f"it is by KEY, and the order of column {column.name} ({kind.name}) is not known here")
 
 
-def _hash(values: Sequence[bytes]) -> int:
-    """Return the hash of a key, of which there are the bytes of each column."""
+def _hash(values: Sequence[bytes | None]) -> int:
+    """Return the hash of a key, of which there are the bytes of each column, None for NULL."""
     one, two = 1, 4
-    for byte in b"".join(values):
-        one ^= (((one & 63) + two) * byte + (one << 8)) & _BITS
-        two += 3
+    for value in values:
+        if value is None:
+            one ^= (one << 1 | 1) & _BITS
+            continue
+        for byte in value:
+            one ^= (((one & 63) + two) * byte + (one << 8)) & _BITS
+            two += 3
     return one
 
 

@@ -5,14 +5,15 @@
 | RANGE, RANGE COLUMNS | if it is below the partition's bound, and not below the one before; NULL is below all |
 | LIST, LIST COLUMNS | if the partition's list has its values, or NULL |
 | HASH, LINEAR HASH | if the expression's remainder, or its lowest bits, are the partition's number |
-| KEY | by a hash of the key (`key_partitions`); a condition for it is not known here, only the places of rows |
+| KEY | if the hash of its key, computed here of the rows that are there (`key_partitions`), is the partition's number |
 
 Sources: refman, "Partitioning Types", "How MySQL Partitioning Handles NULL"; `get_part_id_hash`,
 `get_part_id_from_linear_hash` and `part_val_int` of mysql-server `sql/sql_partition.cc`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.replay.duckdb.key_partitions import KeyPlaces
@@ -27,6 +28,8 @@ from snapshot_store.model import Table
 from snapshot_store.mysql.expr.nodes import Node, column
 
 _EPOCH = "unix_timestamp of "
+Places = Callable[[tuple[str, ...], int, bool, int], str]
+"""`KeyPlaces.sql`."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,11 @@ class PartitionRows:
     here: frozenset[str]
     temporal_text: bool = False
 
-    def of(self, names: Sequence[str]) -> str:
+    def of(self, names: Sequence[str], by_key: KeyPlaces) -> str:
         """Return the SQL condition that a row is in one of these partitions, or subpartitions; ("ALL",) means all.
 
-        Raises ReplayStopped if that is not known.
+        It holds for the rows that are there now, in the table of `by_key`, until its next question. Raises
+        ReplayStopped if that is not known.
         """
         if tuple(names) == ("ALL",):
             return "TRUE"
@@ -48,7 +52,8 @@ class PartitionRows:
             raise self._unknown("how its rows are kept apart is not known")
         found = Partitioning.of(self.table.partitioning)
         try:
-            return "(" + " OR ".join(self._named(found, name.lower()) for name in names) + ")"
+            places = cache(by_key.sql)  # the rows are hashed once, whatever is asked of them
+            return "(" + " OR ".join(self._named(found, name.lower(), places) for name in names) + ")"
         except (ExpressionError, UnknownCollation) as error:
             raise self._unknown(str(error)) from None
 
@@ -64,37 +69,39 @@ class PartitionRows:
             if len(found.names) > 1 and found.method == "KEY":
                 places.append(by_key.sql(found.columns, len(found.names), found.linear, found.algorithm))
             elif len(found.names) > 1:
-                places.append(_first_of([self._partition(found, i) for i in range(len(found.names))]))
+                places.append(_first_of([self._partition(found, i, by_key.sql) for i in range(len(found.names))]))
             if found.subs > 1 and not found.sub:
                 places.append(by_key.sql(found.sub_columns, found.subs, found.linear_sub, found.sub_algorithm))
             elif found.subs > 1:
-                places.append(_first_of([self._sub(found, i) for i in range(found.subs)]))
+                places.append(_first_of([self._sub(found, i, by_key.sql) for i in range(found.subs)]))
         except (ExpressionError, UnknownCollation) as error:
             raise self._unknown(str(error)) from None
         return places
 
-    def _sub(self, found: Partitioning, number: int) -> str:
+    def _sub(self, found: Partitioning, number: int, places: Places) -> str:
+        if not found.sub:
+            return f"({places(found.sub_columns, found.subs, found.linear_sub, found.sub_algorithm)} = {number})"
         return self._hashed(found.sub, found.subs, number, found.linear_sub)
 
     def _unknown(self, reason: str) -> ReplayStopped:
         name = f"{self.table.schema}.{self.table.name}"
         return ReplayStopped(f"which rows of {name} are in the partition cannot be told: {reason}", remedy=BY_HAND)
 
-    def _named(self, found: Partitioning, name: str) -> str:
+    def _named(self, found: Partitioning, name: str, places: Places) -> str:
         names = [part.lower() for part in found.names]
         if name in names:
-            return self._partition(found, names.index(name))
+            return self._partition(found, names.index(name), places)
         for place, part in enumerate(names):
             for number in range(found.subs if not found.subpartitions else 0):
                 if name == f"{part}sp{number}":
-                    return f"({self._partition(found, place)} AND {self._sub(found, number)})"
+                    return f"({self._partition(found, place, places)} AND {self._sub(found, number, places)})"
         raise ExpressionError(f"there is no partition {name}, or a subpartition with a name of its own")
 
-    def _partition(self, found: Partitioning, place: int) -> str:
+    def _partition(self, found: Partitioning, place: int, places: Places) -> str:
         if found.method == "HASH":
             return self._hashed(found.expression, len(found.names), place, found.linear)
         if found.method == "KEY":
-            raise ExpressionError("it is by KEY, of which only a server knows the hash")
+            return f"({places(found.columns, len(found.names), found.linear, found.algorithm)} = {place})"
         sides = self._sides(found)
         values = [found.values[i] if i < len(found.values) else () for i in range(place + 1)]
         if not values[place] or (place and not values[place - 1] and found.method.startswith("RANGE")):

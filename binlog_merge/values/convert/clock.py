@@ -297,8 +297,9 @@ def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -
     if _like_timestamp(plain):
         return _time_of_timestamp(plain, lost, sql_mode, any_day)
     parts = _time_parts(plain)
-    if parts is None or _EXPONENT.match(parts[-1]):
-        lost.append(f"{text[:40]!r} is no time")
+    if parts is None or _EXPONENT.match(parts[-1]):  # which even a strict server stores as zero, without a word
+        if plain[0] in _SPACES:  # between the sign and the digits: it may be no date, either, which has a warning
+            lost.append(f"{text[:40]!r} is no time")
         return timedelta(0)
     days, hours, minutes, seconds, fraction, rest = parts
     if minutes > 59 or seconds > 59:
@@ -362,6 +363,8 @@ def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:
         if len(numbers) == 3 or len(left) < 2 or left[0] != ":" or not left[1].isdigit():
             break
         left = left[1:]
+    if max(numbers) > _MAX_NUMBER:
+        return None
     numbers += [0] * (3 - len(numbers))
     fraction, rest = _time_fraction(left)
     return days, numbers[0], numbers[1], numbers[2], fraction, rest

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.key_partitions import KeyPlaces
 from binlog_merge.replay.duckdb.partitions import PartitionRows
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.ddl.partitioning import Partitioning
@@ -38,13 +39,19 @@ def table_by(clause: str) -> Table:
     return apply_ddl(Catalog().with_schema(Schema("s")), sql, "s", DdlSession()).catalog.table("s", "t")
 
 
+def rows_of(clause: str, *here: str) -> PartitionRows:
+    return PartitionRows(table_by(clause), frozenset(here))
+
+
 @settings(max_examples=25)
 @given(st.sampled_from(CLAUSES), st.lists(ROWS, min_size=1, max_size=20))
 def test_every_row_is_in_one_partition(clause: str, rows: list[Any]) -> None:
     table = table_by(clause)
     conditions = PartitionRows(table, frozenset({"id", "v", "at"}))
-    sums = " + ".join(f"({conditions.of([name])})::INT" for name in Partitioning.of(table.partitioning).names)
     with duckdb.connect(config={"threads": 1}) as connection:
+        by_key = KeyPlaces(connection, "t", table, conditions.here)
+        names = Partitioning.of(table.partitioning).names
+        sums = " + ".join(f"({conditions.of([name], by_key)})::INT" for name in names)
         connection.execute('CREATE TABLE t (id INTEGER, v VARCHAR, "at" TIMESTAMP)')
         connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
         assert connection.execute(f"SELECT DISTINCT {sums} FROM t").fetchall() == [(1,)]
@@ -53,7 +60,8 @@ def test_every_row_is_in_one_partition(clause: str, rows: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("clause", "reason"),
     [
-        ("KEY (id) PARTITIONS 2", "only a server knows the hash"),
+        ("KEY ALGORITHM = 1 (id) PARTITIONS 2", "only a server knows the hash"),
+        ("KEY (at) PARTITIONS 2", "does not have the columns of its KEY"),
         ("HASH (gone) PARTITIONS 2", "unknown column gone"),
         ("HASH (SOUNDEX(id)) PARTITIONS 2", r"soundex\(\) is not known"),
         ("RANGE COLUMNS (at) (PARTITION p0 VALUES LESS THAN ('2020-01-01'))", "does not have its column at"),
@@ -61,5 +69,5 @@ def test_every_row_is_in_one_partition(clause: str, rows: list[Any]) -> None:
 )
 def test_what_is_not_known_stops_it(clause: str, reason: str) -> None:
     with pytest.raises(ReplayStopped, match=reason):
-        PartitionRows(table_by(clause), frozenset({"id", "v"})).of(["p0"])
-    assert PartitionRows(table_by(clause), frozenset()).of(["ALL"]) == "TRUE"
+        rows_of(clause, "id", "v").of(["p0"], KeyPlaces(None, "t", table_by(clause), frozenset({"id", "v"})))
+    assert rows_of(clause).of(["ALL"], KeyPlaces(None, "t", table_by(clause), frozenset())) == "TRUE"
