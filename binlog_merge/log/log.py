@@ -253,7 +253,7 @@ class Log(MergedBinlog):
         At last whether commit times are the physical part of the TSOs of the transactions up to there.
         """
         low, high, last = file.first_rank, file.last_rank, OrderKey.parse(file.last_key)
-        if self.state.header is not None and self.state.header.settings.get("output.cts") == "end":
+        if self.keys_at_ends:
             return low, high, last, False
         chunks = chunks_of(self, file)
         begin = chunks.last_before(key)

@@ -106,6 +106,11 @@ class MergedBinlog:
         return self.state.header is not None and self.state.header.settings.get("output.gtid") == "on"
 
     @property
+    def keys_at_ends(self) -> bool:
+        """Return whether order keys stand at the ends of transactions only (`output.cts: end`)."""
+        return self.state.header is not None and self.state.header.settings.get("output.cts") == "end"
+
+    @property
     def last_rank(self) -> int:
         """Return the rank of the last published transaction, 0 if there is none."""
         return self.state.rank

@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.table_map import TableMap
@@ -16,6 +15,7 @@ from binlog_merge.errors import UnknownTable, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import chunks_of, transactions_between
 from binlog_merge.log.index import key_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.reshape.witness import check_witness
@@ -168,7 +168,7 @@ def like(known: Sequence[tuple[str, str]], schema: str, name: str) -> str:
 
 def _keys_between(binlog: MergedBinlog, first: int, last: int) -> tuple[OrderKey, OrderKey] | None:
     """Return the keys of the first and the last transaction between two ranks whose keys the log says."""
-    low = next((key for row in _rows(binlog, first, last) if (key := key_of(row)) is not None), None)
+    low = next((key for file in binlog.state.files for key in _keys(binlog, file, first, last)), None)
     if low is None:
         return None
     high = low
@@ -187,7 +187,7 @@ def key_at(binlog: MergedBinlog, rank: int) -> OrderKey | None:
         if file.last_rank == rank:
             return OrderKey.parse(file.last_key)
         if file.first_rank <= rank < file.last_rank:
-            return next((key_of(rows[0]) for rows in transactions_between(binlog, file, rank, rank)), None)
+            return next(_keys(binlog, file, rank, rank), None)
     return None
 
 
@@ -206,6 +206,8 @@ def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> 
     """Return the last key that a file says of transactions `first` to `last`."""
     chunks = chunks_of(binlog, file)
     begin, end = max(first, file.first_rank), min(last, file.last_rank)
+    if binlog.keys_at_ends:
+        return next((key for rank in range(end, begin - 1, -1) for key in _keys(binlog, file, rank, rank)), None)
     for number in range(chunks.of_rank(end), chunks.of_rank(begin) - 1, -1):
         found = None
         ranks = max(begin, chunks.rank(number)), min(end, chunks.rank(number + 1) - 1)
@@ -217,10 +219,17 @@ def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> 
     return None
 
 
-def _rows(binlog: MergedBinlog, first: int, last: int) -> Iterator[Any]:
-    for file in binlog.state.files:
-        for rows in transactions_between(binlog, file, first, last):
-            yield from rows
+def _keys(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> Iterator[OrderKey]:
+    """Yield the keys of a file's transactions of rows from `first` to `last`, where the log says them."""
+    keys: Iterator[OrderKey | None]
+    if binlog.keys_at_ends:
+        log = binlog if isinstance(binlog, Log) else Log(binlog.folder)
+        ranks = range(max(first, file.first_rank), min(last, file.last_rank) + 1)
+        found = (log.walked(file).transaction(rank - file.first_rank) for rank in ranks)
+        keys = (one.key for one in found if one.ddl is None)
+    else:
+        keys = (key_of(row) for rows in transactions_between(binlog, file, first, last) for row in rows)
+    yield from (key for key in keys if key is not None)
 
 
 def _seen(binlog: MergedBinlog, schema: str, name: str, first: int, last: int) -> Iterator[Table]:
