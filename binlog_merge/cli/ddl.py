@@ -75,7 +75,7 @@ The result names it, and so does `ddl locks`.
 A TRUNCATE or DROP TABLE that waits is written when all shards awaited count as having run it; what such a shard writes
 until it does run it is held, and goes with it. Of TRUNCATE and DROP PARTITION nothing is held: rows that it writes to
 the partitions until then stay, which is a doubt when it runs it. With --skip the logical table keeps the rows of all
-shards, those that have run it included.
+shards, those that have run it included. A shard that runs a skipped TRUNCATE later waits anew: --skip that, too.
 
 ID is what `ddl locks` shows, or the table's name where only one of its statements can be decided about. The decision
 takes effect in the order of the log, after what the shards have run so far and where the next merge goes on (or later,

@@ -338,6 +338,18 @@ def test_what_is_skipped_is_owed_by_none(way: str) -> None:
     assert comes_out(made, way) == [("t2", 4, False)] and made.outcome(way).quiet is not None
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_truncate_is_skipped_for_each_shard_that_runs_it_later(way: str) -> None:
+    """It waits anew, and is named, as nothing is taken away that an operator has kept; skipped too, it is over."""
+    made = ran(TABLE, "t1 t2", "t1 TRUNCATE TABLE t1")
+    made.decide(way, "skip")
+    made.run("n2", "TRUNCATE TABLE t2")
+    assert [one[1:] for one in waiting(made.outcome(way))] == [("t2", "t1")]
+    made.decide(way, "skip")
+    outcome = made.outcome(way)
+    assert waiting(outcome) == [] and written(outcome) == [] and outcome.quiet is not None
+
+
 def test_a_shard_pays_while_it_waits_with_something_else() -> None:
     """Optimistic: its rows that came meanwhile are named, and it owes nothing."""
     made = ran(PARTITIONED, "t1 t2", "t1 TRUNCATE PARTITION p")
