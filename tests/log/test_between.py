@@ -2,13 +2,14 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from typer.testing import CliRunner
 
+from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, OutsideLog
@@ -20,7 +21,9 @@ from binlog_merge.unmerged.plan import Unmerged, plan
 from tests.effort import effort
 from tests.log.places_twin import Asked, Known, Twin, transactions
 from tests.merge_e2e.cases import case_named, copy_case, oracle, whole
+from tests.merge_e2e.editing import Log as Edited
 from tests.merge_e2e.local import merge
+from tests.serve.merged import merged
 
 CASES: Final = [
     ("three-nodes-online-ddl", "begin"), ("three-nodes-online-ddl", "end"), ("ddl-by-markers", "begin"),
@@ -178,3 +181,24 @@ def test_a_number_alone_is_a_gtid_of_the_log(logged: Logged) -> None:
             Place.at_gtid("--start-gtid", text)
     with pytest.raises(ConfigError, match="is another cluster"):
         log.before(Place.at_gtid("--start-gtid", f"{'1' * 8}-1111-1111-1111-{'1' * 12}:1"))
+
+
+def test_commit_times_need_not_grow(tmp_path: Path) -> None:
+    """A range ends before the first transaction that is late enough, in whichever file, as mysqlbinlog ends it."""
+    out = Path(shutil.copytree(merged("seed-add-column"), tmp_path / "out"))
+    name = sorted(path.name for path in out.glob("binlog.0*"))[1]
+    edited = Edited.load(out / name)
+    first, _ = next(edited.groups())
+    gtid = Gtid.parse(edited.events[first].body)
+    late = (gtid.immediate_commit_timestamp or 0) + 10**12
+    gtid = replace(gtid, immediate_commit_timestamp=late, original_commit_timestamp=late)
+    edited.changed(first, replace(edited.events[first], body=gtid.pack())).save(out / name)
+    keys = [key for key, _, _ in oracle(case_named("seed-add-column")).transactions]
+    log, known = Log(out), transactions(out, keys)
+    twin = Twin(log.cluster_uuid, known)
+    assert [one.file for one in known if one.commit_us == late] == [name] and not twin.timed
+    for one in known:
+        for asked in twin.around(one):
+            place = parse_place("--start", asked.text)
+            assert log.between(place, None).first == asked.before + 1, asked
+            assert log.through(place) == asked.through, asked
