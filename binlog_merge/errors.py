@@ -319,8 +319,10 @@ _OF_THE_PATH = {
 }
 
 
-def io_remedy(error: OSError) -> str | None:
+def io_remedy(error: OSError | UnicodeError) -> str | None:
     """Return the remedy of an IoError: that of another path, or None, its own, where room or a disk may be missing."""
+    if isinstance(error, UnicodeError):
+        return "save the file as UTF-8"
     return CHECK_PATH if error.errno in _OF_THE_PATH else None
 
 

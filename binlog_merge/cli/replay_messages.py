@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, MergeError, reason
+from binlog_merge.errors import ConfigError, IoError, MergeError, io_remedy, reason
 
 if TYPE_CHECKING:
     from binlog_merge.log.reader import MergedBinlog
@@ -103,7 +103,7 @@ def _settings(path: Path | None) -> dict[str, str]:
     try:
         return settings_of(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=CHECK_PATH) from None
+        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=io_remedy(error)) from None
 
 
 def _for_avro(asked: MessageOptions, given: dict[str, str]) -> dict[str, str]:

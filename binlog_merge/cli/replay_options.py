@@ -11,7 +11,7 @@ import typer
 
 from binlog_merge.cli.log_lines import say
 from binlog_merge.cli.output import printable
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, reason
+from binlog_merge.errors import ConfigError, IoError, io_remedy, reason
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
@@ -108,4 +108,4 @@ def password_of(file: Path) -> str:
                 say(f"binlog-merge: {printable(text)}", text, logging.WARNING, file=str(file))
             return opened.read().rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {reason(error)}", file=str(file), remedy=CHECK_PATH) from None
+        raise IoError(f"cannot be read: {reason(error)}", file=str(file), remedy=io_remedy(error)) from None

@@ -158,6 +158,20 @@ def test_a_path_that_is_not_there_is_to_be_checked(
     assert NOWHERE in done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["schema", "import", "--sql", "FILE", "--store", "s"],
+        ["verify", "DIR", "--against", "mysql://a@b", "--password-file", "FILE"],
+    ],
+)
+def test_a_text_that_is_no_utf8_is_to_be_saved_as_it(merged: Path, line: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "latin1"
+    file.write_bytes(b"CREATE TABLE d.t (a INT COMMENT '\xe4')")
+    done = command_line([word.replace("DIR", str(merged)).replace("FILE", str(file)) for word in line])
+    assert done.returncode == 31 and "what to do: save the file as UTF-8" in done.stderr, done.stderr
+
+
 class _Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True

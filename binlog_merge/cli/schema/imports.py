@@ -15,7 +15,7 @@ from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
 from binlog_merge.cli.schema.place import free_place, place
 from binlog_merge.cli.schema.store import names_of, opened, store_path, topology_in
-from binlog_merge.errors import CHECK_PATH, WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, reason
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, io_remedy, reason
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _text(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=CHECK_PATH) from None
+        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=io_remedy(error)) from None
 
 
 def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[Catalog, str, int]":
