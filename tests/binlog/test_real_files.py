@@ -30,9 +30,14 @@ from tests.binlog.real_files import ROOT, name_of, parsed, real_files
 from tests.binlog.record import ALL_TYPES
 
 FILES = real_files()
+some_in_quick = pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=() if i % 3 == 0 else pytest.mark.heavy) for i, path in enumerate(FILES)],
+    ids=name_of,
+)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@some_in_quick
 def test_every_event_packs_to_what_it_was(path: Path) -> None:
     data = path.read_bytes()
     position = 4
@@ -52,7 +57,7 @@ def test_every_event_packs_to_what_it_was(path: Path) -> None:
     assert position == len(data)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@some_in_quick
 def test_pack_event_makes_the_server_s_bytes(path: Path) -> None:
     for event in walk(path.read_bytes()):
         header = event.header
@@ -70,7 +75,7 @@ def test_pack_event_makes_the_server_s_bytes(path: Path) -> None:
         assert packed == event.pack()
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@some_in_quick
 def test_rows_cells_and_values_go_there_and_back(path: Path) -> None:
     tables: dict[int, TableMap] = {}
     for _, value in parsed(path.read_bytes()):

@@ -76,6 +76,22 @@ def test_the_first_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> 
     assert_clean(tmp_path)
 
 
+def test_files_that_a_killed_run_has_named_are_gone_though_the_next_makes_none(case: Path, tmp_path: Path) -> None:
+    """A run up to an earlier TSO than the killed one's, without files that are published before, and with some."""
+    merge(case, tmp_path / "whole")
+    in_first_file = int(state_of(tmp_path / "whole").files[0].last_key[:19]) - 1
+    out = tmp_path / "out"
+    for stop in (0, in_first_file):
+        merge(case, out, stop_tso=stop)
+        begun = written(out)
+        assert begun == published(out) and bool(begun) == (stop > 0)
+        assert merge_until("publish-before-manifest:kill", case, out)
+        assert len(written(out)) > len(begun)
+        merge(case, out, stop_tso=stop)
+        assert written(out) == published(out) == begun
+        assert_clean(out)
+
+
 class Dying(LocalRunner):
     """An engine whose driver dies when all is ordered; `asked` is what its executors were to do."""
 

@@ -52,7 +52,11 @@ def test_following_a_binlog_makes_the_same_catalog_as_validating(name: str) -> N
         assert following == validating, f"{name}.sql:{statement.line}: {statement.sql}"
 
 
-@pytest.mark.parametrize("source", EXPRESSIONS, ids=range(len(EXPRESSIONS)))
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(source, marks=() if i % 4 == 0 else pytest.mark.heavy) for i, source in enumerate(EXPRESSIONS)],
+    ids=range(len(EXPRESSIONS)),
+)
 def test_expressions_are_told_as_the_server_tells_them(source: str) -> None:
     catalog = Catalog({"d": Schema("d")})
     for place, item in PLACES.items():

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,7 @@ def test_a_table_is_its_own_equal_and_its_own_join(a: Table) -> None:
     assert join(a, a) == a
 
 
+@pytest.mark.heavy
 @given(neighbours(3))
 @LAWS
 def test_compare_is_transitive(tables: tuple[Table, ...]) -> None:
@@ -166,6 +168,7 @@ def test_the_join_of_comparable_tables_is_the_larger(tables: tuple[Table, ...]) 
         assert compare(join(a, b), a if sign > 0 else b) == 0
 
 
+@pytest.mark.heavy
 @given(neighbours(3))
 @LAWS
 def test_the_join_is_associative_where_both_ways_are_defined(tables: tuple[Table, ...]) -> None:
@@ -177,6 +180,7 @@ def test_the_join_is_associative_where_both_ways_are_defined(tables: tuple[Table
         assert compare(one, other) == 0
 
 
+@pytest.mark.heavy
 @given(neighbours(3))
 @LAWS
 def test_the_join_is_the_least(tables: tuple[Table, ...]) -> None:
