@@ -2,7 +2,7 @@
 is there meanwhile gets every byte.
 
 THOROUGH=1 sends five times as many packets. FUZZ_SEED and FUZZ_PACKETS choose other packets, or more or fewer of them;
-what was chosen is printed, and the memory.
+what was chosen is printed, the memory, and the longest that another session has waited for an answer.
 """
 
 import contextlib
@@ -56,26 +56,31 @@ def attacked(growing: Growing, folder: Path, most: int) -> Iterator[Served]:
     with served(growing.out, folder) as server, fetching(MYSQLBINLOG, server, raw, "binlog.000001"):
         server.query("SELECT COUNT(*) FROM information_schema.columns")  # DuckDB and sqlglot are loaded
         begun, threads, descriptors = server.memory(), server.threads(), server.descriptors()
-        over, peak = threading.Event(), [begun]
+        over, peak, slowest = threading.Event(), [begun], [0.0]
+        asking = server.connect()
 
         def watch() -> None:
             parts = iter((0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
-            while not over.wait(0.1):
-                peak[0] = max(peak[0], server.memory())
-                if random.random() < 0.02:
-                    growing.publish(next(parts, 0.9))
+            with contextlib.closing(asking), asking.cursor() as cursor:
+                while not over.wait(0.1):
+                    peak[0] = max(peak[0], server.memory())
+                    asked = time.monotonic()
+                    assert cursor.execute("SELECT @@gtid_executed") == 1
+                    slowest[0] = max(slowest[0], time.monotonic() - asked)
+                    if random.random() < 0.02:
+                        growing.publish(next(parts, 0.9))
 
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            yield server
-        finally:
-            over.set()
-            watcher.join()
+        with ThreadPoolExecutor(1) as pool:
+            watching = pool.submit(watch)
+            try:
+                yield server
+            finally:
+                over.set()
+            watching.result()
         growing.publish(1)
         until(lambda: {path.name: path.read_bytes() for path in raw.iterdir()} == written(growing.out))
         used = ", ".join(f"{memory / MIB:.0f}" for memory in (begun, peak[0], server.memory()))
-        print(f"seed {SEED!r}; MiB resident before, at most, and now: {used}")
+        print(f"seed {SEED!r}; MiB resident before, at most, and now: {used}; another waited for {slowest[0]:.2f} s")
         assert peak[0] - begun < most
         until(lambda: server.threads() <= threads and server.descriptors() <= descriptors, server.said)
         assert server.query("SELECT 1") == [(1,)]
