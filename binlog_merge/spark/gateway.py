@@ -27,17 +27,21 @@ class LaunchError(Exception):
 def launch(conf: Any) -> Any:
     """Return py4j's gateway to a new Java with these settings. Raises LaunchError if it does not start.
 
-    Each line that Java or its Python workers print becomes a warning in the log; nothing of theirs goes to stdout. A
-    Java that outlives this process does not keep the pipes open that a shell waits for.
+    Each line that Java or its Python workers print becomes a warning in the log; nothing of theirs goes to stdout.
+    Where in Java a start has failed is told at the level debug. A Java that outlives this process does not keep the
+    pipes open that a shell waits for.
     """
     from pyspark.java_gateway import launch_gateway
 
     said: deque[str] = deque(maxlen=_LAST_LINES)
+    started = threading.Event()
     lines, end = os.pipe()
-    reader = threading.Thread(target=_pass_on, args=(lines, said), daemon=True)
+    reader = threading.Thread(target=_pass_on, args=(lines, said, started), daemon=True)
     reader.start()
     try:
-        return launch_gateway(conf, {"stdout": end, "stderr": end})
+        gateway = launch_gateway(conf, {"stdout": end, "stderr": end})
+        started.set()
+        return gateway
     except BaseException as error:
         os.close(end)
         end = -1
@@ -74,9 +78,10 @@ def end_java(spark: Any) -> bool:
         return False
 
 
-def _pass_on(lines: int, said: deque[str]) -> None:
+def _pass_on(lines: int, said: deque[str], started: threading.Event) -> None:
     with os.fdopen(lines, errors="replace") as stream:
         for line in stream:
             if (text := line.rstrip()) and not _SAYS_NOTHING.match(text):
                 said.append(text)
-                _LOG.warning("%s", text)
+                where = not started.is_set() and text.startswith("\tat ")
+                _LOG.log(logging.DEBUG if where else logging.WARNING, "%s", text)

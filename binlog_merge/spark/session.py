@@ -28,6 +28,8 @@ _WRONG_SETTING: Final = re.compile(
     r"SparkUpgradeException|INVALID_|must be (positive|specified|greater|at least)"
 )
 """What Java and Spark say of settings that no second try makes right."""
+_OF_JAVA: Final = re.compile(r'^(Exception in thread "\S+" |: )?([\w.$]+(Exception|Error): )?')
+"""What stands in front of the words of an error of Java's."""
 _SHORT: Final = re.compile(
     r"[Ii]nsufficient memory|OutOfMemory|unable to create|Cannot allocate|Too many open|No space"
 )
@@ -156,7 +158,7 @@ def create_session(
             raise lost(f"Spark does not start: its Java was ended by signal {number}") from error
         if wrong := next(filter(_WRONG_SETTING.search, (*said, *lines)), None):
             remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
-            raise ConfigError(f"Spark does not start: {wrong.removeprefix(': ')[:_LONGEST]}", remedy=remedy) from error
+            raise ConfigError(f"Spark does not start: {_OF_JAVA.sub('', wrong)[:_LONGEST]}", remedy=remedy) from error
         if said:
             reason = next(filter(_SHORT.search, said), said[0])[:_LONGEST]
         raise lost(f"Spark does not start: {reason}", remedy=_MAY_PASS) from error

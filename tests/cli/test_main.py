@@ -387,7 +387,9 @@ def merged(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
 def test_a_spark_that_does_not_start_is_told(tmp_path: Path) -> None:
     done = merged(tmp_path, "--master", "nonsense")
     assert done.returncode == ConfigError.exit_code, done.stderr
-    assert "config: Spark does not start: " in done.stderr
+    assert "config: Spark does not start: Master must " in done.stderr and "at org.apache" not in done.stderr
+    told = merged(tmp_path, "--master", "nonsense", "--log-level", "debug")
+    assert "at org.apache.spark" in told.stderr
 
 
 def test_a_java_that_is_killed_may_start_another_time(tmp_path: Path) -> None:

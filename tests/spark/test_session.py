@@ -188,7 +188,7 @@ for line in sys.stdin:
     try:
         create_session("local[1]")
     except MergeError as error:
-        print(error.exit_code, line[:20] in str(error))
+        print(error.exit_code, line.strip()[-20:] in str(error))
 """
 
 
