@@ -1,6 +1,21 @@
 """A session's master: who hands out executors, and whether these may be on other machines."""
 
-from typing import Any
+from typing import Any, Final
+
+from binlog_merge.errors import ConfigError
+
+_KINDS: Final = ("local", "spark://", "yarn", "k8s://", "sc://")
+"""What spark-submit, and Spark Connect's client, begin with; Java prints a stack trace for others."""
+
+
+def check_master(master: str) -> None:
+    """Raise ConfigError for a master that no session can have."""
+    if not master.startswith(_KINDS):
+        raise ConfigError(
+            f"{master} is no Spark master",
+            remedy="write local[*], spark://HOST:7077, yarn, k8s://https://HOST:PORT or sc://HOST:15002 (--master, "
+            "--conf spark.master=… or the configuration's `spark`)",
+        )
 
 
 def is_local(master: str) -> bool:

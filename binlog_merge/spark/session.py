@@ -15,7 +15,7 @@ from typing import Any, Final
 from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
 from binlog_merge.spark import class_archive
 from binlog_merge.spark.gateway import LaunchError, launch
-from binlog_merge.spark.master import is_connect, is_local
+from binlog_merge.spark.master import check_master, is_connect, is_local
 from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
 _ENDS_WITHIN: Final = 1.0
@@ -140,9 +140,11 @@ def create_session(
 
     Workers run this interpreter, with the same cache of kernels, if nothing else is said.
     """
+    values = settings(master, options or {}, configured or {}, _submitted())
+    check_master(values[_MASTER])
     try:
         with _interrupt_kept():
-            return _create(settings(master, options or {}, configured or {}, _submitted()), archive)
+            return _create(values, archive)
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if "stopped SparkContext" in str(error):

@@ -13,7 +13,7 @@ import pytest
 
 from binlog_merge.errors import ConfigError, EngineFailed, IoError, NoFiles
 from binlog_merge.spark import class_archive
-from binlog_merge.spark.session import LOCAL, active_session, is_local, settings
+from binlog_merge.spark.session import LOCAL, active_session, create_session, is_local, settings
 from tests.command_line import Done
 from tests.effort import effort, keeping
 from tests.forked import forked_command
@@ -61,6 +61,14 @@ def test_what_spark_submit_was_told_wins_over_what_we_would_say() -> None:
 )
 def test_masters_of_one_machine(master: str, local: bool) -> None:
     assert is_local(master) is local
+
+
+def test_a_master_of_no_kind_is_told_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("binlog_merge.spark.session._create", lambda *_: pytest.fail("Java was started"))
+    for master, options in (("foo://x", None), (None, {"spark.master": "127.0.0.1:7077"})):
+        with pytest.raises(ConfigError, match="is no Spark master") as caught:
+            create_session(master, options)
+        assert "spark://HOST:7077" in caught.value.remedy
 
 
 def test_a_cluster_keeps_its_own_way_to_run_plans() -> None:
