@@ -24,7 +24,13 @@ def newest_checkpoint(folder: Path) -> str | None:
 def main(jars: Path, folder: Path, port: str, startup: str, table: str) -> None:
     """Run the job."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
-    jpype.startJVM(*opened, classpath=sorted(map(str, jars.glob("*.jar"))), convertStrings=True)
+    (folder / "tmp").mkdir(exist_ok=True)  # who is killed leaves it
+    jpype.startJVM(
+        *opened,
+        f"-Djava.io.tmpdir={folder / 'tmp'}",
+        classpath=sorted(map(str, jars.glob("*.jar"))),
+        convertStrings=True,
+    )
     flink, cdc = jpype.JPackage("org").apache.flink, jpype.JPackage("org").apache.flink.cdc
     settings = {
         "execution.checkpointing.interval": "500 ms",
