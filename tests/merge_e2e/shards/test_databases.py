@@ -8,6 +8,8 @@ import pytest
 from binlog_merge.binlog.query import Query
 from binlog_merge.cli import main
 from binlog_merge.errors import DdlNotUnderstoodError, ShardsInDoubt
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from snapshot_store.store.db import Store
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Played, Route, Stage, create_of, rows_of
 from tests.merge_e2e.test_ddl_session import statements
@@ -109,6 +111,23 @@ def test_a_database_that_an_earlier_run_has_seen(stage: Stage) -> None:
     merge(path, path.parent / "out")
     assert events(path.parent / "out")[-1].schema_text == "u"
     carried_out(stage, path.parent / "out")
+
+
+def test_a_database_that_a_run_drops_and_another_makes_anew(stage: Stage) -> None:
+    """Its table goes with it, though the run that drops it has nothing else of the table."""
+    table = "CREATE TABLE t_{n}.a{n} (id INT PRIMARY KEY, v VARCHAR(20), w INT)"
+    anew = (BEGIN[0], table, "INSERT INTO t_{n}.a{n} VALUES (1, 'x', 2)")
+    one = played(stage, "dropped", "FLUSH BINARY LOGS", "DROP DATABASE t_{n}", "FLUSH BINARY LOGS", *anew)
+    path = configured(stage, one)
+    out = path.parent / "out"
+    merge(path, out)
+    for later, is_gone in zip(stage.nodes["n1"].binlog_files()[-2:], (True, False), strict=True):
+        (path.parent / "n1" / later.name).write_bytes(later.read_bytes())
+        merge(path, out)
+        with Store.open(out / STORE_NAME, True) as store:
+            found = store.lookup([("t", "an1", store.last_key()._replace(node_seq=999_999), None)])[0]
+        assert found is not None and (found.table is None) == is_gone
+    carried_out(stage, out)
 
 
 def test_a_database_whose_character_set_nobody_knows(stage: Stage, tmp_path: Path) -> None:

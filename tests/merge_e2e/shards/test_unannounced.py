@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import MergeError, MissingCommitTso, UnannouncedDdl
+from binlog_merge.errors import MarkerIncomplete, MergeError, MissingCommitTso, UnannouncedDdl
 from tests.effort import keeping
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.shards.stage import Played, Route, Stage
@@ -211,3 +211,35 @@ def test_several_nodes_without_a_tso_are_not_put_in_an_order_that_nobody_knows(s
     )
     path.write_text(alone)
     assert merge(path, path.parent / "alone").transactions == 2  # one node needs none
+
+
+MARKERS = """CREATE DATABASE __cdc__; CREATE TABLE __cdc__.commits (gtrid VARBINARY(64) PRIMARY KEY, tso BIGINT);
+  CREATE TABLE __cdc__.__cdc_ddl_record__ (ID BIGINT PRIMARY KEY, JOB_ID BIGINT, SQL_KIND VARCHAR(50) NOT NULL,
+    SCHEMA_NAME VARCHAR(200) NOT NULL, TABLE_NAME VARCHAR(200), GMT_CREATED TIMESTAMP NOT NULL,
+    DDL_SQL MEDIUMTEXT NOT NULL, META_INFO MEDIUMTEXT, VISIBILITY BIGINT NOT NULL, EXT TEXT)"""
+BRANCH = """XA START X'01'; INSERT INTO d.t VALUES (9); XA END X'01'; XA PREPARE X'01';
+  INSERT INTO __cdc__.commits VALUES (X'01', 4711); XA COMMIT X'01'"""
+
+
+@pytest.mark.parametrize("first", ["n1", "n2"])
+def test_the_first_marker_without_a_tso_stops_a_merge(stage: Stage, first: str) -> None:
+    """Each node has one, in a transaction of its own: it has no place on the others."""
+    stage.clear()
+    with stage.scene(f"local-{first}", ()) as (sessions, found):
+        for node, session in sessions.items():
+            for sql in (MARKERS, "CREATE DATABASE d; CREATE TABLE d.t (id INT)", BRANCH):
+                session.run(sql)
+            for row in range(0 if node == first else 2):
+                session.run(f"INSERT INTO d.t VALUES ({row})")
+            session.run(
+                "INSERT INTO __cdc__.__cdc_ddl_record__ VALUES (1, 1, 'CREATE_DATABASE', 'e', NULL, NOW(), "
+                "'CREATE DATABASE e', NULL, 1, '{}')"
+            )
+    sections = {
+        "commit-tso": {"carrier": "commit-table", "commit-table": "__cdc__.commits"},
+        "ignore-schemas": ["d"],
+    }
+    path = stage.configuration(f"local-{first}", found, "marker", sections=sections)
+    with pytest.raises(MarkerIncomplete, match="by a transaction without a commit TSO") as caught:
+        merge(path, path.parent / "out")
+    assert caught.value.node == first
