@@ -58,6 +58,7 @@ FOUND = (
     "~ 18446744073709551615", "FLOOR(du) ^ u64", "~ CEILING(10000000000000000000.5)", "~ - CEILING(d38)",
     "(i64 & 4) AND 1 = 1",
     "da >= '2021-02-31'", "ts >= '0000-00-00'", "da = 20210621", "'7' > CEILING(y)", "REPLACE(c, s9, s2) < s2",
+    "l1 NOT IN (1999, sg, sai)", "l1 IN (sg, 1999)", "da IN ('2021-06-21', s)",
 )  # fmt: skip
 """What has been answered otherwise than by a server, and what is beside it."""
 COMPUTED = (

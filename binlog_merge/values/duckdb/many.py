@@ -55,8 +55,9 @@ def check_in(value: Sql, items: Sequence[Sql]) -> None:
         raise ExpressionError("what is computed IN numbers and texts at once; compare with each")
     if (others and value.constant is not None) or any(item.constant is None for item in others):
         raise ExpressionError("IN values of other types that are no constants; compare with each")
-    if value.kind == "string" and families == {"string"}:
-        _check_collations(value, known)
+    strings = [piece for piece in (value, *known) if piece.kind == "string"]
+    if len(strings) > 1:  # whatever is beside them: a server looks for a collation of all before it compares
+        _check_collations(strings[0], strings[1:])
 
 
 def check_signs(value: Sql, items: Sequence[Sql]) -> None:
