@@ -6,6 +6,7 @@ Without strict mode the server converts every row and warns of each that it chan
 """
 
 import re
+from datetime import timedelta
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,9 +17,11 @@ import pytest
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.values.binlog_types import binlog_column
 from binlog_merge.values.convert.cells import ConversionError, Converter, make_converter
+from binlog_merge.values.convert.time import to_time
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema
 from tests.binlog.written_rows import rows_of
+from tests.effort import effort, seed_of_search
 from tests.mysql_server import MySqlServer
 from tests.values.column_values import TYPES, values
 
@@ -113,6 +116,63 @@ def test_every_type_to_every_type(mysql_server: MySqlServer) -> None:
                 assert lost or (i, k) not in warned[old] or new.startswith(_ROWLESS), where
                 compared += 1
     assert compared > 30_000
+
+
+NUMBERS = ("", "1", "5", "59", "60", "0", "07", "123456", "838", "839", "4294967295", "4294967296", "9" * 20)
+BEGINS = (
+    "",
+    "",
+    "",
+    "-",
+    " ",
+    "\t",
+    "+",
+    "- ",
+    "2024-01-02",
+    "2024-1-2 ",
+    "2024-13-01T",
+    "99-01-02 ",
+    "2024-01-02 10:",
+)
+BETWEEN = (":", ":", " ", "  ", ".", " : ", "-")
+ENDS = ("", "", "e3", "E+4", "e-2", "e", "ex", "x", " ", ".5", ".1234567", ".", " x")
+
+
+def test_any_text_as_a_time(mysql_server: MySqlServer) -> None:
+    """What is made of times, dates, numbers and what separates them: as a server, or refused."""
+    rng = Random(seed_of_search())
+    made = {_text_of_numbers(rng) for _ in range(effort(3000, 20_000))}
+    texts = sorted(
+        made | {"2024-01-02 10:11:12", "10:11:12.5", "2024-01-02T10:11:12.123456", "1 10:11:12", "n/a or so"}
+    )
+    hexed = ", ".join(f"({i}, x'{text.encode().hex()}')" for i, text in enumerate(texts))
+    mysql_server.execute(f"""
+        CREATE DATABASE texts; SET sql_mode = '';
+        CREATE TABLE texts.t (id INT PRIMARY KEY, v VARCHAR(80) COLLATE utf8mb4_bin);
+        INSERT INTO texts.t VALUES {hexed};
+        ALTER TABLE texts.t MODIFY v TIME(6);
+    """)
+    stored = mysql_server.query("SELECT CAST(v AS CHAR) FROM texts.t ORDER BY id")
+    known = 0
+    for text, (theirs,) in zip(texts, stored, strict=True):
+        try:
+            ours = to_time(column("time(6)").type, text, [], 0, True)
+        except ConversionError:
+            continue
+        known += 1
+        seconds, micros = divmod(abs(ours) // timedelta(microseconds=1), 1_000_000)
+        shown = (
+            f"{'-' * (ours < timedelta(0))}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{micros:06}"
+        )
+        assert shown == theirs, text
+    assert known > len(texts) // 3
+
+
+def _text_of_numbers(rng: Random) -> str:
+    parts = [rng.choice(BEGINS), rng.choice(NUMBERS)]
+    for _ in range(rng.randint(0, 3)):
+        parts += [rng.choice(BETWEEN), rng.choice(NUMBERS)]
+    return "".join([*parts, rng.choice(ENDS), rng.choice(ENDS)])[:60]
 
 
 def test_what_is_not_lost_passes_in_strict_mode(mysql_server: MySqlServer) -> None:

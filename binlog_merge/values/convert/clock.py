@@ -34,6 +34,13 @@ _LIKE_TIMESTAMP: Final = re.compile(
     rf"\d{{11,}}(?:\Z|\.)|\d{{1,6}}[^\s\d!-/:-@\[-`{{-~]|(?:\d+{_PUNCTUATION}+){{2}}\d+{_PUNCTUATION}*\s", re.ASCII
 )
 """What the server takes for a date with a time of day once it is long enough, and for nothing if it then is none."""
+_PLAIN_TIME: Final = re.compile(
+    r"\d{4}-\d\d?-\d\d?(T\d\d?|[ T]\d\d?:\d\d?:\d\d?(\.\d*)?)?\s*(\Z|[a-zA-Z+])"
+    r"|(\d{1,3} )?\d{1,8}(:\d{1,8}){0,2}((\.\d+)?\Z|\s+\Z|\s*[a-zA-Z])"
+    r"|\d+(\.\d*)?([eE][+-]?\d+)?\Z|[^\d\s]",
+    re.ASCII,
+)
+"""Texts of which a server reads the same, whatever is behind."""
 _DISPLACEMENT: Final = re.compile(r"([+-])(\d\d):([0-5]\d)\s*", re.ASCII)
 _GREATEST_DISPLACEMENT: Final = 14 * 60  # minutes
 _FIRST_DISPLACED: Final = datetime(1970, 1, 1, 0, 0, 1)
@@ -288,7 +295,19 @@ def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -
 
     With `any_day` also that of a day that no calendar has, whatever the mode, as a server reads a text: a number's day
     must be one.
+
+    Raises ConversionError for a text that is no time, of which a server without strict mode may store some other part:
+    what it tries as a date with a time of day first, and then as a time, goes by each byte of it.
     """
+    told: list[str] = []
+    found = _read_time(text, told, sql_mode, any_day)
+    if told and len(text.encode()) >= _FULL_TIMESTAMP and not _PLAIN_TIME.match(text.lstrip(_SPACES).removeprefix("-")):
+        raise ConversionError(f"{text[:40]!r} is no time, and what a server makes of it is not known")
+    lost += told
+    return found
+
+
+def _read_time(text: str, lost: Lost, sql_mode: int, any_day: bool) -> timedelta:
     plain = text.lstrip(_SPACES)
     negative = plain.startswith("-")
     plain = plain[1:] if negative else plain
