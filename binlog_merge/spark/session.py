@@ -23,7 +23,7 @@ _LONGEST: Final = 500
 _WRONG_SETTING: Final = re.compile(
     r"Unrecognized (VM )?option|Improperly specified VM option|Invalid (initial|maximum|thread|heap)"
     r"|Invalid \S* ?(size|value|option)|Conflicting .*option|UnsupportedClassVersionError|requires Java|"
-    r"IllegalArgumentException|NumberFormatException|Could not parse Master URL|Master must either be|"
+    r"IllegalArgumentException|NumberFormatException|Could not parse Master URL|Master must either be|must be set in|"
     r"Usage: spark-submit|Not allowed to|"
     r"SparkUpgradeException|INVALID_|must be (positive|specified|greater|at least)"
 )
@@ -162,7 +162,7 @@ def create_session(
             remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
             raise ConfigError(f"Spark does not start: {_OF_JAVA.sub('', wrong)[:_LONGEST]}", remedy=remedy) from error
         if said:
-            reason = next(filter(_SHORT.search, said), said[0])[:_LONGEST]
+            reason = _OF_JAVA.sub("", next(filter(_SHORT.search, said), said[0]))[:_LONGEST]
         raise lost(f"Spark does not start: {reason}", remedy=_MAY_PASS) from error
 
 

@@ -384,11 +384,14 @@ def merged(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
     return subprocess.run([*command, *options], capture_output=True, text=True, env=whole, check=False)
 
 
-def test_a_spark_that_does_not_start_is_told(tmp_path: Path) -> None:
-    done = merged(tmp_path, "--master", "nonsense")
+def test_a_spark_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the settings of a cluster."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    done = merged(tmp_path, "--master", "yarn")
     assert done.returncode == ConfigError.exit_code, done.stderr
-    assert "config: Spark does not start: Master must " in done.stderr and "at org.apache" not in done.stderr
-    told = merged(tmp_path, "--master", "nonsense", "--log-level", "debug")
+    assert "config: Spark does not start: When running with " in done.stderr and "at org.apache" not in done.stderr
+    told = merged(tmp_path, "--master", "yarn", "--log-level", "debug")
     assert "at org.apache.spark" in told.stderr
 
 
