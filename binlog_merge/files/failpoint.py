@@ -1,7 +1,8 @@
 """Failpoints: named points at which a test can stop the process, switched on by an environment variable.
 
 `BINLOG_MERGE_FAILPOINT=publish-before-manifest:kill` kills the process with SIGKILL at that failpoint, `:raise` raises
-FailpointReached. `…:kill:2` does so at the second visit. Without the variable a failpoint costs one dictionary lookup.
+FailpointReached, `:wait` waits to be killed, while other threads go on. `…:kill:2` does so at the second visit. Without
+the variable a failpoint costs one dictionary lookup.
 """
 
 import os
@@ -17,7 +18,7 @@ class FailpointReached(Exception):  # noqa: N818
 
 
 def failpoint(name: str) -> None:
-    """Kill the process or raise, if the environment variable asks for that at the failpoint `name`."""
+    """Kill the process, raise or wait, if the environment variable asks for that at the failpoint `name`."""
     setting = os.environ.get(VARIABLE)
     if not setting:
         return
@@ -29,4 +30,6 @@ def failpoint(name: str) -> None:
         return
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    while action == "wait":
+        signal.pause()
     raise FailpointReached(name)

@@ -93,6 +93,18 @@ def _replay(merged: Path, brokers: str, failpoint: str, *options: str) -> "subpr
     return completed([*command, f"kafka://{brokers}", *options], 120, env=failing)
 
 
+def _killed_with_messages_at_the_broker(merged: Path, brokers: str, *options: str) -> None:
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "replay", "--merged", str(merged), "--to"]
+    waiting = {**os.environ, "BINLOG_MERGE_FAILPOINT": "deliver.before-commit:wait"}
+    patience = Patience(60)
+    with subprocess.Popen([*command, f"kafka://{brokers}", *options], env=waiting) as process:
+        try:
+            while not _written(brokers, "binlog.shop.orders"):
+                assert process.poll() is None and patience.lasts()
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
 def test_each_message_once_with_kills_anywhere(avro: bool, merged: Path, brokers: str, tmp_path: Path) -> None:
     """Kills between two commits, and within a transaction of which messages have reached the broker."""
@@ -107,6 +119,7 @@ def test_each_message_once_with_kills_anywhere(avro: bool, merged: Path, brokers
     with schema_registry() as registry:
         if avro:
             options += ["--schema-registry", registry.url]
+        _killed_with_messages_at_the_broker(merged, brokers, *options)
         codes = []
         for point in ("before-commit", "after-commit", "before-commit", "before-commit"):
             codes.append(_replay(merged, brokers, f"deliver.{point}:kill:{rng.randint(1, 2)}", *options).returncode)
