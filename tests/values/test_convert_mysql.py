@@ -155,6 +155,8 @@ def test_any_text_as_a_time(mysql_server: MySqlServer) -> None:
     stored = mysql_server.query("SELECT CAST(v AS CHAR) FROM texts.t ORDER BY id")
     known = 0
     for text, (theirs,) in zip(texts, stored, strict=True):
+        if re.search(r"[+-]\d\d:\d\d\s*$", text):  # an offset from UTC, which is read before
+            continue
         try:
             ours = to_time(column("time(6)").type, text, [], 0, True)
         except ConversionError:

@@ -35,7 +35,7 @@ _LIKE_TIMESTAMP: Final = re.compile(
 )
 """What the server takes for a date with a time of day once it is long enough, and for nothing if it then is none."""
 _PLAIN_TIME: Final = re.compile(
-    r"\d{4}-\d\d?-\d\d?(T\d\d?|[ T]\d\d?:\d\d?:\d\d?(\.\d*)?)?\s*(\Z|[a-zA-Z+])"
+    r"\d{4}-\d\d?-\d\d?(T\d\d?|[ T]\d\d?:\d\d?:\d\d?(\.\d*)?([+-][\d:]*)?)?\s*(\Z|[a-zA-Z])"
     r"|(\d{1,3} )?\d{1,8}(:\d{1,8}){0,2}((\.\d+)?\Z|\s+\Z|\s*[a-zA-Z])"
     r"|\d+(\.\d*)?([eE][+-]?\d+)?\Z|[^\d\s]",
     re.ASCII,
