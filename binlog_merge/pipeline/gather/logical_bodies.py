@@ -78,7 +78,7 @@ class LogicalBodies:
             rows.append(made[1])
         ends = np.cumsum([len(body) for body in own])
         places = np.stack([np.concatenate([[0], ends[:-1]]), ends, events[:, k.F_KIND]], axis=1)
-        return Bodies(np.frombuffer(b"".join(own), np.uint8), places, np.array(rows, np.int64), own=True)
+        return Bodies(np.frombuffer(bytearray().join(own), np.uint8), places, np.array(rows, np.int64), own=True)
 
 
 def _batches(events: Ints) -> Iterator[Ints]:
