@@ -101,7 +101,7 @@ def _wider_integer(one: Any, two: Any) -> Any:
 
 
 def _whole_digits(kind: Any) -> tuple[int, int]:
-    """Return how many digits a type has before and behind the point."""
+    """Return how many digits a type has before and after the point."""
     if pa.types.is_decimal(kind):
         return kind.precision - kind.scale, kind.scale
     return (20 if kind.equals(pa.uint64()) else _DIGITS[kind.bit_width]), 0

@@ -29,7 +29,7 @@ HELP = """Fill a MySQL server or a DuckDB file with the rows that a running clus
 The rows are read from the nodes in chunks, while they are written to and `capture` and `merge` (or `run`) go on beside
 it: nothing is locked, nothing is written to the nodes. What the cluster changes meanwhile is then applied from the
 merged log. In the end the target is exactly what the cluster was at one transaction of the log, which is printed; from
-there `replay` goes on, or a replica that begins behind that GTID. Killed at any moment, run it again: it goes on. Until
+there `replay` goes on, or a replica that begins after that GTID. Killed at any moment, run it again: it goes on. Until
 it has ended, replay and verify refuse a server, and a DuckDB file is called FILE.bootstrap.
 
 \b

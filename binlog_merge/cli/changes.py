@@ -27,7 +27,7 @@ before or after the change satisfy it. A column that the table did not have then
 
 --start and --stop take a GTID (both ends are included), or a commit TSO, an order key of 54 digits, a time like
 2026-11-24T10:00:00Z, or a position like binlog.000003:158: from the first transaction there on, up to the last one
-before. With a GTID set a range begins behind it, or ends with it. Only the files and transactions of the range are
+before. With a GTID set a range begins after it, or ends with it. Only the files and transactions of the range are
 read, and of a condition on the primary key only what may have such rows: the first such question makes an index, which
 is kept beside the log.
 

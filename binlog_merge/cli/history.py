@@ -25,7 +25,7 @@ rows had the key one after the other, the lives of all are printed.
 
 The table is the one that has the name at the end of the log (or at --stop), with those that were dropped under it. What
 is left out is named on stderr (in JSON: left_out): tables that had the name and were renamed since, times in which
-the primary key had other columns, and what a row does behind an ALTER if it is not known what it makes of the key: many
+the primary key had other columns, and what a row does after an ALTER if it is not known what it makes of the key: many
 moments become one day, and spaces that pad a CHAR may become part of a BINARY.
 
 The merge does not keep which server and session wrote a row; a log that has the statement (Rows_query) shows it."""

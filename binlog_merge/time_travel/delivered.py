@@ -48,13 +48,13 @@ def _typed(column: Column, typed: Collection[str]) -> str:
 
 
 def rows_of(made: Made, temporal_text: bool, limit: int | None = None) -> Any:
-    """Return the rows as an Arrow table. Raises ConversionFailed for a date that is none."""
+    """Return the rows as an Arrow table. Raises ConversionFailed for what is no date."""
     sql = query_of(made.table, () if temporal_text else _TEMPORAL) + ("" if limit is None else f" LIMIT {limit}")
     return _converted(made, lambda: made.target.connection.sql(sql).to_arrow_table())
 
 
 def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
-    """Write a Parquet file. Raises ConversionFailed for a date that is none."""
+    """Write a Parquet file. Raises ConversionFailed for what is no date."""
     escaped = str(path).replace("'", "''")
     sql = f"COPY ({query_of(made.table, () if temporal_text else _IN_PARQUET)}) TO '{escaped}' (FORMAT parquet)"
     _converted(made, lambda: made.target.connection.execute(sql))
@@ -63,7 +63,7 @@ def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
 def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Place) -> None:
     """Write a DuckDB file with the table and its position in the log, which a replay of the log goes on from.
 
-    Raises ConversionFailed for a date that is none.
+    Raises ConversionFailed for what is no date.
     """
     name = (made.table.schema, made.table.name)
     with DuckdbTarget(path, made.target.cluster, temporal_text) as file:

@@ -138,7 +138,7 @@ def _decimals(array: Any) -> list[str]:
 def _moments(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list[str]:
     try:
         array = _decoded(facts, cut, starts, sizes)
-    except CellValueError:  # a date that is none, like 0000-00-00
+    except CellValueError:  # what is no date, like 0000-00-00
         return _quoted(_decoded(_as_text(facts), cut, starts, sizes))
     if facts.kind in _TIMES:
         array = array.cast(pa.timestamp("us")) if array.type.tz is None else pc.local_timestamp(array)

@@ -244,7 +244,7 @@ def _same(kind: str, mine: Any, theirs: Any) -> bool:
 
 
 def _in_column(kind: str, theirs: Any) -> Any:
-    """Return a server's number as a column has it: with 30 digits behind the point, where a constant may have more."""
+    """Return a server's number as a column has it: with 30 digits after the point, where a constant may have more."""
     if kind != "decimal" or theirs is None:
         return theirs
     with localcontext(Context(prec=100)):

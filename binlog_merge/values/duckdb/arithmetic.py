@@ -81,7 +81,7 @@ def arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
         return _quotient(left, right)
     scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
     if scale > _MOST_DECIMALS:
-        raise ExpressionError(f"a number with {scale} digits behind the point")
+        raise ExpressionError(f"a number with {scale} digits after the point")
     untold, shorter = left.untold or right.untold, left.shorter or right.shorter
     if symbol == "%":
         one, two = _in_units(left, scale), _in_units(right, scale)
@@ -156,7 +156,7 @@ def _quotient(left: Sql, right: Sql) -> Sql:
     """Return a division of exact numbers: a server keeps four more digits than the dividend has, rounded."""
     scale = left.scale + 4
     if scale > _MOST_DECIMALS:
-        raise ExpressionError(f"a number with {scale} digits behind the point")
+        raise ExpressionError(f"a number with {scale} digits after the point")
     if left.shorter and scale > _ALWAYS_COMPUTED:
         raise ExpressionError("division of a DECIMAL or DATETIME that may have fewer digits than its type; CAST it")
     one, two = _in_units(left, scale + right.scale), f"nullif({_in_units(right, right.scale)}, 0)"
@@ -210,7 +210,7 @@ def _whole(piece: Sql, unsigned: bool) -> str:
 
 
 def _rounded(piece: Sql, scale: int) -> str:
-    """Return SQL of a number with so many digits behind the point, from the digits that are shown of it."""
+    """Return SQL of a number with so many digits after the point, from the digits that are shown of it."""
     given = number(piece)
     if given.untold.startswith("a date"):
         raise ExpressionError(f"CAST of a {piece.kind} to DECIMAL")
@@ -232,7 +232,7 @@ def _rounded(piece: Sql, scale: int) -> str:
 
 
 def _check_rounding(piece: Sql, type: str, digits: int) -> None:
-    """Raise ExpressionError for a moment that may have more digits behind its second than a type has."""
+    """Raise ExpressionError for a moment that may have more digits after its second than a type has."""
     fraction = (piece.constant or "").partition(".")[2].rstrip("0")
     unknown = piece.constant is None and piece.kind in ("datetime", "time") and digits < _MICROSECONDS
     if unknown or len(fraction) > digits:
@@ -242,9 +242,9 @@ def _check_rounding(piece: Sql, type: str, digits: int) -> None:
 _MICROSECONDS: Final = 6
 _MOMENT: Final = re.compile(r"(datetime|time)(?:\((\d)\))?")
 _ALWAYS_COMPUTED: Final = 9
-"""As many digits behind the point a server's division has at least, however few the dividend has."""
+"""As many digits after the point a server's division has at least, however few the dividend has."""
 _ALWAYS_ROOM: Final = 18
-"""As many digits behind the point leave room for every whole number."""
+"""As many digits after the point leave room for every whole number."""
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _CHAR = re.compile(r"char(?:\((\d+)\))?(?: charset utf8mb4)?")
 

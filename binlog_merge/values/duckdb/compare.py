@@ -155,7 +155,7 @@ def _check_fraction(time: Sql, other: Sql) -> None:
     """Raise ExpressionError for a constant that a server rounds to the digits of the TIME that it is compared with."""
     fraction = (other.constant or "").partition(".")[2].rstrip("0")
     if other.kind != "time" and len(fraction) > (time.scale if time.strength == COLUMN else 0):
-        raise ExpressionError(f"a TIME compared with {other.constant!r}, which has more digits behind its second")
+        raise ExpressionError(f"a TIME compared with {other.constant!r}, which has more digits after its second")
 
 
 def _in_two(piece: Sql, scale: int) -> str:

@@ -49,7 +49,7 @@ class Sql:
     `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
     `unsigned` is whether an integer is UNSIGNED, None where that is not known. `untold` says why the text of a value is
     not known though the value is. `truth` marks a number that JSON takes for a truth value, and `shorter`
-    a DECIMAL that may have fewer digits behind the point than `scale`, by which a server divides it.
+    a DECIMAL that may have fewer digits after the point than `scale`, by which a server divides it.
     `members` are those of a SET column.
     """
 

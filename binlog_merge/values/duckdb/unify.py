@@ -47,7 +47,7 @@ def chosen(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
     """Return pieces as `unified` does, for what gives one of them as it is: as text a DECIMAL keeps its own digits."""
     texts, model = unified(pieces, session)
     if model.shorter:
-        model = replace(model, untold="a DECIMAL, out of CASE or IF with another number of digits behind the point,")
+        model = replace(model, untold="a DECIMAL, out of CASE or IF with another number of digits after the point,")
     return texts, model
 
 

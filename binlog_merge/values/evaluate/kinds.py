@@ -140,7 +140,7 @@ def _check_years(node: Node, columns: Mapping[str, Column]) -> None:
 def _check_digits(node: Node, kind: Kind, columns: Mapping[str, Column]) -> None:
     """Raise NotComputableError for a number whose text has other digits on a server than are known here.
 
-    They are zeros before a number, and those behind the point of a DECIMAL that was chosen among others.
+    They are zeros before a number, and those after the point of a DECIMAL that was chosen among others.
     """
     if kind == "decimal" and any(map(_chooses, _nodes(node))):
         raise NotComputableError("the text of a DECIMAL out of CASE, IF, COALESCE or NULLIF")

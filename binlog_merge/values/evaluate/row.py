@@ -260,7 +260,7 @@ def _arithmetic(symbol: str, a: int | float | Decimal, b: int | float | Decimal)
         return _bounded(a + b if symbol == "+" else a - b if symbol == "-" else a * b)
     x2, y2 = Decimal(a), Decimal(b)
     if symbol == "*" and _decimals(x2) + _decimals(y2) > _MOST_DECIMALS:
-        raise ConversionError(f"{a} * {b}: more than {_MOST_DECIMALS} digits behind the point")
+        raise ConversionError(f"{a} * {b}: more than {_MOST_DECIMALS} digits after the point")
     return without_minus_zero(x2 + y2 if symbol == "+" else x2 - y2 if symbol == "-" else x2 * y2)
 
 
