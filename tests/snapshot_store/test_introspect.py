@@ -57,14 +57,14 @@ def test_a_key_that_the_server_made_and_hides(mysql_server: MySqlServer) -> None
     mysql_server.execute(
         "CREATE DATABASE d; SET sql_generate_invisible_primary_key = 1; CREATE TABLE d.t (v INT);"
         "SET GLOBAL show_gipk_in_create_table_and_information_schema = 0;"
-        "CREATE USER plain IDENTIFIED BY 'x'; GRANT SELECT ON d.* TO plain"
+        "CREATE USER not_root IDENTIFIED BY 'x'; GRANT SELECT ON d.* TO not_root"
     )
     try:
         assert "my_row_id" not in str(mysql_server.query("SHOW CREATE TABLE d.t"))
-        for user in (address(mysql_server), address(mysql_server, "plain", "x")):
+        for user in (address(mysql_server), address(mysql_server, "not_root", "x")):
             assert [c.name for c in introspect(user).catalog.table("d", "t").columns] == ["my_row_id", "v"]
     finally:
-        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1; DROP USER plain")
+        mysql_server.execute("SET GLOBAL show_gipk_in_create_table_and_information_schema = 1; DROP USER not_root")
 
 
 def test_columns_without_a_default(mysql_server: MySqlServer) -> None:
