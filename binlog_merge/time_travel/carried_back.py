@@ -1,4 +1,4 @@
-"""A table carried back: the rows of a base that was made after the moment, and the log's changes undone, last one first.
+"""A table carried back: the rows of a base made after the moment, and the log's changes undone, last one first.
 
 A row that was inserted goes, one that was deleted comes back, one that was updated becomes its image before. So images
 must be whole (binlog_row_image FULL), and a statement on the table is passed over only if it leaves every row as it is,
