@@ -320,7 +320,7 @@ _OF_THE_PATH = {
 
 
 def io_remedy(error: OSError | UnicodeError) -> str | None:
-    """Return the remedy of an IoError: that of another path, or None, its own, where room or a disk may be missing."""
+    """Return what to do about a file that cannot be read or written; None where room or a disk may be missing."""
     if isinstance(error, UnicodeError):
         return "save the file as UTF-8"
     return CHECK_PATH if error.errno in _OF_THE_PATH else None
@@ -337,6 +337,11 @@ class IoError(MergeError):
     code, exit_code = "io", 31
     may_pass = True
     default_remedy = "check permissions and free space, then run it again; what was published before stays valid"
+
+
+def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
+    """Return an IoError with the system's message and the location."""
+    return IoError(reason(error), file=path, position=position, remedy=io_remedy(error))
 
 
 class RenderedDamaged(MergeError):

@@ -17,9 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import MergeError, OutputBusy, ServerRefused
+from binlog_merge.errors import MergeError, OutputBusy, ServerRefused, io_error
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.files.source import io_error
 
 ASKED_NAME: Final = ".switch.json"
 _VERSION: Final = 1

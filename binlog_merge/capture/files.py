@@ -33,12 +33,12 @@ from binlog_merge.capture.stream import (
     other_file,
     sound,
 )
-from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode
+from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode, io_error
 from binlog_merge.files.durable import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
 from binlog_merge.files.servers import RECORD_NAME
-from binlog_merge.files.source import LocalSource, io_error
+from binlog_merge.files.source import LocalSource
 
 _NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
 _SIZE_AND_POSITION: Final = struct.Struct("<II")

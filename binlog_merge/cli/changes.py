@@ -12,7 +12,7 @@ from binlog_merge.cli.change_formats import FORMATS, ChangeFormat
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, merged_of
 from binlog_merge.cli.paths import local_path
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, io_remedy
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, io_error
 
 HELP = f"""Print the changes of a table's rows, in commit order: what happened to order 4711.
 
@@ -164,7 +164,7 @@ def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]
             yield file.write
         part.replace(path)
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(path), remedy=io_remedy(error)) from error
+        raise io_error(error, str(path)) from error
     finally:
         with suppress(OSError):  # where nothing can be written, nothing can be removed
             part.unlink(missing_ok=True)

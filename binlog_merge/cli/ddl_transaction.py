@@ -89,7 +89,7 @@ def _done(decided: "Decided") -> "DecidedTransaction":
 
 
 def _given(path: Path) -> "list[GivenRow]":
-    from binlog_merge.files.source import io_error
+    from binlog_merge.errors import io_error
     from binlog_merge.reshape.given_rows import read_rows
 
     try:

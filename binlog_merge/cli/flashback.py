@@ -14,7 +14,7 @@ from binlog_merge.cli.options import Merged, MergedArgument, merged_of
 from binlog_merge.cli.output import printable
 from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.sizes import counted
-from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_remedy
+from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,7 +208,7 @@ def _by_nodes(
                 counts[node] = _write(own, out, output, forward, gtids)
         part.rename(to)
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(to), remedy=io_remedy(error)) from error
+        raise io_error(error, str(to)) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
     for node, done in counts.items():
@@ -268,9 +268,7 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
                 yield whole
                 whole.seek(0)
             except OSError as error:
-                raise IoError(
-                    error.strerror or str(error), file=tempfile.gettempdir(), remedy=io_remedy(error)
-                ) from error
+                raise io_error(error, tempfile.gettempdir()) from error
             shutil.copyfileobj(whole, sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
@@ -282,7 +280,7 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
             yield file
         part.rename(to)
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(to), remedy=io_remedy(error)) from error
+        raise io_error(error, str(to)) from error
     finally:
         with suppress(OSError):  # where nothing can be written, nothing can be removed
             part.unlink(missing_ok=True)

@@ -235,8 +235,8 @@ def run(
     """Merge and print the result, also what was published before an error. Stops the Spark session it made.
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
-    `in_driver`: the bytes up to which a stage runs in this process; default: none if an engine is named, else as many
-    as this process has read before Spark has begun.
+    `in_driver`: how many bytes a stage may read to run in this process; default: 0 if Spark is asked for, else
+    IN_DRIVER.
     """
     check_engine(config, master, options)
     from binlog_merge.spark.job import IN_DRIVER
@@ -245,7 +245,6 @@ def run(
     named = _names_engine(config, master, options)
     if in_driver is None:
         in_driver = 0 if named else IN_DRIVER
-
     try:
         with progress() as report, Session(config, master, options, report) as spark:
             result = merge_job(
@@ -310,7 +309,7 @@ def check_engine(config: "MergeConfig", master: str | None, options: dict[str, s
 
 
 def _names_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> bool:
-    """Return whether somebody says something of Spark, so that it is to run the stages."""
+    """Return whether the user, or who has started this process, asks for Spark: it then runs every stage."""
     from binlog_merge.spark.session import active_session, is_submitted
 
     return bool(master or options or config.spark) or is_submitted() or active_session(master) is not None

@@ -13,7 +13,7 @@ from binlog_merge.cli.options import Merged, MergedArgument, Output, merged_of
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.sizes import size_text
-from binlog_merge.errors import ConfigError, IoError, io_remedy
+from binlog_merge.errors import ConfigError, io_error
 from binlog_merge.json_values import utc_text
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _write_plot(found: "Stats", plot: Plotted, per: Per, to: Path) -> None:
     try:
         to.write_text(text, "utf-8")
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(to), remedy=io_remedy(error)) from error
+        raise io_error(error, str(to)) from error
 
 
 def _time(micros: int | None, spec: str = "microseconds") -> str | None:

@@ -15,7 +15,7 @@ from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.replay_options import TimeZone, time_zone_of
 from binlog_merge.cli.sizes import counted
-from binlog_merge.errors import ConfigError, IoError, io_remedy
+from binlog_merge.errors import ConfigError, io_error
 
 if TYPE_CHECKING:
     from binlog_merge.log.log import Log
@@ -157,7 +157,7 @@ def _deliver(
             delivered.to_duckdb(made, part, text, places_of(log, {made.rank})[made.rank])
         part.rename(path)
     except OSError as error:
-        raise IoError(error.strerror or str(error), file=str(path), remedy=io_remedy(error)) from error
+        raise io_error(error, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -58,7 +58,7 @@ class _PlainLoader(yaml.SafeLoader):
 def load_yaml(path: Path, what: str = "configuration", name: str | None = None) -> YamlDocument:
     """Read a YAML mapping from a file; errors say `what` it is. Raises ConfigError with file and line.
 
-    A file that is there is called `name`, by default its path; one that is not is called by its path.
+    Errors call the file `name`, by default its path; one that is not there is always called by its path.
     """
     try:
         data = held.read(path, MAX_BYTES + 1)

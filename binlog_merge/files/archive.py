@@ -17,14 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.errors import ConfigError, OutputBusy, io_error
 from binlog_merge.files.archived import Archived, is_same_file, read_note, without_keys, write_note
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import check_whole
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
 from binlog_merge.files.new_object import put_new
 from binlog_merge.files.object_output import PACKED, Names, ObjectOutput
-from binlog_merge.files.source import io_error
 
 _WORK: Final = ".archive"
 _ATTEMPTS: Final = 5

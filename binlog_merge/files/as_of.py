@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.config.uri import local_path
+from binlog_merge.errors import io_error
 from binlog_merge.files.servers import servers_of
-from binlog_merge.files.source import io_error
 
 AS_OF_NAME: Final = ".as-of/note.json"  # patterns with * do not match a hidden folder
 _VERSION: Final = 1

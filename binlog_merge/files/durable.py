@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import io_error
 
 
 def sync_file(path: Path) -> None:

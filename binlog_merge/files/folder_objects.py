@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.errors import IoError, ManifestError, io_error
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file
 from binlog_merge.files.objects import Found
-from binlog_merge.files.source import io_error
 
 
 class FolderObjects:

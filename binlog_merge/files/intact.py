@@ -23,9 +23,9 @@ import numpy.typing as npt
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels.checksums import sound_to
-from binlog_merge.errors import ManifestError
+from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.source import Source, io_error, open_source
+from binlog_merge.files.source import Source, open_source
 
 NOTE_NAME: Final = ".intact.json"
 TAIL: Final = 64 << 10

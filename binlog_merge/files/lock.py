@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from binlog_merge.errors import OutputBusy
-from binlog_merge.files.source import directory_error, io_error
+from binlog_merge.errors import OutputBusy, io_error
+from binlog_merge.files.source import directory_error
 
 LOCK_NAME = ".lock"
 _OF_MERGED = ("merge", "run")

@@ -19,11 +19,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.errors import IoError, ManifestError, io_error
 from binlog_merge.files.durable import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.hashed_lines import decode, encode, whole_lines
-from binlog_merge.files.source import io_error
 
 MANIFEST_NAME = "manifest.jsonl"
 FORMAT_VERSION = 3

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy
+from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, io_error
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.hashed_lines import decode, encode
@@ -49,7 +49,6 @@ from binlog_merge.files.new_object import put_new
 from binlog_merge.files.objects import Objects
 from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
-from binlog_merge.files.source import io_error
 
 FOLD: Final = 64
 SCHEMA_NAME: Final = "schema.duckdb"

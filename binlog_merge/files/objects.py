@@ -13,9 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.config.uri import Uri
-from binlog_merge.errors import ConfigError, IoError, ManifestError, ObjectStoreRefused, ObjectStoreUnreachable
+from binlog_merge.errors import (
+    ConfigError,
+    IoError,
+    ManifestError,
+    ObjectStoreRefused,
+    ObjectStoreUnreachable,
+    io_error,
+)
 from binlog_merge.files.object_stores import opened_store, refused
-from binlog_merge.files.source import io_error
 
 MOST_BYTES: Final = 5 << 30
 """The largest object that S3 takes in one request, as conditions need it."""

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import ConfigError, NoFiles
+from binlog_merge.errors import ConfigError, NoFiles, io_error
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
 from binlog_merge.files.manifest import Elsewhere
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
-from binlog_merge.files.source import io_error
 from binlog_merge.files.state_notes import NOTES_FOLDER
 from binlog_merge.redaction import redacted
 

@@ -21,7 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError
+from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError, io_error
 from binlog_merge.files.durable import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
@@ -29,7 +29,7 @@ from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, O
 from binlog_merge.files.publish import basename_of
 from binlog_merge.files.removed import note_removed
 from binlog_merge.files.sidecar import remove_sidecars
-from binlog_merge.files.source import io_error, open_source
+from binlog_merge.files.source import open_source
 from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, read_state_note
 
 FAILPOINTS: Final = (

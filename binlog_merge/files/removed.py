@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.config.uri import local_path
-from binlog_merge.errors import ManifestError
+from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.durable import replace_file
-from binlog_merge.files.source import io_error
 
 REMOVED_NAME: Final = ".removed.json"  # patterns with * do not match a hidden file
 _VERSION: Final = 1

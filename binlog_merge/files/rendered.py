@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import RenderedDamaged
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import RenderedDamaged, io_error
 
 _READ: Final = 1 << 20
 

@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import ConfigError
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import ConfigError, io_error
 
 _READING: Final = "reading-"
 _TASK: Final = "task-"

@@ -21,10 +21,9 @@ from typing import Any, Final
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.uri import local_path
-from binlog_merge.errors import ConfigError, ManifestError
+from binlog_merge.errors import ConfigError, ManifestError, io_error
 from binlog_merge.files.durable import replace_file
 from binlog_merge.files.globs import has_magic
-from binlog_merge.files.source import io_error
 
 SERVERS_NAME: Final = "servers.index"
 RECORD_NAME: Final = ".capture.json"

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from binlog_merge.config.uri import local_path, scheme_of
-from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable, io_remedy
+from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable, io_error
 from binlog_merge.files.remote import OBJECT_SCHEMES, filesystem_of, remote_error, uri_of
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
@@ -246,11 +246,6 @@ def open_source(path: str) -> Source:
 def is_text(path: str) -> bool:
     """Return whether a path is UTF-8; Python represents other bytes as surrogates."""
     return path.isascii() or not any("\ud800" <= c <= "\udfff" for c in path)
-
-
-def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
-    """Return an IoError with the system's message and the location."""
-    return IoError(error.strerror or str(error), file=path, position=position, remedy=io_remedy(error))
 
 
 def directory_error(error: OSError, path: str) -> IoError:

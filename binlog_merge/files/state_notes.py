@@ -18,8 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import ManifestError
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import ManifestError, io_error
 
 NOTES_FOLDER: Final = ".status"
 MERGE_NOTE: Final = "merge.json"

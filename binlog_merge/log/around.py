@@ -22,7 +22,7 @@ class Around:
 
 
 def find_place(log: Log, place: Place) -> Around:
-    """Return the position behind everything at a place or before. Raises OutsideLog."""
+    """Return the position after everything at a place or before. Raises OutsideLog."""
     check_inside(log, place)
     through = log.through(place)
     last, following = log.at_rank(through), log.at_rank(through + 1)

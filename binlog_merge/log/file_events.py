@@ -7,9 +7,9 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventT
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.errors import io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.source import io_error
 
 
 def events_of(folder: LogFolder, file: OutputFile, position: int = len(BINLOG_MAGIC)) -> Iterator[RawEvent]:

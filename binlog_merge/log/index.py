@@ -14,9 +14,8 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription, parse_event
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.errors import ChecksumMismatch, ManifestError
+from binlog_merge.errors import ChecksumMismatch, ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.source import io_error
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.reader import DAMAGED, MergedBinlog
 from snapshot_store.tso import OrderKey

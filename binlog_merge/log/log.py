@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.errors import ConfigError, OutsideLog
+from binlog_merge.errors import ConfigError, OutsideLog, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.source import io_error
 from binlog_merge.log.chunks import CLOCKED, US, chunks_of, transactions_from
 from binlog_merge.log.file_transactions import FileTransactions, Transaction, boundaries
 from binlog_merge.log.index import key_of

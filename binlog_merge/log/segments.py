@@ -21,9 +21,8 @@ from binlog_merge.binlog.events import FormatDescription, Gtid, Query, RowsQuery
 from binlog_merge.binlog.header import EventHeader, RawEvent, frame
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
+from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.source import io_error
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.index import checksum_of
 from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, order_key

@@ -207,6 +207,7 @@ def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> 
     chunks = chunks_of(binlog, file)
     begin, end = max(first, file.first_rank), min(last, file.last_rank)
     if binlog.keys_at_ends:
+        binlog = _finding(binlog)
         return next((key for rank in range(end, begin - 1, -1) for key in _keys(binlog, file, rank, rank)), None)
     for number in range(chunks.of_rank(end), chunks.of_rank(begin) - 1, -1):
         found = None
@@ -219,11 +220,16 @@ def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> 
     return None
 
 
+def _finding(binlog: MergedBinlog) -> Log:
+    """Return a log that finds transactions: the same one, if it does."""
+    return binlog if isinstance(binlog, Log) else Log(binlog.folder)
+
+
 def _keys(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> Iterator[OrderKey]:
     """Yield the keys of a file's transactions of rows from `first` to `last`, where the log says them."""
     keys: Iterator[OrderKey | None]
     if binlog.keys_at_ends:
-        log = binlog if isinstance(binlog, Log) else Log(binlog.folder)
+        log = _finding(binlog)
         ranks = range(max(first, file.first_rank), min(last, file.last_rank) + 1)
         found = (log.walked(file).transaction(rank - file.first_rank) for rank in ranks)
         keys = (one.key for one in found if one.ddl is None)

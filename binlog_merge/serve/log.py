@@ -16,11 +16,10 @@ from typing import BinaryIO, Final, Self
 from uuid import UUID
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.errors import InternalError, ManifestError
+from binlog_merge.errors import InternalError, ManifestError, io_error
 from binlog_merge.files.log_folder import LogFolder, NothingWritten, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
-from binlog_merge.files.source import io_error
 from binlog_merge.log.ranks import RankSet
 
 _PAUSE: Final = 0.2

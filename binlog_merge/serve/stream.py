@@ -18,8 +18,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
 from binlog_merge.binlog.kernels import packets as k
-from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import ChecksumMismatch, io_error
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Sizes, event_packets
 from binlog_merge.serve.log import LogView, PublishedLog

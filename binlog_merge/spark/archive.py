@@ -13,8 +13,7 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import ConfigError, IoError
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import ConfigError, IoError, io_error
 from binlog_merge.spark.peer import PACKAGES
 
 _OWN: Final = "binlog-merge"

@@ -28,7 +28,7 @@ def launch(conf: Any) -> Any:
     """Return py4j's gateway to a new Java with these settings. Raises LaunchError if it does not start.
 
     Each line that Java or its Python workers print becomes a warning in the log; nothing of theirs goes to stdout.
-    Where in Java a start has failed is told at the level debug. A Java that outlives this process does not keep the
+    The stack trace of a start that fails is logged at level debug. A Java that outlives this process does not keep the
     pipes open that a shell waits for.
     """
     from pyspark.java_gateway import launch_gateway
@@ -55,9 +55,9 @@ def launch(conf: Any) -> Any:
 
 
 def stop(spark: Any) -> None:
-    """Stop a session that was created here, as the last thing that this process does with Spark.
+    """Stop a session as the last thing that this process does with Spark, without waiting for its accumulator server.
 
-    pyspark waits for its thread that adds up counts, which looks once a second whether it should end.
+    That looks only once a second whether it should end.
     """
     context: Any = getattr(spark, "_sc", None)
     if hasattr(context, "_accumulatorServer"):

@@ -40,9 +40,9 @@ def merge(
     back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it.
     `progress` gets a stage's name, how many of its tasks are done, and how many there are. `work` is the driver's local
     folder for a merged log at a URI; default: one in TMPDIR. A stage that reads at most `in_driver` bytes runs in this
-    process; `at_need`: the function `spark` is called by the first one that reads more, and starts a session of this
-    machine. Returns what was published and what is held back. Raises
-    MergeError; its `result` is what was published before the stop.
+    process. `at_need`: the function `spark` is called by the first stage that reads more, and starts a session on this
+    machine. Returns what was published and what is held back. Raises MergeError; its `result` is what was published
+    before the stop.
     """
     return run_merge(
         SparkRunner(spark, at_need=at_need),

@@ -30,8 +30,8 @@ class SparkRunner:
     """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt.
 
     `spark` is a session, or a function that starts one when tasks are near. `carries`: blocks go through Spark,
-    wherever the executors are. `at_need`: the function is called by the first stage that runs here, and starts a
-    session of this machine.
+    wherever the executors are. `at_need`: the function is called by the first stage that is run on it, and starts a
+    session on this machine.
     """
 
     def __init__(self, spark: Any, carries: bool = False, at_need: bool = False) -> None:
@@ -46,7 +46,7 @@ class SparkRunner:
             self._take(spark)
 
     def start(self, progress: Progress = silent) -> None:
-        """Start the session, if it is not there or to start at need, and ask executors elsewhere what they have, once.
+        """Start the session, unless it is there or starts at need, and ask executors elsewhere what they have, once.
 
         Compiles the kernels where executors are on this machine: Spark waits for a worker without a word.
 

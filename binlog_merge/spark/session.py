@@ -76,7 +76,7 @@ _OF_ONE_MACHINE: Final = {
     # A plan has a row for each task: to make and compile a class for it takes longer than to run it as it stands.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # The one that Spark brings registers functions of machine learning, which takes half of a session's start.
+    # Spark's own extension registers functions for machine learning, which takes half of a session's start.
     "spark.sql.extensions.test.loadFromCp": "false",
 }
 """Of a cluster, its own settings say whether it shows what runs, and how."""

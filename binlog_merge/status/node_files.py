@@ -11,10 +11,11 @@ from typing import Final
 
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
+from binlog_merge.errors import io_error
 from binlog_merge.files.globs import check_readable, expand
 from binlog_merge.files.remote import name_of
 from binlog_merge.files.servers import patterns_of, servers_of
-from binlog_merge.files.source import io_error, open_source
+from binlog_merge.files.source import open_source
 from binlog_merge.status.values import FilePosition
 
 _Order = tuple[str, int]

@@ -113,7 +113,7 @@ class UnmergedLog(Log):
         return self._first_of(lambda rows: rows.commit_us >= micros)
 
     def _first_of(self, wanted: Callable[[Rows], Any]) -> int:
-        """Return the rank of the first transaction of which that is so; last rank + 1 if there is none."""
+        """Return the rank of the first transaction that is `wanted`; last rank + 1 if there is none."""
         for file in self._unmerged.files:
             rank = file.first_rank
             for rows in file.rows():

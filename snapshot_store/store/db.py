@@ -347,7 +347,7 @@ def _failed(path: Path, error: Exception) -> StoreError:
 _engines: dict[int, Any] = {}
 """DuckDB as each process has started it, by process id: a process that is forked does not use its parent's."""
 _idle: dict[int, list[Any]] = {}
-"""Those of each process's in which readers attach stores and nothing is attached now."""
+"""Each process's for readers, of those in which nothing is attached now."""
 _MOST_IDLE = 2
 _numbers = count(1)
 
@@ -401,12 +401,14 @@ class _Attached:
 class _Reading(_Attached):
     """A connection to a store for a reader, in a DuckDB that nobody else has meanwhile.
 
-    DuckDB has one file of a path, and another reader's may be an older one.
+    One that has a path open keeps that file, and another reader's may be an older one of the same path.
     """
 
     def __init__(self, path: Path) -> None:
-        idle = _idle.setdefault(os.getpid(), [])
-        engine = idle.pop() if idle else _started()
+        try:
+            engine = _idle.setdefault(os.getpid(), []).pop()
+        except IndexError:  # also if another thread has just taken the last one
+            engine = _started()
         self._is_kept, self._is_closed = True, False
         try:
             self._attach(engine, "schema_store", path, "(READ_ONLY)")

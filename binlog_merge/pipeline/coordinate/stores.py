@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, SchemaConflict
+from binlog_merge.errors import ConfigError, SchemaConflict, io_error
 from binlog_merge.files.durable import sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
-from binlog_merge.files.source import io_error, open_source
+from binlog_merge.files.source import open_source
 from binlog_merge.pipeline.coordinate.histories import base_versions
 from binlog_merge.pipeline.coordinate.schema_cache import MOST_KEYS, KnownPart, NoQueries, SchemaCache, StoreIsAsked
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.files.source import io_error
+from binlog_merge.errors import io_error
 from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.pipeline.base.columns import view
 

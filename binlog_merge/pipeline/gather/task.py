@@ -19,11 +19,10 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
-from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
+from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput, io_error
 from binlog_merge.files.parts import send_part, sent
 from binlog_merge.files.rendered import Rendered
 from binlog_merge.files.scratch import scratch_folder
-from binlog_merge.files.source import io_error
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.arranging import Doubt, no_order, window_in_order
 from binlog_merge.pipeline.gather.collisions import KeysOfTask

@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
-from binlog_merge.errors import ConfigError, IoError, OutputBusy, ReplayStopped, TargetBusy
+from binlog_merge.errors import ConfigError, IoError, OutputBusy, ReplayStopped, TargetBusy, io_error
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import MANIFEST_NAME
-from binlog_merge.files.source import io_error
 from binlog_merge.log.reader import Begin, Rows
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.statement import Statement

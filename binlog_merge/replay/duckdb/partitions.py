@@ -43,8 +43,8 @@ class PartitionRows:
     def of(self, names: Sequence[str], by_key: KeyPlaces) -> str:
         """Return the SQL condition that a row is in one of these partitions, or subpartitions; ("ALL",) means all.
 
-        It holds for the rows that are there now, in the table of `by_key`, until its next question. Raises
-        ReplayStopped if that is not known.
+        It holds for the rows that the table of `by_key` has now, until `by_key` is asked again. Raises ReplayStopped if
+        that is not known.
         """
         if tuple(names) == ("ALL",):
             return "TRUE"

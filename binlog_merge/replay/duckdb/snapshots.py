@@ -16,9 +16,8 @@ from typing import Final
 import numpy as np
 
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.errors import IoError, MergeError
+from binlog_merge.errors import IoError, MergeError, io_error
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.source import io_error
 from binlog_merge.log.index import Numbers, transactions_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import TableShapes

@@ -40,7 +40,7 @@ _PLAIN_TIME: Final = re.compile(
     r"|\d+(\.\d*)?([eE][+-]?\d+)?\Z|[^\d\s]",
     re.ASCII,
 )
-"""Texts of which a server reads the same, whatever is behind."""
+"""Beginnings of texts that are read in one way, whatever follows."""
 _DISPLACEMENT: Final = re.compile(r"([+-])(\d\d):([0-5]\d)\s*", re.ASCII)
 _GREATEST_DISPLACEMENT: Final = 14 * 60  # minutes
 _FIRST_DISPLACED: Final = datetime(1970, 1, 1, 0, 0, 1)
@@ -296,8 +296,8 @@ def read_time(text: str, lost: Lost, sql_mode: int = 0, any_day: bool = False) -
     With `any_day` also that of a day that no calendar has, whatever the mode, as a server reads a text: a number's day
     must be one.
 
-    Raises ConversionError for a text that is no time, of which a server without strict mode may store some other part:
-    what it tries as a date with a time of day first, and then as a time, goes by each byte of it.
+    Raises ConversionError for a longer text that is no time and is oddly separated: without strict mode a server stores
+    a part of it, and which one depends on each of its bytes.
     """
     told: list[str] = []
     found = _read_time(text, told, sql_mode, any_day)

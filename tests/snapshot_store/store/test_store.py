@@ -26,6 +26,7 @@ from snapshot_store.errors import HistoryConflict, StoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.store import db
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import migrate
 from snapshot_store.store.settings import write_setting
@@ -178,6 +179,21 @@ def test_a_question_leaves_nothing_to_the_next_reader(tmp_path: Path) -> None:
                 reader.query("SET enable_external_access = true")
     with Store.open(path) as store:
         store.append_versions([_version(4)])
+
+
+class Taken(list[Any]):
+    """The idle engines as a thread sees them whose last one another thread takes in this moment."""
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_another_thread_takes_the_idle_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([_version(1)])
+    monkeypatch.setitem(db._idle, os.getpid(), Taken())
+    with Store.open(tmp_path / "s", True) as reader:
+        assert reader.last_key() == OrderKey(1, 0, 0, 0)
 
 
 def test_a_forked_process_writes_stores_beside_its_parent(tmp_path: Path) -> None:
