@@ -297,14 +297,17 @@ def run_on(
 
 def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
     """Raise ConfigError if Spark is needed here and cannot start, before anything is written or much is imported."""
-    from binlog_merge.spark.master import is_connect
+    from binlog_merge.spark.master import check_master, is_connect
     from binlog_merge.spark.session import active_session, is_submitted, master_for
 
     if active_session(master) is not None:
         return
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError("pyspark is not installed", remedy="merging runs on it: pip install binlog-merge anew")
-    if not is_submitted() and not is_connect(master_for(master, options or {}, config.spark)):
+    if is_submitted():
+        return
+    check_master(chosen := master_for(master, options or {}, config.spark))
+    if not is_connect(chosen):
         check_java()
 
 

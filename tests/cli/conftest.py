@@ -90,6 +90,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     session.is_submitted = lambda: False  # type: ignore[attr-defined]
     session.master_for = lambda *settings: "fake"  # type: ignore[attr-defined]
     master.is_connect = master.is_local = lambda master: False  # type: ignore[attr-defined]
+    master.check_master = lambda master: None  # type: ignore[attr-defined]
     session.create_session = fake.create_session  # type: ignore[attr-defined]
     gateway.stop = lambda spark: spark.stop()  # type: ignore[attr-defined]
     module.merge = fake.merge  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ import pytest
 
 from binlog_merge.cli import demo, main
 from binlog_merge.cli.demo import CASE
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest
 from tests.cli.conftest import RESULT, FakeJob, FakeResult
 from tests.files.outputs import header
@@ -62,6 +63,16 @@ def test_an_earlier_demo_is_made_anew(copying: CopyingJob, tmp_path: Path) -> No
         assert main.run(["demo", "--out", str(out)]) == 0
         assert not (out / "stale").exists()
         (out / "stale").touch()
+
+
+def test_an_earlier_demo_stays_if_the_master_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    earlier = tmp_path / "demo" / "binlog.000001"
+    earlier.parent.mkdir()
+    Manifest.load(earlier.parent).append(header(MergeConfig.load(FIXTURE / "cluster.yaml")))
+    earlier.write_bytes(b"x")
+    assert main.run(["demo", "--merged", str(earlier.parent), "--master", "foo://x"]) == 2
+    assert "foo://x is no Spark master" in capsys.readouterr().err
+    assert earlier.read_bytes() == b"x"
 
 
 def test_another_directory_is_left_alone(
