@@ -300,6 +300,8 @@ def check_engine(config: "MergeConfig", master: str | None, options: dict[str, s
     from binlog_merge.spark.master import check_master, is_connect
     from binlog_merge.spark.session import active_session, is_submitted, master_for
 
+    if master is not None:
+        check_master(master)  # whether a session is active or not, it is the first thing wrong
     if active_session(master) is not None:
         return
     if importlib.util.find_spec("pyspark") is None:
