@@ -1,4 +1,4 @@
-"""Write `binlog_merge/values/duckdb/icu_differences.py`: what ICU compares otherwise than MySQL.
+"""Write `binlog_merge/values/duckdb/icu_differences.json`: what ICU compares otherwise than MySQL.
 
 `.venv/bin/python -m tools.icu_differences` asks a MySQL under build/mysql, started for this alone, for the weights of
 all characters, and DuckDB for its sort keys. A character that one of them takes for equal to another, or to a sequence
@@ -10,13 +10,16 @@ both compare all texts alike if they do all characters, and if what one of them 
 other does too.
 """
 
+import json
 import re
 import tempfile
+import textwrap
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -24,23 +27,13 @@ import pyarrow as pa
 from binlog_merge.values.duckdb.collations import QUOTES, apart, shaped
 from tools.mysql_server import MySqlServer
 
-TABLE = Path(__file__).resolve().parent.parent / "binlog_merge" / "values" / "duckdb" / "icu_differences.py"
+TABLE = Path(__file__).resolve().parent.parent / "binlog_merge" / "values" / "duckdb" / "icu_differences.json"
 LEVELS = {"0900_ai_ci": 1, "0900_as_ci": 2, "0900_as_cs": 3, "unicode_ci": 1, "unicode_520_ci": 1}
 ORDERED = ("0900_ai_ci", "0900_as_ci", "0900_as_cs")
 _ASKED = ((0, 0x323AF), (0xE0000, 0xE0FFF))
 """What any version of Unicode has given a meaning; 323AF is the last ideograph."""
 _STANDS = 0x40000
 _SYLLABLES, _LETTERS = range(0xAC00, 0xD7A4), (range(0x1100, 0x1200), range(0xA960, 0xA980), range(0xD7B0, 0xD800))
-_HEAD = '''"""What ICU compares otherwise than MySQL's collations. Made by `python -m tools.icu_differences`.
-
-From a MySQL {mysql} and the ICU of DuckDB {duckdb}. STAND_INS are compared as another, or several: `from=to` or
-`from=to+to`, hexadecimal code points; `*n` for n that follow each other. DISORDERED are ranges of characters that sort
-elsewhere. BLANK are those that make no difference after a space at a text's end.
-"""
-
-from typing import Final
-
-'''
 _CHARACTERS = (
     "WITH RECURSIVE d (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM d WHERE n < 999), "
     "r AS (SELECT a.n * 1000 + b.n AS n FROM d a, d b WHERE a.n * 1000 + b.n NOT BETWEEN 55296 AND 57343), "
@@ -267,8 +260,8 @@ def _range(run: str) -> str:
     return f"{first}-{int(first, 16) + int(rest.split('*')[1]) - 1:x}"
 
 
-def module_text(server: MySqlServer) -> str:
-    """Return the module."""
+def found_differences(server: MySqlServer) -> dict[str, Any]:
+    """Return the table, as `values.duckdb.collations.icu_differences` describes it, each entry as lines."""
     numbers = [n for first, last in _ASKED for n in range(first, last + 1) if not 0xD800 <= n < 0xE000]
     keys = dict(zip(numbers, icu_keys(list(map(chr, numbers))), strict=True))
     stands, orders = {}, {}
@@ -278,34 +271,24 @@ def module_text(server: MySqlServer) -> str:
         stands[rule] = stand_ins(weights, own, levels)
         if rule in ORDERED:
             orders[rule] = disordered(weights, own, stands[rule], levels)
-    text = _HEAD.format(mysql=str(server.query("SELECT VERSION()")[0][0]), duckdb=duckdb.__version__)
-    text += "STAND_INS: Final = {\n"
-    for rule, found in stands.items():
-        text += _entry(rule, _spelled(found))
-    text += "}\nDISORDERED: Final = {\n"
-    for rule, numbers in orders.items():
-        text += _entry(rule, ranges(numbers))
-    text += "}\nBLANK: Final = {\n"
-    for rule in sorted(set(LEVELS) - set(ORDERED)):
-        text += _entry(rule, ranges(blank(server, rule)))
-    return text + "}\n"
+    return {
+        "made_by": "python -m tools.icu_differences",
+        "mysql": str(server.query("SELECT VERSION()")[0][0]),
+        "duckdb": duckdb.__version__,
+        "stand_ins": {rule: _lines(_spelled(found)) for rule, found in stands.items()},
+        "disordered": {rule: _lines(ranges(numbers)) for rule, numbers in orders.items()},
+        "blank": {rule: _lines(ranges(blank(server, rule))) for rule in sorted(set(LEVELS) - set(ORDERED))},
+    }
 
 
-def _entry(rule: str, words: Iterable[str]) -> str:
-    lines, line = [], ""
-    for word in words:
-        if len(line) + len(word) > 105:
-            lines.append(line)
-            line = ""
-        line += word + " "
-    lines.append(line.rstrip())
-    return f'    "{rule}": (\n' + "".join(f'        "{line}"\n' for line in lines) + "    ),\n"
+def _lines(words: Iterable[str]) -> list[str]:
+    return textwrap.wrap(" ".join(words), 110, break_on_hyphens=False)
 
 
 def main() -> None:
-    """Write the module."""
+    """Write the table."""
     with tempfile.TemporaryDirectory() as folder, MySqlServer(Path(folder) / "mysql", server_id=1) as server:
-        TABLE.write_text(module_text(server))
+        TABLE.write_text(json.dumps(found_differences(server), indent=1) + "\n")
 
 
 if __name__ == "__main__":

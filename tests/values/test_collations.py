@@ -9,10 +9,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from binlog_merge.values.duckdb.collations import apart, sort_key
+from binlog_merge.values.duckdb.collations import apart, icu_differences, sort_key
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.compile import compile_value, parse
-from binlog_merge.values.duckdb.icu_differences import DISORDERED
 from snapshot_store import parse_table
 from tests.effort import effort, seed_of_search
 from tests.mysql_server import MySqlServer
@@ -154,7 +153,7 @@ def found_otherwise(cursor: Any, collation: str, rows: Sequence[tuple[str, str]]
 
 
 def disordered(rule: str) -> set[int]:
-    ends = [[int(end, 16) for end in run.split("-")] for run in DISORDERED.get(rule, "").split()]
+    ends = [[int(end, 16) for end in run.split("-")] for run in icu_differences()["disordered"].get(rule, "").split()]
     return {number for pair in ends for number in range(pair[0], pair[-1] + 1)}
 
 
@@ -177,5 +176,5 @@ def test_letters_whose_syllable_a_server_takes_for_another_are_refused() -> None
 
 
 def test_the_order_of_what_is_common_is_known() -> None:
-    for rule in DISORDERED:
+    for rule in icu_differences()["disordered"]:
         assert not disordered(rule).intersection(ord(c) for text in CHARACTERS for c in text), rule

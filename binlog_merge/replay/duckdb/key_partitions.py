@@ -17,8 +17,8 @@ from binlog_merge.values.binlog_types import NUMERIC, byte_length
 from binlog_merge.values.duckdb.piece import ExpressionError
 from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.text.charsets import folding
 from snapshot_store.mysql.text.codecs import encode_text, is_ascii_compatible
-from snapshot_store.mysql.text.collation_tables import folding
 
 _HERE: Final = "places by key"
 _LIKE_LATIN1: Final = NUMERIC | {"year", "date"}

@@ -6,7 +6,7 @@
 | `*_0900_bin`, `*_bin` | the code points; other than 0900_bin, without trailing spaces |
 | `*_0900_ai_ci`, `_as_ci`, `_as_cs` | the sort keys of the Unicode collation algorithm, to one, two, three levels |
 | `*_unicode_ci`, `*_unicode_520_ci` | the same to one level, without trailing spaces |
-| `*_general_ci` of Unicode, `latin1_swedish_ci` | the characters' weights (`collation_tables`), likewise |
+| `*_general_ci` of Unicode, `latin1_swedish_ci` | the characters' weights (`charsets.folding`), likewise |
 
 The sort keys are ICU's. It takes some sequences as one character (Thai vowels and their consonants, letters and their
 marks); a server never does, so they are parted first. Where the characters themselves differ from a server's
@@ -15,15 +15,16 @@ symbols and rare ideographs, are refused when a row has one and less or greater 
 is refused: a filter that guesses would lose rows.
 """
 
+import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from pkgutil import get_data
 from typing import Final
 
-from binlog_merge.values.duckdb.icu_differences import BLANK, DISORDERED, STAND_INS
 from binlog_merge.values.duckdb.stopped import stop
+from snapshot_store.mysql.text.charsets import folding
 from snapshot_store.mysql.text.codecs import decode_text
-from snapshot_store.mysql.text.collation_tables import folding
 
 _UNICODE = ("utf8mb4", "utf8mb3", "utf8", "ucs2", "utf16", "utf16le", "utf32")
 _ASCII_FOLDED = frozenset(
@@ -226,7 +227,21 @@ def _once(sql: str, body: str) -> str:
 
 def _without_blanks(sql: str, rules: str) -> str:
     """Return SQL of a text without spaces at its end, of any kind, and what weighs nothing among them."""
-    return f"regexp_replace({sql}, '[{_class(BLANK[rules])}]+$', '')"
+    blank = _class(icu_differences()["blank"][rules])
+    return f"regexp_replace({sql}, '[{blank}]+$', '')"
+
+
+@lru_cache
+def icu_differences() -> dict[str, dict[str, str]]:
+    """Return what ICU compares otherwise than MySQL's collations, as `tools.icu_differences` found it.
+
+    By collation, `stand_ins` are compared as another, or several: `from=to` or `from=to+to`, hexadecimal code points;
+    `*n` for n that follow each other. `disordered` are ranges of characters that sort elsewhere. `blank` are those that
+    make no difference after a space at a text's end.
+    """
+    found = json.loads(get_data("binlog_merge.values.duckdb", "icu_differences.json") or b"{}")
+    parts = ("stand_ins", "disordered", "blank")
+    return {part: {rules: " ".join(lines) for rules, lines in found[part].items()} for part in parts}
 
 
 @lru_cache
@@ -281,7 +296,7 @@ def _where(regex: str, body: str, sql: str) -> str:
 def _stand_ins(rules: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the characters that are compared as another, and those that are compared as several."""
     others, spelled = dict[str, str](), dict[str, str]()
-    for run in STAND_INS[rules].split():
+    for run in icu_differences()["stand_ins"][rules].split():
         pair, _, repeat = run.partition("*")
         start, _, to = pair.partition("=")
         first, *rest = (int(part, 16) for part in to.split("+"))
@@ -305,7 +320,8 @@ def _ranges(characters: Iterable[str]) -> str:
 
 @lru_cache
 def _disordered(rules: str) -> str:
-    return f"[{_class(DISORDERED[rules])}]"
+    ranges = icu_differences()["disordered"][rules]
+    return f"[{_class(ranges)}]"
 
 
 def _regex(char: str) -> str:

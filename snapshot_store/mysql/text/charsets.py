@@ -1,11 +1,14 @@
 """Character sets and collations of MySQL, by name and by number.
 
-All functions use one table, generated from a server (`collation_table`). Encoding and decoding are in `codecs`.
+All functions use one table, generated from a server (`collations.txt`). Encoding and decoding are in `codecs`. The
+weights of the simple collations (`weights.json`) are from WEIGHT_STRING() of a 9.7 server, for every character of the
+basic plane.
 """
 
+import json
+from functools import lru_cache
+from pkgutil import get_data  # importlib.resources takes 30 ms to load
 from typing import Final
-
-from snapshot_store.mysql.text.collation_table import COLLATION_TABLE
 
 BINARY_COLLATION: Final = 63
 _ALIASES: Final = {"utf8": "utf8mb3"}
@@ -17,12 +20,21 @@ _MARIADB: Final = (
 """Ids, first and last, of collations that only MariaDB has: their character set is known, their rules are not."""
 
 
+def _data(name: str) -> str:
+    return (get_data("snapshot_store.mysql.text", name) or b"").decode()
+
+
+def _table() -> dict[str, tuple[int, list[str]]]:
+    rows = (line.split() for line in _data("collations.txt").splitlines() if not line.startswith("#"))
+    return {charset: (int(length), entries) for charset, length, *entries in rows}
+
+
 def _listed() -> tuple[dict[int, tuple[str, str]], dict[str, int], dict[str, int]]:
     by_id: dict[int, tuple[str, str]] = {}
     by_name: dict[str, int] = {}
     default: dict[str, int] = {}
-    for charset, (_, entries) in COLLATION_TABLE.items():
-        for entry in entries.split():
+    for charset, (_, entries) in _TABLE.items():
+        for entry in entries:
             number, _, suffix = entry.partition(":")
             name = f"{charset}_{suffix}" if suffix else charset
             by_id[int(number)] = (name, charset)
@@ -31,6 +43,7 @@ def _listed() -> tuple[dict[int, tuple[str, str]], dict[str, int], dict[str, int
     return by_id, by_name, default
 
 
+_TABLE: Final = _table()
 _BY_ID, _BY_NAME, _DEFAULT = _listed()
 _OF_MARIADB: Final = {number: name for name, first, last in _MARIADB for number in range(first, last + 1)}
 
@@ -39,7 +52,7 @@ def canonical_charset(name: str) -> str | None:
     """Return a character set's name as MySQL 8 prints it, or None if there is no such character set."""
     lower = name.lower()
     lower = _ALIASES.get(lower, lower)
-    return lower if lower in COLLATION_TABLE else None
+    return lower if lower in _TABLE else None
 
 
 def canonical_collation(name: str) -> str | None:
@@ -51,7 +64,7 @@ def canonical_collation(name: str) -> str | None:
     if lower.startswith("utf8_"):
         lower = f"utf8mb3_{lower[5:]}"
     charset = charset_named_by(lower)
-    return lower if charset in COLLATION_TABLE and (charset != lower or lower == "binary") else None
+    return lower if charset in _TABLE and (charset != lower or lower == "binary") else None
 
 
 def is_collation(name: str) -> bool:
@@ -84,7 +97,7 @@ def max_bytes(charset: str | None) -> int:
     known = canonical_charset(charset)
     if known is None:
         raise LookupError(f"{charset} is not one of MySQL 9.7's")
-    return COLLATION_TABLE[known][0]
+    return _TABLE[known][0]
 
 
 def charset_of(collation_id: int) -> str | None:
@@ -112,3 +125,21 @@ def collation_id(charset: str | None, collation: str | None) -> int | None:
 def all_collations() -> dict[int, tuple[str, str]]:
     """Return every collation of MySQL 9.7: id to (name, character set)."""
     return dict(_BY_ID)
+
+
+@lru_cache
+def folding(name: str) -> tuple[str, str]:
+    """Return two strings of equal length: characters, and the character that each sorts like in a simple collation.
+
+    A run of the table is `from>to`, hexadecimal code points; `*n/sd` repeats it n times, s characters further and to d
+    characters further.
+    """
+    source, target = [], []
+    for run in " ".join(json.loads(_data("weights.json"))[name]).split():
+        pair, _, repeat = run.partition("*")
+        start, to = (int(part, 16) for part in pair.split(">"))
+        count, steps = repeat.split("/") if repeat else ("1", "00")
+        for i in range(int(count)):
+            source.append(chr(start + i * int(steps[0])))
+            target.append(chr(to + i * int(steps[1])))
+    return "".join(source), "".join(target)
