@@ -47,7 +47,7 @@ help:
 	@echo "make test    run the tests; with a real MySQL and MariaDB where a Debian mirror is at hand; THOROUGH=1: random searches go"
 	@echo "             two to three times as far"
 	@echo "make test-all  also what proves once more, in other ways or for longer, what a test has proved (marked extended);"
-	@echo "             make test EXTENDED='tests/spark tests/serve' takes those of these folders"
+	@echo "             make test EXTENDED='tests/spark tests/cli' takes those of these folders"
 	@echo "make durations  what the last run's tests took, the slowest first; kept in tests/durations.tsv for the order of the next"
 	@echo "make sparks  the tests of Spark, and whole merges, on the oldest pyspark allowed (SPARKS='$(SPARKS)')"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges (marked heavy): before a commit"
@@ -158,7 +158,7 @@ check-clients: $(SETUP)
 
 check-report: $(SETUP)
 	@tools/get-browser.sh build/browser
-	@$(RUN) $(VENV)/python -m pytest -m browser tests/report tests/status $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest -m browser tests/observe/report tests/observe/status $(TEST_ARGS)
 
 dist: $(SETUP)
 	@$(RUN) $(VENV)/python -m tools.dist

@@ -15,8 +15,8 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.pipeline.run import run_merge
-from binlog_merge.replay.duckdb.load import load
-from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.tables.load import load
+from binlog_merge.tables.target import DuckdbTarget
 
 DATABASE = "CREATE DATABASE shop; USE shop"
 TABLE = (

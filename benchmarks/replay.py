@@ -19,12 +19,12 @@ from typing import Any
 from benchmarks.measure import spread
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.replay.server.mysql import MysqlTarget
-from binlog_merge.replay.server.run import replay
-from binlog_merge.replay.server.transactions import Transaction
+from binlog_merge.targets.server.mysql import MysqlTarget
+from binlog_merge.targets.server.run import replay
+from binlog_merge.targets.server.transactions import Transaction
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.replay.server.workload import as_output
+from tests.targets.server.workload import as_output
 
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1", "--max-binlog-size=1G")
 TABLE = "(id BIGINT PRIMARY KEY, a INT, s VARCHAR(60), d DECIMAL(12,2), ts DATETIME(3), KEY (a))"

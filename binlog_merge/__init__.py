@@ -14,9 +14,7 @@ The names are loaded when they are first used, so that importing the package cos
 `transactions` need Spark. Errors are `MergeError`s, as on the command line.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,18 +54,6 @@ _HOMES = {
     "transactions": "binlog_merge.spark.transactions",
     "verify": "binlog_merge.api",
 }
-
-
-class _Package(ModuleType):
-    """This package: `replay`, `verify`, `serve` and `capture` are its functions, and its folders of the same names
-    are reached by importing from them."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, ModuleType)):  # a folder that was just imported
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

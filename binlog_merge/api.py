@@ -14,12 +14,12 @@ from urllib.parse import unquote, urlsplit
 from binlog_merge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from binlog_merge.capture.nodes import CaptureResult
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.filters.filter import Filter
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions, ReplayResult
-    from binlog_merge.verify.whole import Verified
+    from binlog_merge.node_capture.nodes import CaptureResult
+    from binlog_merge.verification.whole import Verified
 
 
 class Address(NamedTuple):
@@ -48,8 +48,8 @@ def capture(
     when the files have what the servers had; with `follow` it goes on until `stop` is set. `report` gets a node and a
     line. Raises the MergeError of the first node that failed, when all have ended, with a CaptureResult as `result`.
     """
-    from binlog_merge.capture.node import CaptureOptions
-    from binlog_merge.capture.nodes import capture as fetch
+    from binlog_merge.node_capture.node import CaptureOptions
+    from binlog_merge.node_capture.nodes import capture as fetch
 
     options = CaptureOptions(follow, retry_seconds, ssl_ca, lost_after=config.capture.lost_after / 1e6)
     return fetch(config, Path(into or config.capture.dir), options, nodes, password, report=report, stop=stop)
@@ -64,7 +64,7 @@ def inspect(
     Events that begin in [`start`, `stop`) are read, in bytes. With `rows` events of rows have these by column name.
     Raises MergeError at the first event that is cut or damaged, with file and position.
     """
-    from binlog_merge.inspection.reading import records_of
+    from binlog_merge.log.inspection.reading import records_of
 
     return records_of(file, start, stop, int(rows))
 
@@ -77,7 +77,7 @@ def verify(merged: str | Path) -> "Verified":
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
-    from binlog_merge.verify.whole import verify as look_through
+    from binlog_merge.verification.whole import verify as look_through
 
     with opened_log(merged) as folder:
         return look_through(MergedBinlog(folder), history_of(folder.directory))
@@ -152,9 +152,9 @@ def serve(
     come and go, damage that was found. Raises ConfigError and ServerRefused if it cannot listen, NothingWritten where
     nothing is merged; at the end of the block what ended the serving before.
     """
+    from binlog_merge.binlog_server.log import PublishedLog
+    from binlog_merge.binlog_server.server import BinlogServer, ServeOptions
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.serve.log import PublishedLog
-    from binlog_merge.serve.server import BinlogServer, ServeOptions
 
     failed: list[BaseException] = []
     ended = Event()
@@ -197,8 +197,8 @@ def _path(url: str) -> Path:
 def _to_server(
     binlog: "MergedBinlog", url: str, password: str | None, ssl_ca: str | None, options: "ReplayOptions"
 ) -> "ReplayResult":
-    from binlog_merge.replay.server.mysql import MysqlTarget
-    from binlog_merge.replay.server.run import replay
+    from binlog_merge.targets.server.mysql import MysqlTarget
+    from binlog_merge.targets.server.run import replay
     from snapshot_store.server import ServerAddress
 
     if options.filter is not None and options.filter.settings.column_selectors:
@@ -217,8 +217,8 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
 
 def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
     from binlog_merge.log.walk import history_of
-    from binlog_merge.replay.changes.parquet import ParquetTarget
-    from binlog_merge.replay.changes.walk import capture
+    from binlog_merge.targets.changes.parquet import ParquetTarget
+    from binlog_merge.targets.changes.walk import capture
 
     history = history_of(binlog.directory)
     columns = _columns(options)
@@ -228,8 +228,8 @@ def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", 
 
 def _to_duckdb(binlog: "MergedBinlog", path: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
     from binlog_merge.log.walk import history_of
-    from binlog_merge.replay.duckdb.load import load
-    from binlog_merge.replay.duckdb.target import DuckdbTarget
+    from binlog_merge.tables.load import load
+    from binlog_merge.tables.target import DuckdbTarget
 
     with DuckdbTarget(path, binlog.cluster_uuid, text, _columns(options)) as target:
         return load(binlog, target, history_of(binlog.directory), options)

@@ -59,8 +59,8 @@ def test_functions_say_what_they_take(name: str) -> None:
 def test_only_a_merge_needs_spark() -> None:
     """Functions of the package stay what they are when folders of the same names are imported, and load no Spark."""
     program = (
-        "import sys, binlog_merge, binlog_merge.replay.server.run, binlog_merge.verify.whole\n"
-        "import binlog_merge.serve.server, binlog_merge.capture.nodes\n"
+        "import sys, binlog_merge, binlog_merge.targets.server.run, binlog_merge.verification.whole\n"
+        "import binlog_merge.binlog_server.server, binlog_merge.node_capture.nodes\n"
         "from binlog_merge import capture, inspect, replay, serve, verify\n"
         "assert all(map(callable, (capture, inspect, replay, serve, verify)))\n"
         "sys.exit('pyspark' in sys.modules)\n"

@@ -16,7 +16,7 @@ from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import EXIT_CODES
 from binlog_merge.files.manifest import Manifest
-from binlog_merge.status.metrics import METRICS
+from binlog_merge.observe.status.metrics import METRICS
 from tests.command_line import command_line, parsed
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer

@@ -22,7 +22,7 @@ from binlog_merge.config import values
 from binlog_merge.config.errors import models_in
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES
-from binlog_merge.status.metrics import METRICS
+from binlog_merge.observe.status.metrics import METRICS
 from binlog_merge.values.duckdb.compile import compile_value, parse
 from binlog_merge.values.duckdb.functions import CALLS
 from binlog_merge.values.duckdb.piece import ExpressionError

@@ -1,4 +1,4 @@
-"""Write `binlog_merge/serve/mysql_9_7/` from a real server: `.venv/bin/python -m tools.server_facts`.
+"""Write `binlog_merge/binlog_server/mysql_9_7/` from a real server: `.venv/bin/python -m tools.server_facts`.
 
 Starts the MySQL under build/mysql with its own defaults, and asks it for what every server of its version has:
 variables, status, the tables of information_schema, performance_schema and mysql, and the rows of those that are the
@@ -30,7 +30,7 @@ from typing import Any, Final
 import pymysql
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "binlog_merge" / "serve" / "mysql_9_7"
+FOLDER = ROOT / "binlog_merge" / "binlog_server" / "mysql_9_7"
 SYSTEM: Final = ("information_schema", "mysql", "performance_schema")
 OF_MYSQL: Final = (
     *("columns_priv", "func", "help_category", "help_keyword", "help_relation", "help_topic", "plugin", "procs_priv"),

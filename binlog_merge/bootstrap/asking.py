@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from binlog_merge.bootstrap.values import Reading, Shard, Texts
-from binlog_merge.replay.duckdb.as_text import HEX_TYPES
+from binlog_merge.tables.as_text import HEX_TYPES
 from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from binlog_merge.bootstrap.nodes import NodeReader
 from binlog_merge.bootstrap.values import End, Identity
-from binlog_merge.capture.servers import NodeServers
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError
+from binlog_merge.node_capture.servers import NodeServers
 from snapshot_store.server import ServerAddress
 
 

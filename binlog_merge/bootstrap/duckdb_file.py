@@ -18,10 +18,10 @@ from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.as_text import of_text, text_array
-from binlog_merge.replay.duckdb.load import load
-from binlog_merge.replay.duckdb.target import META_SCHEMA, DuckdbTarget
-from binlog_merge.replay.duckdb.types import listed, place, quoted
+from binlog_merge.tables.as_text import of_text, text_array
+from binlog_merge.tables.load import load
+from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget
+from binlog_merge.tables.types import listed, place, quoted
 from snapshot_store.model import Catalog
 
 SUFFIX: Final = ".bootstrap"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from binlog_merge.replay.duckdb.rows import keys_of
+from binlog_merge.tables.rows import keys_of
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name

@@ -20,11 +20,11 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.replay.server.inserts import inserts
-from binlog_merge.replay.server.ledger import Ledger
-from binlog_merge.replay.server.mysql import META_SCHEMA, MysqlTarget, Session
-from binlog_merge.replay.server.places import places_of
-from binlog_merge.replay.server.run import replay
+from binlog_merge.targets.server.inserts import inserts
+from binlog_merge.targets.server.ledger import Ledger
+from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
+from binlog_merge.targets.server.places import places_of
+from binlog_merge.targets.server.run import replay
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name

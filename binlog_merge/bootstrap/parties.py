@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from binlog_merge.bootstrap.nodes import NodeReader
 from binlog_merge.bootstrap.values import Chunk, End, Identity, Name, Progress, Shard, Stage, Texts
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.replay.server.places import Place
+from binlog_merge.targets.server.places import Place
 from snapshot_store.model import Catalog
 
 

@@ -11,7 +11,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import key_columns
 from binlog_merge.config.topologies import route_of, topology_of
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.replay.duckdb.rows import keys_of
+from binlog_merge.tables.rows import keys_of
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology

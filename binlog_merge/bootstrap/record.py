@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.bootstrap.values import EXACT, Progress, Shard, Stage
-from binlog_merge.replay.server.ledger import BOOTSTRAP
+from binlog_merge.targets.server.ledger import BOOTSTRAP
 
 SHARDS: Final = f"{BOOTSTRAP}_shard"
 

@@ -28,9 +28,9 @@ from binlog_merge.log.changes import Changes, changes_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.replay.duckdb.ddl import understood
-from binlog_merge.replay.duckdb.rows import keys_of
-from binlog_merge.replay.server.statements import plan_statement
+from binlog_merge.tables.ddl import understood
+from binlog_merge.tables.rows import keys_of
+from binlog_merge.targets.server.statements import plan_statement
 from snapshot_store.model import Catalog
 
 

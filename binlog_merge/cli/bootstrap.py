@@ -156,7 +156,7 @@ def _file(url: str, cluster: str, temporal: Temporal, zone: str | None) -> "Duck
 
 def _server(url: str, cluster: str, password_file: Path | None, ca: str | None, workers: int) -> "MysqlServer":
     from binlog_merge.bootstrap.mysql_server import MysqlServer
-    from binlog_merge.replay.server.mysql import MysqlTarget
+    from binlog_merge.targets.server.mysql import MysqlTarget
 
     return MysqlServer(MysqlTarget(address_of("--to", url, password_file), cluster, ca), workers)
 

@@ -16,7 +16,7 @@ from binlog_merge.errors import ConfigError, OutputBusy
 from binlog_merge.notices import Routine
 
 if TYPE_CHECKING:
-    from binlog_merge.capture.nodes import CaptureResult
+    from binlog_merge.node_capture.nodes import CaptureResult
 
 HELP = """Fetch the nodes' binlogs from their servers, byte for byte, under the names that they have there.
 
@@ -109,11 +109,11 @@ def capture(
 ) -> None:
     """Fetch the nodes' binlogs from their servers."""
     start_log(log_level, log_format)
-    from binlog_merge.capture.asked import ask
-    from binlog_merge.capture.node import CaptureOptions
-    from binlog_merge.capture.nodes import capture as run
     from binlog_merge.cli.replay_options import password_of
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.node_capture.asked import ask
+    from binlog_merge.node_capture.node import CaptureOptions
+    from binlog_merge.node_capture.nodes import capture as run
     from snapshot_store.server import ServerAddress
 
     if stop_never and until_now:

@@ -223,7 +223,7 @@ def _check(reader: "Reader", server: str, password_file: Path | None, ssl_ca: Pa
 
     from binlog_merge.cli.replay_options import address_of
     from binlog_merge.errors import ServerRefused
-    from binlog_merge.replay.server.mysql import MysqlTarget, Session
+    from binlog_merge.targets.server.mysql import MysqlTarget, Session
     from binlog_merge.undo.check import conflicts, expected
     from binlog_merge.undo.statements import key_of
     from snapshot_store.server import message_of

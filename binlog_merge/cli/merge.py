@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.pipeline.base.progress import Progress
     from binlog_merge.spark.job import MergeResult, Pace
-    from binlog_merge.verify.whole import Verified
+    from binlog_merge.verification.whole import Verified
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
 
@@ -411,7 +411,7 @@ def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) 
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
-    from binlog_merge.verify.whole import verify
+    from binlog_merge.verification.whole import verify
 
     only = {file["name"] for file in result.files}
     try:

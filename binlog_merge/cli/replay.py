@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from binlog_merge.binlog.zero_dates import ZeroDates
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions, ReplayResult
-    from binlog_merge.replay.duckdb.snapshots import Snapshots
-    from binlog_merge.replay.server.mysql import MysqlTarget
+    from binlog_merge.tables.snapshots import Snapshots
+    from binlog_merge.targets.server.mysql import MysqlTarget
 
 HELP = """Apply a merged binlog to MySQL or DuckDB, or write it as a change log or messages (Kafka), exactly once.
 
@@ -220,8 +220,8 @@ def replay(
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
     from binlog_merge.log.walk import ReplayOptions
-    from binlog_merge.replay.server.run import dry_run
-    from binlog_merge.replay.server.run import replay as run
+    from binlog_merge.targets.server.run import dry_run
+    from binlog_merge.targets.server.run import replay as run
 
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run", remedy=f"write --to {_TARGETS}")
@@ -316,8 +316,8 @@ def _capture(
     binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
     from binlog_merge.log.walk import history_of
-    from binlog_merge.replay.changes.parquet import ParquetTarget
-    from binlog_merge.replay.changes.walk import capture
+    from binlog_merge.targets.changes.parquet import ParquetTarget
+    from binlog_merge.targets.changes.walk import capture
 
     folder, chosen = path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
@@ -342,9 +342,9 @@ def _load(
     snapshots: tuple[str, str | None, int | None] | None,
 ) -> None:
     from binlog_merge.log.walk import history_of
-    from binlog_merge.replay.duckdb.load import load
-    from binlog_merge.replay.duckdb.snapshots import load_with_snapshots
-    from binlog_merge.replay.duckdb.target import DuckdbTarget
+    from binlog_merge.tables.load import load
+    from binlog_merge.tables.snapshots import load_with_snapshots
+    from binlog_merge.tables.target import DuckdbTarget
 
     path, chosen = path_of(url, "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
@@ -361,8 +361,8 @@ def _load(
 
 def _snapshots(place: str, every: str | None, keep: int | None) -> "Snapshots":
     from binlog_merge.config.values import parse_duration
-    from binlog_merge.replay.duckdb.snapshot_places import place_of
-    from binlog_merge.replay.duckdb.snapshots import Snapshots
+    from binlog_merge.tables.snapshot_places import place_of
+    from binlog_merge.tables.snapshots import Snapshots
 
     try:
         micros = None if every is None else parse_duration(every)
@@ -393,7 +393,7 @@ def path_of(url: str, otherwise: str) -> Path:
 
 
 def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
-    from binlog_merge.replay.server.mysql import MysqlTarget
+    from binlog_merge.targets.server.mysql import MysqlTarget
 
     address = address_of("--to", url, password_file)
     return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))

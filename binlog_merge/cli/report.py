@@ -18,9 +18,9 @@ from binlog_merge.errors import ConfigError, IoError, MergeError
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.log_folder import LogFolder
-    from binlog_merge.report.facts import Facts
-    from binlog_merge.report.running import Running
-    from binlog_merge.report.values import NodeLanes, SchemaFacts
+    from binlog_merge.observe.report.facts import Facts
+    from binlog_merge.observe.report.running import Running
+    from binlog_merge.observe.report.values import NodeLanes, SchemaFacts
 
 HELP = """Say what a merged log holds and how it came to be: as one HTML page, for an incident ticket.
 
@@ -73,7 +73,7 @@ def report(
     place = merged_of(directory, merged)
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.report.document import document
+    from binlog_merge.observe.report.document import document
 
     cluster = None if config is None else MergeConfig.load(config)
     with opened_log(place) as folder:
@@ -101,8 +101,8 @@ def _check_output(output: str) -> None:
 def _facts(folder: "LogFolder", cluster: "MergeConfig | None") -> "Facts":
     from binlog_merge.cli.progress import progress
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.report.facts import Facts
-    from binlog_merge.report.log import read_log
+    from binlog_merge.observe.report.facts import Facts
+    from binlog_merge.observe.report.log import read_log
 
     unknown: list[str] = []
     binlog = MergedBinlog(folder)
@@ -128,8 +128,8 @@ def _schemas(folder: "LogFolder", unknown: list[str]) -> "SchemaFacts | None":
 
 
 def _nodes(cluster: "MergeConfig", binlog: Any, unknown: list[str], shown: Callable[..., None]) -> "NodeLanes | None":
-    from binlog_merge.report.log import first_time
-    from binlog_merge.report.nodes import node_lanes
+    from binlog_merge.observe.report.log import first_time
+    from binlog_merge.observe.report.nodes import node_lanes
 
     try:
         return node_lanes(cluster, binlog.state, first_time(binlog), shown)
@@ -140,10 +140,10 @@ def _nodes(cluster: "MergeConfig", binlog: Any, unknown: list[str], shown: Calla
 
 def _running(folder: "LogFolder", cluster: "MergeConfig | None", unknown: list[str]) -> "Running":
     from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note
-    from binlog_merge.report.running import Running
-    from binlog_merge.status.notes import merge_note
-    from binlog_merge.status.observer import Observer
-    from binlog_merge.status.values import Problem
+    from binlog_merge.observe.report.running import Running
+    from binlog_merge.observe.status.notes import merge_note
+    from binlog_merge.observe.status.observer import Observer
+    from binlog_merge.observe.status.values import Problem
 
     problems: list[Problem] = []
     merge_note(folder.directory, problems)  # whether it is one
@@ -180,7 +180,7 @@ def _put(values: dict[str, Any], output: str, stopped: Mapping[str, Any] | None)
         print("\n".join(printable(line) for line in _lines(values)), flush=True)
         return
     from binlog_merge.files.durable import replace_file
-    from binlog_merge.report.page import page
+    from binlog_merge.observe.report.page import page
 
     data = page(values)
     if output == "html":

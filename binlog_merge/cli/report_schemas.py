@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from binlog_merge.cli.schema.text import change_text, one_line, reshape_text
 from binlog_merge.cli.schema.values import refused
-from binlog_merge.report.values import NodeDdl, SchemaFacts, SkewSpan, Version
+from binlog_merge.observe.report.values import NodeDdl, SchemaFacts, SkewSpan, Version
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:

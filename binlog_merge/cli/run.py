@@ -309,9 +309,9 @@ def _status_shown(
     if listen is None:
         yield
         return
-    from binlog_merge.status.health import Limits
-    from binlog_merge.status.server import StatusServer
-    from binlog_merge.status.values import ComponentStatus
+    from binlog_merge.observe.status.health import Limits
+    from binlog_merge.observe.status.server import StatusServer
+    from binlog_merge.observe.status.values import ComponentStatus
 
     def components() -> tuple[ComponentStatus, ...]:
         return tuple(ComponentStatus(**asdict(one)) for one in supervisor.standing())

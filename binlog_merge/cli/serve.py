@@ -20,9 +20,9 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.notices import Routine
 
 if TYPE_CHECKING:
-    from binlog_merge.serve.log import PublishedLog
-    from binlog_merge.serve.offered import Offered
-    from binlog_merge.serve.server import ServeOptions
+    from binlog_merge.binlog_server.log import PublishedLog
+    from binlog_merge.binlog_server.offered import Offered
+    from binlog_merge.binlog_server.server import ServeOptions
     from binlog_merge.streams.folder import StreamWriter
     from binlog_merge.streams.keeper import StreamKeeper
     from binlog_merge.streams.spec import StreamSpec
@@ -203,10 +203,10 @@ def serve(
 ) -> None:
     """Serve a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
+    from binlog_merge.binlog_server.limits import Limits
+    from binlog_merge.binlog_server.log import PublishedLog
+    from binlog_merge.binlog_server.server import ServeOptions
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.serve.limits import Limits
-    from binlog_merge.serve.log import PublishedLog
-    from binlog_merge.serve.server import ServeOptions
     from binlog_merge.streams.spec import load_streams
 
     place = merged_of(directory, merged)
@@ -255,9 +255,9 @@ def _serve(
     tables: Path | None,
     output: OutputFormat,
 ) -> None:
-    from binlog_merge.serve.accounts import accounts_in
-    from binlog_merge.serve.descriptors import take_descriptors, too_few
-    from binlog_merge.serve.server import BinlogServer
+    from binlog_merge.binlog_server.accounts import accounts_in
+    from binlog_merge.binlog_server.descriptors import take_descriptors, too_few
+    from binlog_merge.binlog_server.server import BinlogServer
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
 
@@ -267,8 +267,8 @@ def _serve(
     with ExitStack() as stack:
         kept = None
         if tables is not None:
-            from binlog_merge.serve.memory import take_of_system
-            from binlog_merge.serve.tables.keeper import Tables
+            from binlog_merge.binlog_server.memory import take_of_system
+            from binlog_merge.binlog_server.tables.keeper import Tables
 
             take_of_system()
             kept = stack.enter_context(Tables(log, tables, _report))
@@ -332,8 +332,8 @@ def _tell(
 
 
 def _offered(log: "PublishedLog", writer: "StreamWriter", keeper: "StreamKeeper") -> "Offered":
-    from binlog_merge.serve.offered import Offered, StreamLog
-    from binlog_merge.serve.readers import Reader
+    from binlog_merge.binlog_server.offered import Offered, StreamLog
+    from binlog_merge.binlog_server.readers import Reader
 
     spec, since = writer.spec, time.time()
 

@@ -19,8 +19,8 @@ from binlog_merge.errors import EXIT_FOUND, ConfigError
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.log_folder import LogFolder
-    from binlog_merge.status.health import Limits
-    from binlog_merge.status.values import Status
+    from binlog_merge.observe.status.health import Limits
+    from binlog_merge.observe.status.values import Status
 
 HELP = """Show what capture, merge and serve are doing: how far each is, what holds it back, and whether it is healthy.
 
@@ -70,8 +70,8 @@ def status(
     start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.status.health import Limits
-    from binlog_merge.status.observer import Observer
+    from binlog_merge.observe.status.health import Limits
+    from binlog_merge.observe.status.observer import Observer
 
     if watch and listen is not None:
         raise ConfigError("--watch and --listen contradict each other", remedy="give one of them")
@@ -102,7 +102,7 @@ def status_shown(
     if listen is None:
         yield
         return
-    from binlog_merge.status.server import StatusServer
+    from binlog_merge.observe.status.server import StatusServer
 
     with StatusServer(config, out, listen, limits) as server:
         say(f"the status of {config.name} is shown at {server.url}", "status is shown", url=server.url)

@@ -133,12 +133,12 @@ def _rank(log: "Log", place: str, option: str) -> int:
 def _deliver(
     log: "MergedBinlog", made: "Made", to: str, text: bool, password_file: Path | None, ssl_ca: Path | None
 ) -> None:
-    from binlog_merge.replay.server.places import places_of
+    from binlog_merge.targets.server.places import places_of
     from binlog_merge.time_travel import delivered
 
     if to.startswith("mysql://"):
         from binlog_merge.cli.replay_options import address_of
-        from binlog_merge.replay.server.mysql import MysqlTarget
+        from binlog_merge.targets.server.mysql import MysqlTarget
 
         address = address_of("--to", to, password_file)
         delivered.to_server(made, MysqlTarget(address, "", None if ssl_ca is None else str(ssl_ca)))

@@ -17,9 +17,9 @@ from binlog_merge.redaction import redacted
 if TYPE_CHECKING:
     from binlog_merge.files.log_folder import LogFolder
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.verify.against import Comparison
-    from binlog_merge.verify.compare import RowDifference, TableComparison
-    from binlog_merge.verify.whole import Verified
+    from binlog_merge.verification.against import Comparison
+    from binlog_merge.verification.compare import RowDifference, TableComparison
+    from binlog_merge.verification.whole import Verified
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
@@ -111,7 +111,7 @@ def verify(
             return
         from binlog_merge.cli.replay_options import address_of, filter_of, range_of
         from binlog_merge.log.log import Log
-        from binlog_merge.verify.against import compare_with_nodes, compare_with_server
+        from binlog_merge.verification.against import compare_with_nodes, compare_with_server
 
         binlog = Log(folder)
         server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
@@ -139,10 +139,10 @@ def verify(
 def _opened(text: str | None, binlog: "MergedBinlog", password_file: Path | None, ca: str | None) -> Iterator[Any]:
     """Yield the base of --base, None without the option."""
     from binlog_merge.cli.replay_options import address_of
-    from binlog_merge.verify.against import rank_of_server
-    from binlog_merge.verify.base import DuckdbBase, Empty, ServerBase, is_duckdb
-    from binlog_merge.verify.base_dump import DumpBase
-    from binlog_merge.verify.compare_sides import ServerSide
+    from binlog_merge.verification.against import rank_of_server
+    from binlog_merge.verification.base import DuckdbBase, Empty, ServerBase, is_duckdb
+    from binlog_merge.verification.base_dump import DumpBase
+    from binlog_merge.verification.compare_sides import ServerSide
 
     if text is None or text == "empty":
         yield None if text is None else Empty()
@@ -165,7 +165,7 @@ def _named(text: str) -> tuple[str, str]:
 def _look_through(folder: "LogFolder", shown: str, output: OutputFormat) -> None:
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
-    from binlog_merge.verify.whole import verify as look_through
+    from binlog_merge.verification.whole import verify as look_through
 
     found = look_through(MergedBinlog(folder), history_of(folder.directory))
     if output is not OutputFormat.text:

@@ -115,12 +115,12 @@ def _read(folder: Path) -> None:
     """Run what reads a merged log, which loads the kernels of those commands."""
     from binlog_merge.ask.changes import changes
     from binlog_merge.ask.life import life_of
+    from binlog_merge.binlog_server.stream import warm as load_packets
     from binlog_merge.log.log import Log
     from binlog_merge.log.walk import ReplayOptions, history_of
-    from binlog_merge.replay.duckdb.load import load
-    from binlog_merge.replay.duckdb.target import DuckdbTarget
-    from binlog_merge.serve.stream import warm as load_packets
-    from binlog_merge.verify.whole import verify
+    from binlog_merge.tables.load import load
+    from binlog_merge.tables.target import DuckdbTarget
+    from binlog_merge.verification.whole import verify
 
     load_packets()
     binlog = Log(folder / "merged")

@@ -27,7 +27,7 @@ from binlog_merge.files.globs import has_magic
 
 SERVERS_NAME: Final = "servers.index"
 RECORD_NAME: Final = ".capture.json"
-"""The capture's record beside a server's files: whose they are (`capture.files`)."""
+"""The capture's record beside a server's files: whose they are (`node_capture.files`)."""
 _VERSION: Final = 1
 
 

@@ -7,7 +7,7 @@
 Captured files go only from folders that a capture fills, and only those before the oldest that the next run may read.
 That the manifest knows for each node: the first with anything unpublished, an open branch, or a DDL that is not in the
 schema history. The last two of each of a node's servers always stay: the capture goes on in the last one, and where a
-node fails over both tell what was captured before (`capture.held`).
+node fails over both tell what was captured before (`node_capture.held`).
 """
 
 import logging

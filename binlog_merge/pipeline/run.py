@@ -40,7 +40,7 @@ from binlog_merge.pipeline.gather.collisions import collision_error, collision_w
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
 from binlog_merge.pipeline.idle import awaited
-from binlog_merge.pipeline.publish.driver import publish_run
+from binlog_merge.pipeline.publish import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.retention import retain
 from binlog_merge.pipeline.run_note import note_error, note_run

@@ -8,7 +8,7 @@ from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, lock_values
 from binlog_merge.pipeline.gather.collisions import looked_at
-from binlog_merge.pipeline.publish.driver import totals_of
+from binlog_merge.pipeline.publish import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
 from binlog_merge.redaction import redacted

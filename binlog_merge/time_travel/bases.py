@@ -11,12 +11,12 @@ from pathlib import Path
 from binlog_merge.config.uri import is_uri, local_path
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.replay.duckdb.load import Base
-from binlog_merge.replay.duckdb.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.server.places import Place, places_of
-from binlog_merge.verify.base import DuckdbBase, Empty, is_duckdb
-from binlog_merge.verify.base_dump import DumpBase
+from binlog_merge.tables.load import Base
+from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.targets.server.places import Place, places_of
+from binlog_merge.verification.base import DuckdbBase, Empty, is_duckdb
+from binlog_merge.verification.base_dump import DumpBase
 from snapshot_store.model import Catalog, Table
 
 Name = tuple[str, str]

@@ -18,10 +18,10 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.versions import versions_between
-from binlog_merge.replay.duckdb.load import catalog_at
-from binlog_merge.replay.duckdb.rows import RowRefused, TableWriter
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.duckdb.unlogged import unlogged_changes
+from binlog_merge.tables.load import catalog_at
+from binlog_merge.tables.rows import RowRefused, TableWriter
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.tables.unlogged import unlogged_changes
 from binlog_merge.time_travel.bases import Found, Name
 from binlog_merge.time_travel.made import Made, not_there
 from binlog_merge.undo.across import Written

@@ -7,12 +7,12 @@ from typing import Any, Final
 import duckdb
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
-from binlog_merge.replay.duckdb.as_text import HEX_TYPES, in_duckdb
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.duckdb.types import duckdb_type, listed, place, quoted
-from binlog_merge.replay.server.inserts import inserts
-from binlog_merge.replay.server.mysql import MysqlTarget, Session
-from binlog_merge.replay.server.places import Place
+from binlog_merge.tables.as_text import HEX_TYPES, in_duckdb
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.tables.types import duckdb_type, listed, place, quoted
+from binlog_merge.targets.server.inserts import inserts
+from binlog_merge.targets.server.mysql import MysqlTarget, Session
+from binlog_merge.targets.server.places import Place
 from binlog_merge.time_travel.made import Made
 from binlog_merge.undo.statements import key_of
 from snapshot_store.model import Column, Table

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from binlog_merge.errors import UnknownTable
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.duckdb.types import place
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.tables.types import place
 from binlog_merge.time_travel.bases import Found, Name
 from snapshot_store.model import Catalog, Table
 

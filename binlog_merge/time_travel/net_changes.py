@@ -18,7 +18,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.versions import TableVersions
-from binlog_merge.replay.duckdb.types import for_duckdb, quoted
+from binlog_merge.tables.types import for_duckdb, quoted
 from binlog_merge.undo.across import keeps_rows, keeps_values
 from binlog_merge.undo.selection import touched_by
 from binlog_merge.undo.statements import key_of

@@ -17,9 +17,9 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.found_there import FoundThere
-from binlog_merge.replay.duckdb.load import Base, load
-from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.tables.found_there import FoundThere
+from binlog_merge.tables.load import Base, load
+from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.time_travel.bases import Found
 from binlog_merge.time_travel.carried_back import carried_back
 from binlog_merge.time_travel.made import Made, not_there

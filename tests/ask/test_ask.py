@@ -29,7 +29,7 @@ from tests.json_documents import check
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.replay.as_merged import as_merged
+from tests.targets.as_merged import as_merged
 
 TABLE = "shop.orders"
 

@@ -6,7 +6,7 @@ import pytest
 
 from binlog_merge.ask.life import Change, life_of
 from tests.mysql_server import MySqlServer
-from tests.replay.as_merged import run_session
+from tests.targets.as_merged import run_session
 from tests.time_travel.one_server import merged_of
 
 STATEMENTS = """

@@ -14,7 +14,7 @@ from binlog_merge.errors import ConfigError, ConversionFailed
 from binlog_merge.log.log import Log
 from binlog_merge.spark.source_options import Options
 from tests.mysql_server import MySqlServer
-from tests.replay.as_merged import run_session
+from tests.targets.as_merged import run_session
 from tests.time_travel.one_server import merged_of
 
 STATEMENTS = """

@@ -10,12 +10,12 @@ import pytest
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.load import load
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.replay.server.mysql import MysqlTarget
-from binlog_merge.replay.server.run import replay
-from binlog_merge.verify.against import compare_with_server
-from binlog_merge.verify.base import DuckdbBase
+from binlog_merge.tables.load import load
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.targets.server.mysql import MysqlTarget
+from binlog_merge.targets.server.run import replay
+from binlog_merge.verification.against import compare_with_server
+from binlog_merge.verification.base import DuckdbBase
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import PAST, RunningBank, running, until
 from tests.effort import THOROUGH, effort

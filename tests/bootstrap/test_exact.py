@@ -20,10 +20,10 @@ from binlog_merge.cli import main as cli
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.load import catalog_at, load
-from binlog_merge.replay.duckdb.target import DuckdbTarget
-from binlog_merge.verify.against import compare_with_server
-from binlog_merge.verify.base import DuckdbBase, Empty
+from binlog_merge.tables.load import catalog_at, load
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.verification.against import compare_with_server
+from binlog_merge.verification.base import DuckdbBase, Empty
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running, until
 from tests.effort import effort

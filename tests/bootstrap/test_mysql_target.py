@@ -12,12 +12,12 @@ from binlog_merge.bootstrap.values import COPYING, Chunk, Identity, Name, Progre
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import VARIABLE, FailpointReached
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.targets.server.mysql import MysqlTarget
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table
 from snapshot_store.server import ServerAddress
+from tests.binlog_server.merged import merged
 from tests.mysql_server import MySqlServer
-from tests.serve.merged import merged
 
 pytestmark = pytest.mark.mysql
 

@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.bootstrap.published import awaited
 from binlog_merge.errors import NotYet
 from binlog_merge.files.log_folder import LogFolder
-from tests.serve.merged import merged
+from tests.binlog_server.merged import merged
 
 
 def test_the_first_merge_is_waited_for(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from binlog_merge.bootstrap.values import COPYING, EXACT, Chunk, Progress, Readi
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.reader import MergedBinlog
 from snapshot_store.ddl import parse_dump
-from tests.serve.merged import merged
+from tests.binlog_server.merged import merged
 
 CLUSTER = "6d5b1a5e-0000-4000-8000-000000000000"
 CATALOG = parse_dump("CREATE DATABASE s; USE s; CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(40));")

@@ -15,8 +15,8 @@ from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
 from binlog_merge.log.reader import MergedBinlog
+from tests.binlog_server.running import caught_up, replica_of, serving
 from tests.bootstrap.running import Running, kept_beside, until
-from tests.serve.running import caught_up, replica_of, serving
 from tools.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql

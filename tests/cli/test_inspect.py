@@ -13,9 +13,9 @@ from binlog_merge.binlog.events import Query, RowsEvent, pack_event, walk
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError, UnknownEvent
-from binlog_merge.inspection import reading
-from binlog_merge.inspection.reading import inspect_file, read_events
 from binlog_merge.json_values import json_text
+from binlog_merge.log.inspection import reading
+from binlog_merge.log.inspection.reading import inspect_file, read_events
 from binlog_merge.notices import printable
 from tests.binlog.record import ALL_TYPES
 from tests.binlog.test_table_map import table_map

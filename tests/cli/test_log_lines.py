@@ -12,11 +12,11 @@ import pytest
 
 from binlog_merge.cli import log_lines
 from binlog_merge.cli.log_lines import Level, LineFormat, start_log
+from tests.binlog_server.merged import merged
+from tests.binlog_server.running import from_position, serving
 from tests.cli.conftest import FakeJob
 from tests.command_line import command_line
 from tests.merge_e2e.local import merge
-from tests.serve.merged import merged
-from tests.serve.running import from_position, serving
 
 CASE = Path(__file__).parents[2] / "fixtures" / "two-nodes" / "cluster.yaml"
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR) binlog_merge(\.\w+)*: .+")
@@ -45,7 +45,7 @@ def test_a_merge_logs_what_its_stages_do(tmp_path: Path, capsys: Captured) -> No
     assert [s["stage"] for s in stages] == ["discover", "scan", "assemble", "coordinate", "order", "gather", "publish"]
     found, published = (next(x for x in lines if x["event"] == e) for e in ("files found", "published"))
     assert found["fields"]["nodes"].keys() == result.nodes.keys()
-    assert published["logger"] == "binlog_merge.pipeline.publish.driver"
+    assert published["logger"] == "binlog_merge.pipeline.publish"
     assert published["fields"]["files"] == [file["name"] for file in result.files]
     assert published["fields"]["transactions"] == result.transactions
     read = {x["fields"]["node"]: x["fields"]["read_to"] for x in lines if x["event"] == "node assembled"}

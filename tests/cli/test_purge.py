@@ -14,7 +14,7 @@ from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from tests.serve.merged import merged_copy
+from tests.binlog_server.merged import merged_copy
 
 
 def _purge(*arguments: str | Path) -> str:

@@ -18,7 +18,7 @@ from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER
 from tests.cli.test_stop_never import await_until, grow, nodes_of, published, started
 from tests.command_line import command_line
 from tests.merge_e2e.local import state_of
-from tests.status.looking import Cluster, fresh, merged
+from tests.observe.status.looking import Cluster, fresh, merged
 
 CASE, HELD = "three-nodes-online-ddl", "three-nodes-commit-order"
 

@@ -14,10 +14,10 @@ import pytest
 import typer
 
 from binlog_merge.cli.verbs import application
+from tests.binlog_server.merged import merged
+from tests.binlog_server.running import PASSWORD, USER
 from tests.merge_e2e.cases import case_named
 from tests.mysql_server import MySqlServer
-from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER
 
 CASE = "three-nodes-online-ddl"
 PROGRAM = """

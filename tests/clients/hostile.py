@@ -8,8 +8,8 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.protocol.commands import RegisterReplica
 from binlog_merge.protocol.handshake import CACHING_SHA2, NATIVE, OFFERED, HandshakeResponse, SslRequest
 from binlog_merge.protocol.packets import Capability, PacketHeader
-from tests.serve.running import USER, from_position, without
-from tests.serve.test_definitions import STATEMENTS
+from tests.binlog_server.running import USER, from_position, without
+from tests.binlog_server.test_definitions import STATEMENTS
 
 _ASKED: Final = [
     *STATEMENTS,

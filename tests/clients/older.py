@@ -14,7 +14,7 @@ import pymysql
 
 from binlog_merge.protocol.handshake import NATIVE, Greeting, HandshakeResponse, new_nonce
 from binlog_merge.protocol.packets import Capability, Ok, PacketHeader
-from tests.serve.running import PASSWORD, USER
+from tests.binlog_server.running import PASSWORD, USER
 
 _OFFERED = (
     Capability.CLIENT_LONG_PASSWORD

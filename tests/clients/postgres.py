@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.capture.pairs import free_port
 from tests.clients.conftest import CLIENTS, client
+from tests.node_capture.pairs import free_port
 from tests.patience import Patience
 
 _AS_NOBODY = ("unshare", "--user", "--map-user=1000")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pymysql
 
+from tests.binlog_server.running import PASSWORD, USER
 from tests.mysql_server import ROOT
 from tests.patience import Patience, ended
-from tests.serve.running import PASSWORD, USER
 
 
 class Served:

@@ -22,16 +22,16 @@ import pytest
 import yaml
 
 from binlog_merge.protocol.commands import RegisterReplica
-from tests.capture.capturing import ALONE
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import from_position
 from tests.clients.hostile import after_login, before_login, exhausting, packet
 from tests.clients.served import Served, served, until
 from tests.clients.test_mysql import MYSQLBINLOG, fetching
 from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
+from tests.node_capture.capturing import ALONE
 from tests.patience import Patience
-from tests.serve.growing import Growing
-from tests.serve.running import from_position
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 SEED: Final = os.environ.get("FUZZ_SEED", "25 November 2026")

@@ -9,12 +9,12 @@ from typing import Any
 import pymysql
 import pytest
 
-from binlog_merge.serve.log import PublishedLog
+from binlog_merge.binlog_server.log import PublishedLog
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.conftest import CLIENTS, client
 from tests.clients.served import Served, served
 from tests.merge_e2e.local import written
-from tests.serve.growing import Growing
-from tests.serve.running import PASSWORD, USER
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 ASKED = [

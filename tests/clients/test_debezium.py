@@ -12,6 +12,8 @@ import pytest
 
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import Running
 from tests.clients.conftest import client
 from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
@@ -19,8 +21,6 @@ from tests.clients.slow_answers import SlowAnswers
 from tests.merge_e2e.local import written
 from tests.messages.messages import made
 from tests.patience import ended
-from tests.serve.growing import Growing
-from tests.serve.running import Running
 
 ENGINE = Path(__file__).with_name("debezium_engine.py")
 SNAPSHOT_DDL = 6

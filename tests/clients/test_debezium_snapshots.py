@@ -14,15 +14,15 @@ from pymysql.cursors import DictCursor
 
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.load import load
-from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.tables.load import load
+from binlog_merge.tables.target import DuckdbTarget
+from tests.binlog_server.running import Running, serving
 from tests.clients.test_debezium import Debezium, debezium
 from tests.clients.test_debezium import pytestmark as pytestmark
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import ROOT
 from tests.patience import Patience
-from tests.serve.running import Running, serving
 
 CONFIG = case_named("three-nodes-online-ddl") / "cluster.yaml"
 BEGUN, BEFORE_DDL = 40, 85

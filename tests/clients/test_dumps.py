@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.binlog_server.running import PASSWORD, USER, Running, serving
+from tests.binlog_server.test_replica import _caught_up, _replica, _status
+from tests.binlog_server.test_tables import config_of, packets_of, server
 from tests.clients.conftest import client
 from tests.mysql_server import PREFIX, ROOT, MySqlServer
 from tests.patience import ended
-from tests.serve.running import PASSWORD, USER, Running, serving
-from tests.serve.test_replica import _caught_up, _replica, _status
-from tests.serve.test_tables import config_of, packets_of, server
 
 __all__ = ["server"]
 

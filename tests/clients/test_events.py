@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.serve.log import PublishedLog
+from binlog_merge.binlog_server.log import PublishedLog
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.conftest import client
 from tests.clients.rows import Seen, told
 from tests.clients.served import Served, served, until
 from tests.merge_e2e.local import written
 from tests.patience import ended
-from tests.serve.growing import Growing
-from tests.serve.running import PASSWORD, USER
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 Place = dict[str, Any]

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from tests.binlog_server.one_node import known_to, merged_from
 from tests.clients.conftest import client
 from tests.clients.older import as_older
 from tests.clients.rows import held_rows
 from tests.clients.served import served, until
 from tests.clients.test_debezium_snapshots import BEFORE_DDL, CONFIG, Growing, alike, growing, table_of
 from tests.mysql_server import MySqlServer
-from tests.serve.one_node import known_to, merged_from
 from tools.demo_live.cluster import free_ports
 
 __all__ = ["growing"]

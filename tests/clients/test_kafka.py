@@ -26,13 +26,13 @@ from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.messages.formats import format_of
-from tests.capture.pairs import free_port
 from tests.clients.conftest import client
 from tests.deliver.consumed import consumed
 from tests.deliver.registry import schema_registry
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.messages.messages import made
+from tests.node_capture.pairs import free_port
 from tests.patience import Patience, completed
 
 pytestmark = pytest.mark.clients

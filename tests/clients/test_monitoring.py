@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.protocol.commands import RegisterReplica
-from tests.capture.pairs import free_port
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.conftest import client
 from tests.clients.served import served, until
 from tests.merge_e2e.local import written
 from tests.mysql_server import MySqlServer
-from tests.serve.growing import Growing
-from tests.serve.running import PASSWORD, USER
+from tests.node_capture.pairs import free_port
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 MORE = ["--collect.binlog_size", "--collect.slave_hosts"]

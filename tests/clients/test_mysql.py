@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.serve.log import PublishedLog
+from binlog_merge.binlog_server.log import PublishedLog
+from tests.binlog_server.growing import Growing
+from tests.binlog_server.running import PASSWORD, USER, remote_mysqlbinlog
+from tests.binlog_server.test_replica import _caught_up, _replica, _status
 from tests.clients.conftest import client
 from tests.clients.rows import told
 from tests.clients.served import Served, served, until
 from tests.merge_e2e.local import written
 from tests.merge_e2e.tables import begin_as, expected, held
 from tests.mysql_server import PREFIX, MySqlServer
-from tests.serve.growing import Growing
-from tests.serve.running import PASSWORD, USER, remote_mysqlbinlog
-from tests.serve.test_replica import _caught_up, _replica, _status
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 MYSQLBINLOG = [str(PREFIX / "bin" / "mysqlbinlog"), "--no-defaults"]

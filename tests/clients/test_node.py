@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.binlog_server.one_node import known_to, merged_from
+from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.conftest import client
 from tests.clients.served import served
 from tests.mysql_server import MySqlServer
 from tests.patience import completed
-from tests.serve.one_node import known_to, merged_from
-from tests.serve.running import PASSWORD, USER
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.protocol.passwords import native_text
+from tests.binlog_server.one_node import known_to, merged_from
+from tests.binlog_server.running import USER
 from tests.clients.conftest import client
 from tests.clients.older import as_older
 from tests.clients.postgres import postgres
 from tests.clients.served import served
 from tests.mysql_server import MySqlServer
 from tests.patience import completed
-from tests.serve.one_node import known_to, merged_from
-from tests.serve.running import USER
 from tools.demo_live.cluster import free_ports
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]

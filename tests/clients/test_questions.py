@@ -9,14 +9,14 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.binlog_server.one_node import known_to, merged_from
+from tests.binlog_server.running import PASSWORD, USER
+from tests.binlog_server.test_definitions import TABLES
+from tests.binlog_server.test_system_tables import MORE
 from tests.clients.conftest import client
 from tests.clients.served import served
 from tests.mysql_server import ROOT, MySqlServer
 from tests.patience import completed
-from tests.serve.one_node import known_to, merged_from
-from tests.serve.running import PASSWORD, USER
-from tests.serve.test_definitions import TABLES
-from tests.serve.test_system_tables import MORE
 from tools.demo_live.cluster import free_ports
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql]

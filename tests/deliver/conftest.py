@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.binlog_server.conftest import certificate
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
-from tests.serve.conftest import certificate
 
 __all__ = ["certificate"]
 

@@ -17,11 +17,11 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.messages.ddl_kinds import canal_kind, kind_of_ddl, tidb_number
 from binlog_merge.messages.formats import FORMATS, format_of
 from binlog_merge.messages.read import Ddl, named_by
-from binlog_merge.replay.duckdb.ddl import understood
-from binlog_merge.replay.server.statements import plan_statement
 from binlog_merge.streams.mariadb.events import for_mariadb
 from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
+from binlog_merge.tables.ddl import understood
+from binlog_merge.targets.server.statements import plan_statement
 from binlog_merge.undo.across import Written, after_ddl, keeps_rows, keeps_values
 from binlog_merge.undo.selection import touched_by
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError

@@ -18,12 +18,12 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
 from binlog_merge.log.reader import NoLongerInLog
 from binlog_merge.unmerged.plan import Unmerged, plan
+from tests.binlog_server.merged import merged
 from tests.effort import effort
 from tests.log.places_twin import Asked, Known, Twin, transactions
 from tests.merge_e2e.cases import case_named, copy_case, oracle, whole
 from tests.merge_e2e.editing import Log as Edited
 from tests.merge_e2e.local import merge
-from tests.serve.merged import merged
 
 CASES: Final = [
     ("three-nodes-online-ddl", "begin"), ("three-nodes-online-ddl", "end"), ("ddl-by-markers", "begin"),

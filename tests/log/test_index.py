@@ -12,7 +12,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
 from binlog_merge.log.reader import Begin, End, OrderedBy
 from snapshot_store.tso import tso_millis
-from tests.replay.server.test_replay import merged
+from tests.targets.server.test_replay import merged
 
 
 def by_items(binlog: Log) -> list[Any]:

@@ -28,14 +28,14 @@ SESSIONS: Final = {
     "polardbx/ddl/names.py": "which words are reserved",
     # Expressions, which the store keeps in one spelling
     "pipeline/gather/keyed.py": "of an expression",
-    "replay/duckdb/generated.py": "of an expression",
+    "tables/generated.py": "of an expression",
     "values/duckdb/piece.py": "of an expression",
     "values/evaluate/row.py": "of an expression",
     # What a client of `serve` asks
-    "serve/sql.py": "of a client",
-    "serve/stray_bytes.py": "of a client",
-    "serve/table_options.py": "of a literal in a definition",
-    "serve/tables/session.py": "of a client",
+    "binlog_server/sql.py": "of a client",
+    "binlog_server/stray_bytes.py": "of a client",
+    "binlog_server/table_options.py": "of a literal in a definition",
+    "binlog_server/tables/session.py": "of a client",
 }
 """The modules that make a session of a statement, and of which."""
 
@@ -50,8 +50,8 @@ OF_EVENTS: Final = {
 """The modules that ask for the session of a QUERY event: of a merged log it is one."""
 
 READERS: Final = (
-    "ask", "bootstrap", "deliver", "log", "messages", "replay", "report", "status", "streams", "time_travel", "undo",
-    "unmerged", "verify",
+    "ask", "bootstrap", "deliver", "log", "messages", "observe", "streams", "tables", "targets", "time_travel", "undo",
+    "unmerged", "verification",
 )  # fmt: skip
 """The rooms that read a merged log."""
 
@@ -67,8 +67,8 @@ ASKING: Final = (*READERS, "api.py", "cli", "spark")
 
 GTIDS: Final = {
     "log/place.py": "of a user who names a place",
-    "verify/against.py": "of a server, which says what it has",
-    "verify/base_dump.py": "of a dump, which says what its server had",
+    "verification/against.py": "of a server, which says what it has",
+    "verification/base_dump.py": "of a dump, which says what its server had",
 }
 """The modules of those rooms that parse the text of GTIDs, and whose it is."""
 

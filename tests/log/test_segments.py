@@ -11,7 +11,7 @@ from binlog_merge.errors import MergeError
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.statement import Statement
-from tests.replay.server.test_replay import merged
+from tests.targets.server.test_replay import merged
 
 CASES = ("three-nodes-online-ddl", "create-table-select", "all-types", "gtid-off", "rotation", "statements")
 

@@ -32,7 +32,7 @@ from tests.effort import effort, seed_of_search
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
-from tests.replay.as_merged import run_session
+from tests.targets.as_merged import run_session
 
 TABLE = "shop.orders"
 

@@ -19,7 +19,7 @@ from tests.effort import seed_of_search
 from tests.log.test_sparse import NODE, TABLE, _small, merged, question, unindexed  # noqa: F401 (fixtures)
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
-from tests.replay.as_merged import run_session
+from tests.targets.as_merged import run_session
 
 FORMS = (("debezium", {"provide.transaction.metadata": "true"}), ("canal", {"enable-tidb-extension": "true"}))
 

@@ -40,7 +40,7 @@ from binlog_merge.errors import ERRORS, MergeError
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.verify.whole import verify
+from binlog_merge.verification.whole import verify
 from tests.merge_e2e.cases import INPUTS, copy_case
 from tests.merge_e2e.editing import Log, Piece, assert_prefix, transactions
 from tests.merge_e2e.local import merge, written

@@ -17,16 +17,16 @@ from binlog_merge.files.archived import read_note
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.remote_log import opened_log
+from binlog_merge.observe.status.observer import Observer
 from binlog_merge.pipeline import archiving
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.status.observer import Observer
+from tests.binlog_server.running import remote_mysqlbinlog, serving, without
 from tests.command_line import command_line
 from tests.effort import THOROUGH, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.killed import merge_until
 from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 from tests.object_store import KEY, SECRET, Store
-from tests.serve.running import remote_mysqlbinlog, serving, without
 
 
 @pytest.fixture(scope="module")

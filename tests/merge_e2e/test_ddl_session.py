@@ -22,8 +22,8 @@ from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.replay.server.mysql import MysqlTarget
-from binlog_merge.replay.server.run import replay
+from binlog_merge.targets.server.mysql import MysqlTarget
+from binlog_merge.targets.server.run import replay
 from snapshot_store.ddl.parse.statement import qualified_tables
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.server import ServerAddress

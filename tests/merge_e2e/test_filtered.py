@@ -19,7 +19,7 @@ from binlog_merge.log.statement import Statement
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.filtering import LEFT_OUT, OutputFilter
-from binlog_merge.verify.whole import verify
+from binlog_merge.verification.whole import verify
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Column, Table
@@ -30,7 +30,7 @@ from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, with_nodes_reversed, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.pipeline.gather.test_giant import shrink
-from tests.replay.server.test_replay import data, prepare
+from tests.targets.server.test_replay import data, prepare
 
 FILTERS = {
     "three-nodes-online-ddl": """

@@ -16,11 +16,11 @@ from binlog_merge.pipeline.base.clock import time_tso
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.rounds import Rounds
 from snapshot_store.tso import OrderKey
-from tests.capture.capturing import ALONE, capture_now, cluster, url_of
 from tests.command_line import command_line
 from tests.effort import keeping
 from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 from tests.mysql_server import MySqlServer
+from tests.node_capture.capturing import ALONE, capture_now, cluster, url_of
 
 pytestmark = pytest.mark.mysql
 

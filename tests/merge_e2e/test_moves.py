@@ -14,20 +14,20 @@ import pymysql
 import pytest
 import yaml
 
+from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import KeysInDoubt
 from binlog_merge.pipeline.gather import arranging
-from binlog_merge.serve.log import PublishedLog
 from binlog_merge.unmerged.plan import plan
 from binlog_merge.unmerged.selection import select_unmerged
 from snapshot_store.tso import OrderKey
+from tests.binlog_server.running import PASSWORD, USER, serving
 from tests.command_line import command_line
 from tests.effort import seed_of_search
 from tests.merge_e2e.local import HeldRunner, merge, written
 from tests.mysql_server import MySqlServer
 from tests.oracle import merge_case
 from tests.pipeline.gather.test_giant import shrink
-from tests.serve.running import PASSWORD, USER, serving
 from tools.demo_live.bank import Bank, run
 
 pytestmark = pytest.mark.mysql

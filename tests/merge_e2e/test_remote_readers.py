@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.errors import ManifestError, ObjectStoreRefused, ObjectStoreUnreachable, UnannouncedDdl
 from binlog_merge.files import away, remote_log
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.files.scratch import reading_folder, users_folder
-from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.place import Start
-from binlog_merge.serve.stream import AtEnd, Events, stream
+from tests.binlog_server.running import remote_mysqlbinlog, serving, without
 from tests.command_line import command_line
 from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
 from tests.object_store import KEY, SECRET, Faults, Store
-from tests.serve.running import remote_mysqlbinlog, serving, without
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from binlog_merge.log.segments import segments
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline import retention
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.replay.server.places import Place, places_of
-from binlog_merge.verify.whole import verify
+from binlog_merge.targets.server.places import Place, places_of
+from binlog_merge.verification.whole import verify
 from snapshot_store.store.db import Store
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import OrderKey

@@ -12,7 +12,7 @@ from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.messages.messages import made
 from tests.mysql_server import MySqlServer
-from tests.replay.server.workload import as_output
+from tests.targets.server.workload import as_output
 
 
 @pytest.mark.mysql

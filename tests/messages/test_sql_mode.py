@@ -12,7 +12,7 @@ import pytest
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
-from binlog_merge.replay.server.statements import plan_statement
+from binlog_merge.targets.server.statements import plan_statement
 from binlog_merge.undo.selection import touched_by
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table

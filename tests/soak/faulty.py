@@ -12,7 +12,7 @@ from typing import Any, Final
 import pymysql
 
 from binlog_merge.files.servers import read_servers
-from tests.capture.pairs import SEMI_SYNC, free_port, kill, promote, until
+from tests.node_capture.pairs import SEMI_SYNC, free_port, kill, promote, until
 from tests.soak.cutting import Proxy
 from tests.soak.sturdy_bank import TABLES, SturdyBank
 from tools.demo_live.bank import COMMIT_TABLE, NODES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.targets.server.mysql import MysqlTarget
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running
 from tests.bootstrap.test_bank import file_is_right_at_positions, server_is_right_at_every_position, verify_judges

@@ -13,7 +13,7 @@ from subprocess import Popen
 
 import pytest
 
-from tests.capture.pairs import kill
+from tests.node_capture.pairs import kill
 from tests.soak.compare import as_one_merge, drained
 from tests.soak.faulty import FaultyCluster, Watch, started
 from tools.demo_live.bank import NODES

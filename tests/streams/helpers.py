@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.offered import Offered, StreamLog
+from binlog_merge.binlog_server.server import BinlogServer, ServeOptions
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.log.file_events import events_of
-from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.offered import Offered, StreamLog
-from binlog_merge.serve.server import BinlogServer, ServeOptions
 from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.streams.spec import StreamSpec, load_streams
 from binlog_merge.streams.together import Family
 from binlog_merge.streams.transaction import TransactionReader
-from tests.serve.running import PASSWORD, USER, Running
+from tests.binlog_server.running import PASSWORD, USER, Running
 
 
 def specs(*options: str) -> list[StreamSpec]:

@@ -15,6 +15,8 @@ from binlog_merge.binlog.events import Query, RowsEvent, RowsQuery, TableMap, pa
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.place import NotServed, Start, place_of
 from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
@@ -23,8 +25,6 @@ from binlog_merge.log.file_events import events_of
 from binlog_merge.log.reader import MergedBinlog, Rows
 from binlog_merge.log.rows import op_of
 from binlog_merge.log.statement import Statement
-from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.place import NotServed, Start, place_of
 from binlog_merge.streams import together
 from binlog_merge.streams.derive import items_of
 from binlog_merge.streams.folder import StreamWriter
@@ -34,8 +34,8 @@ from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.together import Family
 from binlog_merge.streams.transaction import Transaction
-from binlog_merge.verify.whole import verify
-from tests.serve.merged import merged, merged_copy
+from binlog_merge.verification.whole import verify
+from tests.binlog_server.merged import merged, merged_copy
 from tests.streams.helpers import all_written, specs, states_of, written
 
 KINDS = (

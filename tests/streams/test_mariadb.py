@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.replicas import channels, judged
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.log_folder import LogFolder
-from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.replicas import channels, judged
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
 from binlog_merge.streams.spec import load_streams
 from snapshot_store.ddl.dump import split_statements
 from snapshot_store.mysql.sql.session import DdlSession
+from tests.binlog_server.merged import merged
+from tests.binlog_server.running import PASSWORD, USER
 from tests.mariadb_server import PREFIX, MariaDbServer
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge
-from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER
 from tests.streams.helpers import streaming, written
 
 pytestmark = pytest.mark.mariadb

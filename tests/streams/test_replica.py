@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.serve.log import PublishedLog
+from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.streams.spec import load_streams
+from tests.binlog_server.merged import merged
+from tests.binlog_server.running import PASSWORD, USER
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.tables import begin_as, expected, held
 from tests.mysql_server import MySqlServer
-from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER
 from tests.streams.helpers import streaming, written
 
 pytestmark = pytest.mark.mysql

@@ -12,21 +12,21 @@ import pytest
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.binlog_server import unmatched
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.offered import Offered, StreamLog
+from binlog_merge.binlog_server.unmatched import Unmatched
 from binlog_merge.errors import IoError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.state_notes import NOTES_FOLDER, read_state_note
-from binlog_merge.serve import unmatched
-from binlog_merge.serve.log import PublishedLog
-from binlog_merge.serve.offered import Offered, StreamLog
-from binlog_merge.serve.unmatched import Unmatched
 from binlog_merge.streams.spec import StreamSpec, load_streams
 from binlog_merge.streams.together import Family
+from tests.binlog_server.merged import merged
+from tests.binlog_server.running import PASSWORD, Running, eventually, from_position, without
+from tests.binlog_server.test_nothing_yet import Stepwise
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge
-from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, Running, eventually, from_position, without
-from tests.serve.test_nothing_yet import Stepwise
 from tests.streams.helpers import streaming, written
 
 

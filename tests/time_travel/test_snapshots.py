@@ -16,9 +16,9 @@ import pytest
 
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
-from binlog_merge.replay.duckdb.snapshot_places import SnapshotFolder
-from binlog_merge.replay.duckdb.snapshots import Snapshots, load_with_snapshots
-from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.tables.snapshot_places import SnapshotFolder
+from binlog_merge.tables.snapshots import Snapshots, load_with_snapshots
+from binlog_merge.tables.target import DuckdbTarget
 from tests.command_line import command_line
 from tests.forked import forked_command
 from tests.json_documents import check

@@ -20,7 +20,7 @@ from tests.mysql_server import MySqlServer
 from tests.polardbx.simulate import knobs_of, simulate
 from tests.polardbx.transactions import ACCOUNTS, BALANCE
 from tests.polardbx.truth import by_key, logical_row
-from tests.replay.as_merged import run_session
+from tests.targets.as_merged import run_session
 from tests.time_travel.one_server import merged_of
 from tests.undo.changing import written
 

@@ -12,7 +12,7 @@ from binlog_merge.pipeline.coordinate.histories import base_versions
 from snapshot_store.ddl import parse_dump
 from snapshot_store.store.db import Store
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.replay.as_merged import as_merged
+from tests.targets.as_merged import as_merged
 
 TABLES = """
 CREATE TABLE shop.wide (

@@ -20,7 +20,6 @@ from binlog_merge.bootstrap.overlap import Beginning, Overlap, beginning_of, ove
 from binlog_merge.bootstrap.plan import Places
 from binlog_merge.bootstrap.proposal import proposal
 from binlog_merge.bootstrap.values import End, Shard
-from binlog_merge.capture.files import NodeFiles
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.server_note import read_server_note, write_server_note
 from binlog_merge.config.yaml import YamlDocument
@@ -28,6 +27,7 @@ from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import events_of
 from binlog_merge.log.file_events import events_in
+from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.apply.references import with_folded_names

@@ -19,7 +19,7 @@ def nothing_is_missing(
 ) -> bool:
     """Return whether a file and those before it have all PREVIOUS_GTIDS of the next file, and it has none besides.
 
-    A file before it may have others: what was committing when the next was begun is in no list (see `capture.held`).
+    A file before it may have others: what was committing when the next was begun is in no list (`node_capture.held`).
     `skipped` are those of the file's groups before its first piece: an earlier run has read them. Returns False if that
     cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a GTID, or `skipped` is None.
     """

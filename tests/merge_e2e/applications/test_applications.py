@@ -27,7 +27,7 @@ from tests.merge_e2e.applications.schemas import APPLICATIONS
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.shards.stage import Name, Played, Rows, Stage, columns_of, rows_of
 from tests.merge_e2e.shards.stories import Held, base_tables, held
-from tests.replay.duckdb.test_duckdb import differences, tables_at, tables_of
+from tests.tables.test_duckdb import differences, tables_at, tables_of
 
 pytestmark = [pytest.mark.mysql]
 

@@ -21,13 +21,13 @@ from binlog_merge.log.versions import versions_between
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.parse.statement import with_folded_names
 from snapshot_store.mysql.sql.session import ANSI_QUOTES
-from tests.capture.capturing import capture_now, cluster, url_of
 from tests.effort import effort, keeping
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.renames import Story, Teller, check
 from tests.merge_e2e.shards.stage import Played, Stage
 from tests.merge_e2e.shards.test_carried import Announcing
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tests.node_capture.capturing import capture_now, cluster, url_of
 
 pytestmark = pytest.mark.mysql
 

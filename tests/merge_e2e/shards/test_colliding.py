@@ -23,11 +23,11 @@ from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.log.walk import history_of
+from binlog_merge.observe.status.observer import Observer
 from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.status.observer import Observer
 from binlog_merge.values.standing_keys import StandingKeys
-from binlog_merge.verify.whole import verify
+from binlog_merge.verification.whole import verify
 from snapshot_store.introspect import introspect
 from snapshot_store.server import ServerAddress
 from tests.effort import effort, keeping

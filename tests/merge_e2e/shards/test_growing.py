@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.capture.capturing import capture_now, cluster, url_of
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
+from tests.node_capture.capturing import capture_now, cluster, url_of
 from tools.mysql_server import mysqlbinlog
 
 pytestmark = pytest.mark.mysql

@@ -10,7 +10,7 @@ from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.replay.server.run import replay
+from binlog_merge.targets.server.run import replay
 from tests.effort import crossed, effort, keeping
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -18,8 +18,8 @@ from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards import random_renames
 from tests.merge_e2e.shards.renames import CARRIED, IN_DOUBT, Story, T, Teller, check
 from tests.merge_e2e.shards.stage import Played, Stage, rows_of, tables
-from tests.replay.duckdb.test_duckdb import differences, loaded, tables_at, tables_of
-from tests.replay.server.test_replay import target_of
+from tests.tables.test_duckdb import differences, loaded, tables_at, tables_of
+from tests.targets.server.test_replay import target_of
 
 pytestmark = [pytest.mark.mysql]
 

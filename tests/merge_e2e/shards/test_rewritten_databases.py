@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.capture.capturing import ALONE
-from tests.capture.pairs import free_port
+from tests.binlog_server.running import PASSWORD, USER, Source, caught_up, executes, replica_of, serving
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Route, Stage, databases
 from tests.merge_e2e.test_ddl_session import held
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.serve.running import PASSWORD, USER, Source, caught_up, executes, replica_of, serving
+from tests.node_capture.capturing import ALONE
+from tests.node_capture.pairs import free_port
 
 pytestmark = pytest.mark.mysql
 

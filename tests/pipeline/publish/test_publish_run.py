@@ -20,7 +20,7 @@ from binlog_merge.pipeline.gather.driver import gather_files
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
 from binlog_merge.pipeline.order.driver import Ordered
-from binlog_merge.pipeline.publish.driver import publish_run
+from binlog_merge.pipeline.publish import publish_run
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology

@@ -127,11 +127,11 @@ IMPLEMENTATIONS = {
     "binlog_merge/values/duckdb/functions.py",
     "binlog_merge/values/duckdb/text.py",
     "binlog_merge/values/duckdb/dates.py",
-    "binlog_merge/serve/constants.py",
-    "binlog_merge/serve/expressions.py",
-    "binlog_merge/serve/questions.py",
-    "binlog_merge/serve/sql.py",
-    "binlog_merge/serve/tables/query.py",
+    "binlog_merge/binlog_server/constants.py",
+    "binlog_merge/binlog_server/expressions.py",
+    "binlog_merge/binlog_server/questions.py",
+    "binlog_merge/binlog_server/sql.py",
+    "binlog_merge/binlog_server/tables/query.py",
     "binlog_merge/streams/mariadb/ddl.py",
 }
 # Units of time, types, clauses, kinds of nodes and columns that have the name of a function.

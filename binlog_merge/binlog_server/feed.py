@@ -1,0 +1,157 @@
+"""Sends a log to one reader: events and what goes with them, heartbeats, and what the reader says meanwhile."""
+
+import contextlib
+import select
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog_server.dump import DumpOptions, Sending
+from binlog_merge.binlog_server.log import PublishedLog
+from binlog_merge.binlog_server.place import NotServed
+from binlog_merge.binlog_server.readers import LONGEST_NAME, Reader
+from binlog_merge.binlog_server.stream import AtEnd, Events, Skipped, stream
+from binlog_merge.binlog_server.wire import LONGEST_TIMEOUT, Wire
+from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
+from binlog_merge.protocol.packets import Eof, Err, ErrorCode
+from binlog_merge.protocol.semi_sync import MAGIC, Acknowledgement
+
+_BUFFER: Final = 1 << 16
+_LOOK_EVERY: Final = 0.1
+_LONGEST_MESSAGE: Final = 500
+_NOTHING: Final = (
+    "Could not find first log file name in binary log index file: nothing is published yet. Come again when the first "
+    "merge has published, or wait for it (mysqlbinlog: --stop-never)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Who is told about a dump: `moved` where its reader is, whenever that changes, `report` lines for the operator."""
+
+    moved: Callable[[Reader], None]
+    report: Callable[[str], None]
+
+
+def await_made(wire: Wire, log: PublishedLog, options: DumpOptions, peer: str, told: Told) -> None:
+    """Wait until a stream is made, for a reader that would otherwise be told that there is nothing more, or too little.
+
+    These are readers that do not wait, and those that have more of it already: it is made anew. Raises NotServed for a
+    stream that cannot be made, and for a reader that does not wait while nothing is published, MergeError for a log
+    that cannot be read, Gone and OSError when the client leaves.
+    """
+    if not options.wait:
+        log.refresh()  # such a reader comes once, and gets all that there is by then
+    view = log.view()
+    has = () if options.start.has is None else view.ranks_of(options.start.has).intervals
+    if options.wait and not (has and has[-1][1] > view.state.rank):
+        return
+    made = log.made()
+    if not made():
+        told.report(f"{peer}: waits until the stream has all that the log has now")
+        poll = select.poll()
+        poll.register(wire, select.POLLIN)
+        while not made():
+            if poll.poll(_LOOK_EVERY * 1000):
+                wire.take()
+    if not options.wait and not log.view().count:
+        raise NotServed(_NOTHING)
+
+
+class Feed:
+    """A dump of a log over a client's wire; `told` gets what there is to tell about it."""
+
+    def __init__(self, wire: Wire, log: PublishedLog, options: DumpOptions, reader: Reader, told: Told) -> None:
+        self._wire = wire
+        self._log = log
+        self._options = options
+        self._reader = reader
+        self._told = told
+
+    def run(self) -> None:
+        """Send until the reader has what it asked for. Raises Gone, Broken and OSError when the client leaves."""
+        try:
+            self._stream()
+            last = Eof().pack()
+        except (ObjectStoreUnreachable, ObjectStoreRefused) as error:
+            # Not a fatal error of the log: the reader comes again, and goes on from where it is.
+            self._told.report(f"{self._reader.peer}: left, {error.message}")
+            return
+        except (NotServed, MergeError) as error:
+            last, line = failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error, self._reader.peer)
+            self._told.report(line)
+        self._wire.put(last)
+        self._wire.flush()
+
+    def _stream(self) -> None:
+        options, sending = self._options, Sending(self._options, self._log.view().server_id)
+        with self._log.bell() as bell:
+            for item in stream(self._log, options.start):
+                for payload in sending.before(item):
+                    self._wire.put(payload)
+                if isinstance(item, Events):
+                    self._wire.put_events(item, options.prefix, options.semi_sync)
+                    self._sent_to(item.file, item.end, size=len(item.data))
+                    if options.semi_sync:
+                        self._take_input()
+                elif isinstance(item, AtEnd):
+                    self._wire.flush()
+                    self._sent_to(item.file, item.position, waiting=True)
+                    if not options.wait:
+                        return
+                    self._wait(bell, sending, options.period)
+                elif isinstance(item, Skipped):
+                    self._sent_to(item.file, item.end)
+                    if self._late(options.period):
+                        self._beat(sending)
+
+    def _sent_to(self, file: str, position: int, waiting: bool = False, size: int = 0) -> None:
+        sent = self._reader.sent + size
+        self._reader = replace(self._reader, file=file, position=position, waiting=waiting, sent=sent)
+        self._told.moved(self._reader)
+
+    def _wait(self, bell: socket.socket, sending: Sending, period: float | None) -> None:
+        """Wait until more is published, and send heartbeats meanwhile."""
+        poll = select.poll()
+        poll.register(self._wire, select.POLLIN)
+        poll.register(bell, select.POLLIN)
+        while True:
+            remaining = LONGEST_TIMEOUT if period is None else max(0.0, self._wire.sent_at + period - time.monotonic())
+            ready = [fd for fd, _ in poll.poll(min(remaining, LONGEST_TIMEOUT) * 1000)]
+            if self._wire.fileno() in ready:
+                self._take_input()
+            if bell.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    bell.recv(_BUFFER)
+                return
+            if self._late(period):
+                self._beat(sending)
+
+    def _late(self, period: float | None) -> bool:
+        return period is not None and time.monotonic() >= self._wire.sent_at + period
+
+    def _beat(self, sending: Sending) -> None:
+        self._wire.put(sending.heartbeat())
+        self._wire.flush()
+
+    def _take_input(self) -> None:
+        """Take what a client sends during a dump: acknowledgements; pings and the like have no answer."""
+        for payload in self._wire.take():
+            if payload[:1] == bytes([MAGIC]):
+                with contextlib.suppress(BinlogFormatError):
+                    ack = Acknowledgement.parse(payload)
+                    place = f"{ack.file[:LONGEST_NAME]}:{ack.position}"
+                    self._reader = replace(self._reader, acknowledged=place)
+                    self._told.moved(self._reader)
+
+
+def failure(code: ErrorCode, error: Exception, peer: str) -> tuple[bytes, str]:
+    """Return an error packet for the client, and a line for the operator."""
+    if isinstance(error, MergeError):
+        text, line = f"{error.code}: {error.message} ({error.where()})", str(error)
+    else:
+        text, line = str(error), f"{peer}: not served: {str(error)[:_LONGEST_MESSAGE]}"
+    return Err.of(code, text[:_LONGEST_MESSAGE]).pack(), line

@@ -1,0 +1,187 @@
+"""The connection phase of a session: who the client is, and whether it has the password. It has no socket.
+
+    response ─▶ (auth switch ─▶ proof) ─▶ proved
+                                      └─▶ password needed ─▶ (key asked for, key sent) ─▶ password ─▶ proved
+
+The password itself is needed where only a hash of caching_sha2_password is known, and nobody has given it since the
+server began: over TLS it comes as it is, without TLS hidden by the server's public key.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from binlog_merge.binlog_server.accounts import Account, Accounts
+from binlog_merge.binlog_server.limits import Limits
+from binlog_merge.binlog_server.tls import PasswordKey
+from binlog_merge.protocol.handshake import (
+    CACHING_SHA2,
+    FAST_AUTH_SUCCESS,
+    NATIVE,
+    AuthSwitch,
+    HandshakeResponse,
+    SslRequest,
+)
+from binlog_merge.protocol.packets import Capability, Err, ErrorCode
+
+_PASSWORD_NEEDED: Final = b"\x01\x04"
+_KEY_ASKED_FOR: Final = b"\x02"
+_KNOWN: Final = (CACHING_SHA2, NATIVE)
+_LONGEST_NAME: Final = 80
+INSECURE: Final = (
+    "Connections using insecure transport are prohibited: this binlog-merge serve was started with --tls-required"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What all logins of a server have in common. `inside` returns how many clients are logged in."""
+
+    accounts: Accounts
+    key: PasswordKey
+    limits: Limits
+    inside: Callable[[], int]
+    tls_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What to send. `proved`: the client may go on, with an OK behind this; `denied`: why it is to be disconnected, for
+    the operator, else empty.
+    """
+
+    payloads: Sequence[bytes] = ()
+    proved: bool = False
+    denied: str = ""
+
+
+class _Phase(Enum):
+    RESPONSE = auto()
+    PROOF = auto()
+    PASSWORD = auto()
+
+
+class Login:
+    """A client's login from an address. `encrypted` is to be set when TLS has begun, `asked` the request for it."""
+
+    def __init__(self, gate: Gate, nonce: bytes, address: str) -> None:
+        self.encrypted = False
+        self.asked: SslRequest | None = None
+        self.response: HandshakeResponse | None = None
+        self._gate = gate
+        self._nonce = nonce
+        self._address = address
+        self._phase = _Phase.RESPONSE
+        self._plugin = CACHING_SHA2
+        self._account = Account("")
+
+    def greeted(self) -> str:
+        """Return the plugin that is named to a client before it has said who it is."""
+        return self._gate.accounts.greeted()
+
+    def receive(self, payload: bytes) -> Answered:
+        """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
+        return self._admitted(self._next(payload))
+
+    def change(self, body: bytes, nonce: bytes) -> Answered:
+        """Begin anew with the body of COM_CHANGE_USER: all but clients that know no plugins prove `nonce` then."""
+        assert self.response is not None
+        response = HandshakeResponse.parse_change(body, self.response)
+        if Capability.CLIENT_PLUGIN_AUTH not in response.capabilities:
+            return self._admitted(self._responded(response))
+        self.response, self._nonce = response, nonce
+        self._account = self._gate.accounts.find(response.user, self._address)
+        return self._switched(self._plugin_for(response))
+
+    def _admitted(self, answered: Answered) -> Answered:
+        if answered.proved and self._gate.inside() >= self._gate.limits.connections:
+            return Answered(
+                [Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()],
+                denied=f"{self._gate.limits.connections} clients are logged in (--max-connections)",
+            )
+        return answered
+
+    def _next(self, payload: bytes) -> Answered:
+        match self._phase:
+            case _Phase.RESPONSE:
+                return self._responded(HandshakeResponse.parse(payload, self.asked))
+            case _Phase.PROOF:
+                return self._proof(payload)
+            case _Phase.PASSWORD:
+                return self._password(payload)
+
+    def _responded(self, response: HandshakeResponse) -> Answered:
+        self.response = response
+        if self._gate.tls_required and not self.encrypted:
+            return Answered([Err.of(ErrorCode.ER_SECURE_TRANSPORT_REQUIRED, INSECURE).pack()], denied="it has no TLS")
+        self._account = account = self._gate.accounts.find(response.user, self._address)
+        self._plugin = self._plugin_for(response)
+        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch, also
+        # without a password; so does one that names none, whose proof may be of any plugin.
+        named = response.plugin.lower()
+        other = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and named != CACHING_SHA2
+        if named != self._plugin or (not response.proof and (account.secrets or other)):
+            return self._switched(self._plugin)
+        return self._proof(response.proof)
+
+    def _plugin_for(self, response: HandshakeResponse) -> str:
+        """Return the plugin by which a client is to prove itself: its own, if there is a hash for that."""
+        named = response.plugin.lower()
+        plugin = named if named in _KNOWN else CACHING_SHA2
+        if not response.proof and is_mariadb(response):
+            plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
+        plugins = self._account.plugins
+        return plugin if plugin in plugins else plugins[0]
+
+    def _switched(self, plugin: str) -> Answered:
+        self._plugin, self._phase = plugin, _Phase.PROOF
+        return Answered([AuthSwitch(plugin, self._nonce).pack()])
+
+    def _proof(self, proof: bytes) -> Answered:
+        account = self._account
+        if account.proved(self._plugin, self._nonce, proof):
+            return Answered(
+                [FAST_AUTH_SUCCESS] if self._plugin == CACHING_SHA2 and account.secrets else [], proved=True
+            )
+        by_password = self._plugin == CACHING_SHA2 and any(one.crypt for one in account.secrets)
+        if by_password and proof not in (b"", b"\0"):
+            self._phase = _Phase.PASSWORD
+            return Answered([_PASSWORD_NEEDED])
+        return self._denied(proof not in (b"", b"\0"))
+
+    def _password(self, payload: bytes) -> Answered:
+        if not self.encrypted and payload == _KEY_ASKED_FOR:
+            return Answered([b"\x01" + self._gate.key.public()])
+        password = self._shown(payload)
+        if password is not None and self._gate.accounts.given(self._account, password):
+            return Answered(proved=True)
+        return self._denied(True)
+
+    def _shown(self, payload: bytes) -> bytes | None:
+        """Return the password in a payload, None if it is not one."""
+        data: bytes | None = payload
+        if not self.encrypted:
+            opened = self._gate.key.opened(payload)
+            data = (
+                None if opened is None else bytes(c ^ self._nonce[i % len(self._nonce)] for i, c in enumerate(opened))
+            )
+        return None if data is None or not data.endswith(b"\0") else data[:-1]
+
+    def _denied(self, with_password: bool) -> Answered:
+        user = "" if self.response is None else self.response.user
+        return Answered(
+            [
+                Err.of(
+                    ErrorCode.ER_ACCESS_DENIED_ERROR,
+                    f"Access denied for user '{user[:_LONGEST_NAME]}'@'{self._address}' "
+                    f"(using password: {'YES' if with_password else 'NO'})",
+                ).pack()
+            ],
+            denied="no such user from there, or " + ("another password" if with_password else "a password is missing"),
+        )
+
+
+def is_mariadb(response: HandshakeResponse) -> bool:
+    """Return whether a client uses MariaDB's library."""
+    return response.attributes.get("_client_name") == "libmariadb"

@@ -1,0 +1,164 @@
+"""The state note of a serve's readers: who is attached, and up to where the log was sent to each.
+
+`status` shows them, and removals keep what they still have to get (`files.removal`).
+"""
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from binlog_merge.binlog_server.replicas import Replica
+from binlog_merge.errors import IoError
+from binlog_merge.files.state_notes import (
+    NOTES_FOLDER,
+    REFRESH_SECONDS,
+    SERVE_NOTES,
+    remove_state_note,
+    write_state_note,
+)
+
+LONGEST_NAME: Final = 80
+"""Characters of a name that a client gives, in what is shown and told."""
+_EVERY: Final = 1.0
+_WINDOW: Final = 5.0
+_FORGOTTEN_SECONDS: Final = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A client to which the log is sent. `since` is when the dump began, in seconds since 1970.
+
+    Everything before `file`:`position` has been sent, in `sent` bytes of events. `waiting`: that is all that is
+    published. `acknowledged` is the place before which a semi-synchronous replica has stored everything, "" if it said
+    none. `tls` is the version, `compression` the algorithm in use; both may be "".
+    """
+
+    peer: str
+    server_id: int
+    uuid: str
+    host: str
+    since: float
+    file: str
+    position: int
+    waiting: bool
+    user: str = ""
+    sent: int = 0
+    acknowledged: str = ""
+    tls: str = ""
+    compression: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A reader that has begun `times` times at `place`, from `since` until `latest`, in seconds since 1970."""
+
+    reader: str
+    place: str
+    times: int
+    since: float
+    latest: float
+
+
+class Pace:
+    """Bytes a second over the last five to ten seconds. `add` is for one thread, `now` for any."""
+
+    def __init__(self) -> None:
+        self._window: tuple[float, int, float | None] = time.monotonic(), 0, None
+
+    def add(self, size: int) -> None:
+        """Count bytes as sent."""
+        begun, sent, before = self._window
+        now = time.monotonic()
+        if now - begun >= _WINDOW:
+            begun, sent, before = now, 0, sent / (now - begun)
+        self._window = begun, sent + size, before
+
+    def now(self) -> int:
+        """Return the rate."""
+        begun, sent, before = self._window
+        passed = time.monotonic() - begun
+        if before is None or passed >= _WINDOW:
+            return int(sent / max(passed, 1.0))
+        return int((sent + before * (_WINDOW - passed)) / _WINDOW)
+
+
+class ReadersNote:
+    """The note of one serve, for the thread that runs it; `remove` may be called by any.
+
+    A note that cannot be written is reported once, and stops no serve.
+    """
+
+    def __init__(self, directory: Path, address: tuple[str, int], report: Callable[[str], None]) -> None:
+        self._folder = directory / NOTES_FOLDER
+        # Serves of one machine may listen on the same port of different addresses.
+        where = re.sub(r"[^A-Za-z0-9.-]", "_", f"{socket.gethostname()}-{address[0]}-{address[1]}")
+        self._path = self._folder / f"serve-{where}.json"
+        self._address = address
+        self._report = report
+        self._begun = time.time()
+        self._written = 0.0
+        self._last: dict[str, Any] | None = None
+        self._reported = self._removed = False
+        self._lock = Lock()
+
+    def refresh(
+        self,
+        readers: Callable[[], Sequence[Reader]],
+        unmatched: Mapping[str, Sequence[str]] | None = None,
+        replicas: Sequence[Replica] = (),
+        repeats: Sequence[Repeated] = (),
+    ) -> None:
+        """Write the note if it has changed, at most once a second, and from time to time if it has not.
+
+        `unmatched` are rules of streams that match no table, by stream; `replicas` what servers say that are asked;
+        `repeats` who begins again and again.
+        """
+        now = time.monotonic()
+        if self._written and now - self._written < _EVERY:
+            return
+        values = {
+            "host": self._address[0],
+            "port": self._address[1],
+            "since": self._begun,
+            "readers": [asdict(reader) for reader in readers()],
+            "unmatched": {name: list(rules) for name, rules in (unmatched or {}).items()},
+            "replicas": [asdict(replica) for replica in replicas],
+            "repeats": [asdict(one) for one in repeats],
+        }
+        if values == self._last and now - self._written < REFRESH_SECONDS:
+            return
+        with self._lock:
+            if self._removed:
+                return
+            if self._last is None:
+                self._remove_forgotten()
+            self._written, self._last = now, values
+            try:
+                write_state_note(self._path, values)
+            except IoError as error:
+                self._last = None  # the next second tries again
+                if not self._reported:
+                    self._report(
+                        "`status` will not show the readers, and `retention` and `purge` may remove what they still "
+                        f"have to get: {error.message} ({error.file})"
+                    )
+                self._reported = True
+
+    def remove(self) -> None:
+        """Remove the note, for good."""
+        with self._lock, contextlib.suppress(IoError):
+            self._removed = True
+            remove_state_note(self._path)
+
+    def _remove_forgotten(self) -> None:
+        """Remove notes that a killed serve left long ago, under another host's name or port."""
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob(SERVE_NOTES):
+                if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
+                    path.unlink(missing_ok=True)

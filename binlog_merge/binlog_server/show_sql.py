@@ -1,0 +1,140 @@
+"""Parses what asks for definitions, and the statements of transactions and locks around it."""
+
+from typing import Final
+
+from binlog_merge.binlog_server.statements import (
+    EndTransaction,
+    Lock,
+    Nothing,
+    ShowDefinitions,
+    StartTransaction,
+    Statement,
+    Unlock,
+)
+from binlog_merge.binlog_server.words import name, rest
+from snapshot_store.mysql.sql.cursor import Cursor
+
+_OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
+
+_OF_SCHEMA: Final = ("tables", "table status", "triggers", "events", "open tables")
+CONSTANT: Final = (
+    *("collation", "character set", "engines", "plugins", "privileges", "profiles", "library status"),
+    *("procedure status", "function status"),
+)
+"""What each server tells alike, or of which there is nothing here."""
+_LISTED: Final = ("databases", *_OF_SCHEMA, *CONSTANT)
+_OTHERWISE: Final = {"schemas": "databases", "charset": "character set", "storage engines": "engines"}
+
+
+def show_definitions(cursor: Cursor) -> ShowDefinitions | None:
+    """Parse what follows SHOW, if it asks for definitions; None, with nothing taken, if it does not."""
+    start = cursor.place
+    cursor.accept("EXTENDED")
+    full = cursor.accept("FULL")
+    for word, what in _OF_TABLE.items():
+        if cursor.accept(word.upper()):
+            return _of_table(cursor, what, full)
+    if cursor.accept("CREATE"):
+        return _create(cursor)
+    for what in (*_LISTED, *_OTHERWISE):
+        if cursor.accept(*what.upper().split()):
+            schema = None
+            if what in _OF_SCHEMA and (cursor.accept("FROM") or cursor.accept("IN")):
+                schema = name(cursor)
+            like, where = _choice(cursor)
+            return ShowDefinitions(_OTHERWISE.get(what, what), schema, "", full, like, where)
+    cursor.place = start
+    return None
+
+
+def describe(cursor: Cursor) -> ShowDefinitions:
+    """Parse what follows DESCRIBE: a table, and perhaps a column or a pattern of columns."""
+    schema, table = _table(cursor)
+    like = None
+    if cursor.peek().kind in ("word", "name", "string"):
+        like = name(cursor)
+    return ShowDefinitions("columns", schema, table, like=like)
+
+
+def transaction(cursor: Cursor) -> Statement | None:
+    """Parse a statement of transactions, savepoints or locks; None if it is none."""
+    if cursor.accept("START", "TRANSACTION"):
+        snapshot = False
+        while not cursor.done:
+            if cursor.accept("WITH", "CONSISTENT", "SNAPSHOT"):
+                snapshot = True
+            elif not (cursor.accept("READ", "ONLY") or cursor.accept("READ", "WRITE") or cursor.accept_symbol(",")):
+                raise cursor.error("not understood")
+        return StartTransaction(snapshot)
+    if cursor.accept("BEGIN"):
+        cursor.accept("WORK")
+        return StartTransaction()
+    if cursor.accept("SAVEPOINT") or cursor.accept("RELEASE", "SAVEPOINT"):
+        name(cursor)
+        return Nothing()
+    if cursor.accept("COMMIT") or cursor.accept("ROLLBACK"):
+        return _end(cursor)
+    if cursor.accept("UNLOCK", "TABLES") or cursor.accept("UNLOCK", "TABLE"):
+        return Unlock()
+    if cursor.accept("UNLOCK", "INSTANCE") or cursor.accept("LOCK", "INSTANCE", "FOR", "BACKUP"):
+        return Nothing()
+    if cursor.accept("LOCK", "TABLES") or cursor.accept("LOCK", "TABLE"):
+        rest(cursor)
+        return Lock()
+    if cursor.accept("FLUSH"):
+        if not cursor.accept("LOCAL"):
+            cursor.accept("NO_WRITE_TO_BINLOG")
+        if not (cursor.accept("TABLES") or cursor.accept("TABLE")):
+            raise cursor.error("not understood")
+        locks = " ".join(rest(cursor).lower().split()).endswith(("with read lock", "for export"))
+        return Lock() if locks else EndTransaction()
+    return None
+
+
+def _end(cursor: Cursor) -> Statement:
+    cursor.accept("WORK")
+    if cursor.accept("TO"):
+        cursor.accept("SAVEPOINT")
+        name(cursor)
+        return Nothing()
+    if cursor.accept("AND") and not (cursor.accept("CHAIN") or cursor.accept("NO", "CHAIN")):
+        raise cursor.error("not understood")
+    if not cursor.accept("RELEASE"):
+        cursor.accept("NO", "RELEASE")
+    return EndTransaction()
+
+
+def _of_table(cursor: Cursor, what: str, full: bool) -> ShowDefinitions:
+    if not (cursor.accept("FROM") or cursor.accept("IN")):
+        raise cursor.error("not understood")
+    schema, table = _table(cursor)
+    if cursor.accept("FROM") or cursor.accept("IN"):
+        schema = name(cursor)
+    like, where = _choice(cursor)
+    return ShowDefinitions(what, schema, table, full, like, where)
+
+
+def _create(cursor: Cursor) -> ShowDefinitions:
+    if cursor.accept("TABLE"):
+        return ShowDefinitions("create table", *_table(cursor))
+    if cursor.accept("DATABASE") or cursor.accept("SCHEMA"):
+        optional = cursor.accept("IF", "NOT", "EXISTS")
+        return ShowDefinitions("create database", name(cursor), optional=optional)
+    for word in ("VIEW", "TRIGGER", "PROCEDURE", "FUNCTION", "EVENT"):
+        if cursor.accept(word):
+            return ShowDefinitions(f"create {word.lower()}", *_table(cursor))
+    raise cursor.error("not understood")
+
+
+def _table(cursor: Cursor) -> tuple[str | None, str]:
+    first = name(cursor)
+    return (first, name(cursor)) if cursor.accept_symbol(".") else (None, first)
+
+
+def _choice(cursor: Cursor) -> tuple[str | None, str]:
+    """Parse LIKE or WHERE; the condition is returned as text, without the statement's end."""
+    if cursor.accept("LIKE"):
+        return cursor.literal_string(), ""
+    if cursor.accept("WHERE"):
+        return None, rest(cursor)
+    return None, ""

@@ -1,0 +1,321 @@
+"""A node's captured files: `DIR/binlog.000001` … as on the server, and `DIR/.capture.json`, the record of the server.
+
+The position of a capture is the end of the last complete event in the last file. What a crash left after it is cut off,
+and fetched again. A file is on disk, complete and with its in-use flag cleared, before the next one begins. The record
+also has a position up to which everything was synced at some time. So a long file need not be read from its beginning;
+and in a file without checksums, where a crash of the machine may leave anything after that position, the bytes after it
+are compared with what the server sends.
+"""
+
+import io
+import json
+import mmap
+import os
+import re
+import struct
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
+from binlog_merge.binlog.header import EventHeader
+from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode, io_error
+from binlog_merge.files.durable import replace_file, sync_directory
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.head import read_head
+from binlog_merge.files.servers import RECORD_NAME
+from binlog_merge.files.source import LocalSource
+from binlog_merge.node_capture.stream import (
+    FILE_ENDS,
+    FIRST_POSITION,
+    FLAGS_POSITION,
+    Action,
+    Append,
+    Begin,
+    Expect,
+    Place,
+    other_file,
+    sound,
+)
+
+_NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
+_SIZE_AND_POSITION: Final = struct.Struct("<II")
+_BUFFER: Final = 1 << 20
+_FLUSH_SECONDS, _SYNC_SECONDS = 0.2, 1.0
+_SYNC_BYTES: Final = 16 << 20
+_RECORD_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The server whose files these are, our UUID as its replica, and the position up to which they were synced."""
+
+    server_uuid: str
+    replica_uuid: str
+    synced: Place | None = None
+
+
+class NodeFiles:
+    """The captured files of a server of a node, for one writer, which holds the directory's lock.
+
+    Counts what is new, from what was new of the server `before` on.
+    """
+
+    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None) -> None:
+        self.directory = directory
+        self.node = node
+        self.bytes: int = before.bytes if before else 0
+        self.events: int = before.events if before else 0
+        self.files: int = before.files if before else 0
+        self._file: io.BufferedWriter | None = None
+        self._name, self._last, self._end = "", 0, 0
+        self._record: Record | None = None
+        self._unsynced = self._unrecorded = 0
+        self._flushed = self._synced = time.monotonic()
+
+    def record(self, server_uuid: str, expected: str | None = None) -> Record:
+        """Return the directory's record; a new directory is assigned to this server, which must be the expected one.
+
+        Raises WrongNode if the files are of another server.
+        """
+        path = self.directory / RECORD_NAME
+        record = _read_record(path) if path.exists() else None
+        known = expected if record is None else record.server_uuid
+        if known not in (None, server_uuid):
+            raise WrongNode(
+                f"the server's server_uuid is {server_uuid}, the files captured so far are of {known}",
+                node=self.node,
+                file=str(self.directory),
+                remedy="another server answers under the node's address: correct `server`. If it took over from that "
+                "one, let it: with `--switch`, or by itself if `server` is a list (`server: [mysql://a, mysql://b]`). "
+                "Else capture it into a new directory",
+            )
+        if record is None:
+            record = Record(server_uuid, str(uuid.uuid4()))
+            self._save(record)
+        self._record = record
+        return record
+
+    def resume(self) -> Place | None:
+        """Open the last file, cut off an incomplete event, and return the position; None if there is no file."""
+        self.close()
+        paths = self.paths()
+        if not paths:
+            return None
+        last = paths[-1]
+        synced = None if self._record is None else self._record.synced
+        try:
+            self._file = io.BufferedWriter(io.FileIO(last, "r+"), _BUFFER)
+            place, self._last = _walk(last, self._file.fileno(), self.node, synced)
+            self._name, self._end = place.name, place.end
+            os.truncate(self._file.fileno(), place.end)
+            self._file.seek(place.end)
+        except OSError as error:
+            raise io_error(error, str(last)) from error
+        return place
+
+    @property
+    def place(self) -> Place | None:
+        """Return the position in the last file; None if there is no file."""
+        return Place(self._name, self._last, self._end) if self._name else None
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the last file ends with the event with which a server ends a file."""
+        if self._file is None or self._end <= FIRST_POSITION:
+            return False
+        header = os.pread(self._file.fileno(), EVENT_HEADER_LEN, self._last)
+        return EventHeader.parse(header).type_code in FILE_ENDS
+
+    def apply(self, action: Action) -> None:
+        """Carry out an action. Raises IoError, and WrongNode if a file does not have the bytes expected."""
+        try:
+            if isinstance(action, Append):
+                self._append(action.data)
+            elif isinstance(action, Begin):
+                self._begin(action.name)
+            elif isinstance(action, Expect):
+                self._expect(action)
+            else:
+                self.finish()
+        except OSError as error:
+            raise io_error(error, str(self.directory / self._name), self._end) from error
+
+    def tick(self) -> None:
+        """Flush to readers after a moment, and sync to disk after a second or 16 MiB."""
+        if self._file is None or not self._unsynced:
+            return
+        now = time.monotonic()
+        if self._unsynced >= _SYNC_BYTES or now - self._synced >= _SYNC_SECONDS:
+            self.sync()
+        elif now - self._flushed >= _FLUSH_SECONDS:
+            self._flush()
+            self._flushed = now
+
+    def sync(self) -> None:
+        """Sync the file; return once everything is on disk."""
+        self._flush()
+        if self._file is not None and self._unsynced:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise io_error(error, str(self.directory / self._name)) from error
+        self._unsynced, self._synced = 0, time.monotonic()
+        self._flushed = self._synced
+        if self._unrecorded >= _RECORD_BYTES:
+            self._note_synced()
+
+    def close(self) -> None:
+        """Sync and close the file. Closing twice is allowed."""
+        file = self._file
+        if file is None:
+            return
+        try:
+            self.sync()
+            if self._unrecorded:
+                self._note_synced()
+        finally:
+            self._file = None
+            file.raw.close()  # what its buffer could not write must not be tried again
+
+    def finish(self) -> None:
+        """Clear the in-use flag of a complete file."""
+        self.sync()
+        assert self._file is not None
+        fd = self._file.fileno()
+        failpoint("capture-before-finish")
+        flags = os.pread(fd, 1, FLAGS_POSITION)
+        if flags and flags[0] & EventFlag.LOG_EVENT_BINLOG_IN_USE_F:
+            os.pwrite(fd, bytes([flags[0] & ~EventFlag.LOG_EVENT_BINLOG_IN_USE_F]), FLAGS_POSITION)
+            os.fsync(fd)
+        failpoint("capture-finished")
+
+    def _begin(self, name: str) -> None:
+        self.close()
+        path = self.directory / name
+        self._file = io.BufferedWriter(io.FileIO(path, "w+"), _BUFFER)
+        sync_directory(self.directory)
+        failpoint("capture-begun")
+        self._name, self._last, self._end = name, 0, 0
+        self.files += 1
+
+    def _append(self, data: bytes | memoryview) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        size = len(data)
+        # The first write is the magic and the first event.
+        self._last, self._end = self._end or FIRST_POSITION, self._end + size
+        self._unsynced += size
+        self._unrecorded += size
+        self.bytes += size
+        self.events += 1
+
+    def _expect(self, expected: Expect) -> None:
+        assert self._file is not None
+        self._flush()
+        if os.pread(self._file.fileno(), len(expected.data), expected.position) != expected.data:
+            raise other_file("it has other bytes there", self.node, self._name, expected.position)
+
+    def _flush(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.flush()
+            except OSError as error:
+                raise io_error(error, str(self.directory / self._name)) from error
+
+    def paths(self) -> list[Path]:
+        """Return the captured files, in order. Raises ConfigError if they are of several series."""
+        try:
+            found = [(_NUMBERED.fullmatch(entry.name), entry) for entry in self.directory.iterdir()]
+        except OSError as error:
+            raise io_error(error, str(self.directory)) from error
+        files = [(match[1], int(match[2]), entry) for match, entry in found if match is not None]
+        if len(series := sorted({name for name, _, _ in files})) > 1:
+            raise ConfigError(
+                f"the directory holds files of {len(series)} series: {', '.join(f'{name}.*' for name in series)}",
+                node=self.node,
+                file=str(self.directory),
+                remedy="a node has one series of binlog files; capture into a new directory",
+            )
+        return [entry for _, _, entry in sorted(files)]
+
+    def _note_synced(self) -> None:
+        if self._record is not None:
+            self._save(Record(self._record.server_uuid, self._record.replica_uuid, self.place))
+        self._unrecorded = 0
+
+    def _save(self, record: Record) -> None:
+        place = record.synced
+        values: dict[str, Any] = {"version": 1, "server_uuid": record.server_uuid, "replica_uuid": record.replica_uuid}
+        if place is not None:
+            values["synced"] = {"file": place.name, "last": place.last, "end": place.end}
+        replace_file(self.directory / RECORD_NAME, json.dumps(values).encode() + b"\n")
+        self._record = record
+
+
+def recorded_server(directory: Path) -> str | None:
+    """Return the server whose files a directory has, None for a new one. Raises ManifestError if that is damaged."""
+    path = directory / RECORD_NAME
+    return _read_record(path).server_uuid if path.exists() else None
+
+
+def remove_record(directory: Path) -> None:
+    """Make a directory without files a new one, for any server."""
+    (directory / RECORD_NAME).unlink(missing_ok=True)
+
+
+def _read_record(path: Path) -> Record:
+    try:
+        values = json.loads(path.read_bytes())
+        place = values.get("synced")
+        if values["version"] != 1:
+            raise ValueError(f"version {values['version']} is not known")
+        synced = None if place is None else Place(str(place["file"]), int(place["last"]), int(place["end"]))
+        return Record(str(uuid.UUID(values["server_uuid"])), str(uuid.UUID(values["replica_uuid"])), synced)
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ManifestError(
+            f"the record of the capture is damaged: {error}",
+            file=str(path),
+            remedy="if the files beside it are the node's, remove it: it is made anew",
+        ) from None
+
+
+def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, int]:
+    """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins."""
+    with LocalSource(str(path)) as source:
+        try:
+            head = read_head(source, node, str(path))
+        except ChecksumMismatch:
+            head = None  # a crash of the machine may leave anything after what was synced
+    if head is None:
+        return Place(path.name), 0
+    checksum = head.checksum_alg == ChecksumAlg.CRC32
+    certain = FIRST_POSITION
+    with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
+        if synced is not None and synced.name == path.name and synced.end <= len(view):
+            certain = synced.last
+        last, end = _whole_events(view, certain, checksum)
+        if certain > FIRST_POSITION and end <= certain:  # the record does not fit these bytes
+            certain = FIRST_POSITION
+            last, end = _whole_events(view, certain, checksum)
+    return Place(path.name, last if checksum else certain, end), last
+
+
+def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:
+    """Return where the last complete event from `at` on begins, and where it ends."""
+    last, rest = at, len(view) - at
+    least = EVENT_HEADER_LEN + (CHECKSUM_LEN if checksum else 0)
+    while rest >= least:
+        size, log_pos = _SIZE_AND_POSITION.unpack_from(view, at + 9)
+        end = at + size
+        if not least <= size <= rest or log_pos != end & 0xFFFFFFFF:
+            break
+        # The first event's sum is verified with the head: its flag may be set.
+        if checksum and at > FIRST_POSITION and not sound(view[at:end]):
+            break
+        last, at, rest = at, end, rest - size
+    return last, at

@@ -1,0 +1,397 @@
+"""The capture of a node: reconnects and resumes where its files end, until it is complete or stopped.
+
+A node with several servers fails over: see `servers`.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.config.capturing import Heartbeat
+from binlog_merge.config.nodes import Node
+from binlog_merge.config.server_note import read_server_note, write_server_note
+from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
+from binlog_merge.files.as_of import remove_as_of
+from binlog_merge.files.room import for_want_of_room, has_room
+from binlog_merge.node_capture.asked import asked_of
+from binlog_merge.node_capture.beside import Repeated, beat, connecting, rows_of
+from binlog_merge.node_capture.claims import Claims
+from binlog_merge.node_capture.files import NodeFiles
+from binlog_merge.node_capture.note import CONNECTED, CONNECTING, FULL, LOST, CaptureNote, Connection
+from binlog_merge.node_capture.noting import WITHOUT_NOTE, Noting
+from binlog_merge.node_capture.servers import NodeServers
+from binlog_merge.node_capture.source import DumpRefused, Lost, Source, SourceFacts
+from binlog_merge.node_capture.standing import standing_of
+from binlog_merge.node_capture.stream import Place, Stream, file_number, other_file, successor
+from binlog_merge.notices import Routine
+from snapshot_store.server import ServerAddress
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+_LONGEST_PAUSE_OF_SEVERAL: Final = 1.0
+_ROLE_SECONDS: Final = 2.0
+_ROOM_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """Options of a capture. `follow`: wait for new events at the end; `retry_seconds`: how long to try to reconnect.
+
+    `together`: when the capture of a node fails, the others end. `lost_after`: how many seconds a server cannot be
+    reached before another of the node's servers may take over.
+    """
+
+    follow: bool = False
+    retry_seconds: float = 60.0
+    ssl_ca: str | None = None
+    together: bool = False
+    lost_after: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a capture does beside its files: how often it asks the server's clock (0: never), and heartbeats."""
+
+    clock_seconds: float = 0.5
+    heartbeat: Heartbeat | None = None
+
+
+class NodeCapture:
+    """The capture of a node, for a thread of its own; only `stop` and `look` may be called from another thread.
+
+    `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
+    node without captured files; None: the first file that its server has. `report` gets a line for every connection
+    made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
+    of the nodes that are captured together.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        addresses: Sequence[ServerAddress],
+        directory: Path,
+        options: CaptureOptions,
+        start_file: str | None = None,
+        report: Callable[[str, str], None] = lambda node, text: None,
+        beside: Beside = Beside(),
+        by_hand: ServerAddress | None = None,
+        parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
+        claims: Claims | None = None,
+    ) -> None:
+        self.node = node
+        say = lambda text: report(node.source_id, text)  # noqa: E731
+        self.servers = NodeServers(
+            node.source_id,
+            addresses,
+            directory,
+            options.ssl_ca,
+            node.fails_over,
+            by_hand,
+            options.lost_after,
+            say,
+            parsed,
+        )
+        self.error: MergeError | None = None
+        self.complete = self.told = False
+        self.files = NodeFiles(self.servers.folder, node.source_id)
+        self.connection = Connection.now(CONNECTING)
+        self.note = CaptureNote(directory, str(self.servers.address))
+        self._options = options
+        self._start_file = start_file
+        self._report = report
+        self._beside = beside
+        self._claims = claims or Claims()
+        self._noting: Noting | None = None
+        self._source: Source | None = None
+        self._threads: list[Repeated] = []
+        self._target: tuple[int, int] | None = None
+        self._connected = self._lost_since = 0.0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Capture until all the server has is captured, or `stop`. Sets `error` if it ends before that."""
+        self._threads = self._repeated() if self._options.follow else []
+        try:
+            for thread in self._threads:
+                thread.start()
+            self._run()
+        except MergeError as error:
+            self.error = error.located(node=self.node.source_id)
+        except Exception as error:  # a thread's exception would be printed and forgotten
+            self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
+            self.error.__cause__ = error
+        finally:
+            for thread in self._threads:
+                thread.stop()
+        code = None if self.error is None else self.error.code
+        _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
+
+    def tell(self) -> None:
+        """Report the error that has ended the capture, once."""
+        if self.error is not None and not self.told:
+            self.told = True
+            self._report(self.node.source_id, f"stopped: {self.error.message}")
+
+    def stop(self) -> None:
+        """Make the capture end, after the last complete event."""
+        self._stopped.set()
+        self._break_off()
+
+    def look(self) -> None:
+        """Break off what is captured if a switch is asked for: what connects next takes it."""
+        if asked_of(self.servers.directory) is not None:
+            self._break_off()
+
+    @property
+    def address(self) -> ServerAddress:
+        """Return the address of the server that is captured."""
+        return self.servers.address
+
+    def _break_off(self) -> None:
+        source = self._source
+        if source is not None:
+            source.break_off()
+
+    def _repeated(self) -> list[Repeated]:
+        """Return what runs beside a capture that does not end."""
+        node, connect = self.node.source_id, connecting(lambda: self.address, self._options.ssl_ca)
+
+        def due() -> bool:
+            return self._noting is not None and self._noting.wanting
+
+        def ask(connection: Any) -> None:
+            if (noting := self._noting) is not None:
+                noting.offer(standing_of(lambda sql: rows_of(connection, sql)))
+
+        def unasked(text: str) -> None:
+            self._report(node, f"its clock cannot be asked: {text}; {WITHOUT_NOTE}")
+
+        def look(connection: Any) -> None:
+            if rows_of(connection, "SELECT @@global.read_only")[0][0] and self.servers.another():
+                self._break_off()  # what connects next lets the other one take over
+
+        threads = []
+        if self.servers.choosing:
+            threads.append(
+                Repeated(f"role {node}", _ROLE_SECONDS, connect, lambda: self._connected > 0, look, lambda text: None)
+            )
+        if seconds := self._beside.clock_seconds:
+            threads.append(Repeated(f"clock {node}", seconds, connect, due, ask, unasked))
+        if (heartbeat := self._beside.heartbeat) is not None:
+            statements, period = heartbeat.statement, heartbeat.interval / 1e6
+            work = lambda connection: beat(connection, connect, statements)  # noqa: E731
+            failed = lambda text: self._report(node, f"the heartbeat failed: {text}; trying again")  # noqa: E731
+            threads.append(Repeated(f"heartbeat {node}", period, connect, lambda: self._connected > 0, work, failed))
+        return threads
+
+    def _run(self) -> None:
+        pause, told = _FIRST_PAUSE, ""
+        while not self._stopped.is_set():
+            before, self._connected = self.files.events, 0.0
+            try:
+                self._attempt()
+                self.complete = True
+                return
+            except Lost as lost:
+                if self._stopped.is_set():
+                    return
+                lived = self._connected and time.monotonic() - self._connected > _LONGEST_PAUSE
+                anew = self.files.events > before or lived or not self._lost_since
+                if anew:
+                    pause, self._lost_since = _FIRST_PAUSE, time.monotonic()
+                if time.monotonic() - self._lost_since > self._options.retry_seconds:
+                    first = f"{lost.remedy}; " if lost.remedy else ""
+                    raise ServerRefused(
+                        f"{self.address}: {lost}",
+                        remedy=f"{first}run it again when the server is there; it goes on where it stopped",
+                    ) from lost
+                asked = asked_of(self.servers.directory) is not None
+                if not asked and (anew or (self.servers.choosing and str(lost) != told)):
+                    told = str(lost)
+                    self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
+                self.connection = Connection.now(LOST, str(lost))
+                _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
+                self._stopped.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_OF_SEVERAL if self.servers.choosing else _LONGEST_PAUSE)
+            except IoError as error:
+                if not (self._options.follow and for_want_of_room(error)):
+                    raise
+                self._wait_for_room(error)
+
+    def _wait_for_room(self, error: IoError) -> None:
+        """Return when there is room on the disk again, or `stop` is called."""
+        folder = self.files.directory
+        self.connection = Connection.now(FULL, f"{error.file}: {error.message}")
+        self._report(self.node.source_id, f"{error.file}: {error.message}; it goes on when there is room")
+        _LOG.info("waits for room", extra={**self._where(), **error.to_dict()})
+        while not has_room(folder):
+            if self._stopped.wait(_ROOM_SECONDS):
+                return
+        self._report(self.node.source_id, f"{folder}: there is room again; it goes on")
+
+    def _where(self) -> dict[str, str]:
+        return {"node": self.node.source_id, "server": str(self.address)}
+
+    def _attempt(self) -> None:
+        """Connect and capture to the end. Raises Lost if a retry may succeed, else MergeError."""
+        try:
+            lost_after = min(self._options.lost_after, self._options.retry_seconds)
+            lost = self._lost_since > 0 and time.monotonic() - self._lost_since >= lost_after
+            self._source, facts = self.servers.connect(lost)
+            self._follow_the_server()
+            self._check(facts)
+            self._claims.claim(self.node.source_id, facts.server_uuid, str(self.address))
+            self._note_case_of_names(facts.lower_case_table_names)
+            record = self.files.record(facts.server_uuid, self.servers.server_uuid)
+            place = self._onward(self.files.resume(), facts)
+            self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
+            self._begin_noting(facts)
+            self._report(self.node.source_id, Routine(f"{self.address}: from {place.name}:{place.asked}"))
+            _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
+            self._connected = time.monotonic()
+            self.connection = Connection.now(CONNECTED)
+            self._pump(place, record.replica_uuid)
+        finally:
+            self._noting = None
+            if self._source is not None:
+                self._source.close()
+            self.files.close()
+
+    def _follow_the_server(self) -> None:
+        """Go on with the files of the server that has the node now, and have what runs beside work there."""
+        self.note.server = str(self.address)
+        if self.files.directory != self.servers.folder:
+            self.files.close()
+            self.files = NodeFiles(self.servers.folder, self.node.source_id, self.files)
+            self._target = None
+            for thread in self._threads:
+                thread.connect_again()
+
+    def _begin_noting(self, facts: SourceFacts) -> None:
+        if not self._beside.clock_seconds:
+            remove_as_of(self.files.directory)
+            return
+        self._noting = Noting(self.files, facts.server_uuid, lambda text: self._report(self.node.source_id, text))
+        self._noting.offer(facts.standing)
+
+    def _pump(self, place: Place, replica_uuid: str) -> None:
+        """Request a dump and carry out the actions of its events."""
+        stream = Stream(self.node.source_id, place)
+        files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
+        assert target is not None and self._source is not None
+        try:
+            for event in self._source.dump(place, replica_uuid, follow):
+                for action in stream.feed(event):
+                    files.apply(action)
+                files.tick()
+                if noting is not None:
+                    noting.tick()
+                if self._stopped.is_set():
+                    raise Lost("stopped")
+                if not follow and stream.reached(*target):
+                    return
+        except DumpRefused as refused:
+            raise self._explained(str(refused), place, stream) from refused
+        raise Lost("the server ended the dump")
+
+    def _check(self, facts: SourceFacts) -> None:
+        """Raise WrongNode if the server is not the one in the configuration, which is the first of several."""
+        if self.servers.following:
+            return
+        expected: tuple[tuple[str, Any, Any], ...] = (
+            ("server_uuid", self.node.server_uuid, facts.server_uuid),
+            ("server_id", self.node.server_id, facts.server_id),
+        )
+        for name, wanted, found in expected:
+            if wanted is not None and wanted != found:
+                raise WrongNode(
+                    f"the {name} of {self.address} is {found}, the configuration expects {wanted}",
+                    remedy="correct the node's `server`, or what is expected of it",
+                )
+
+    def _note_case_of_names(self, found: int) -> None:
+        """Write down how the server compares names. Raises WrongNode if that is not as said, or as it was."""
+        said, noted = self.node.lower_case_table_names, read_server_note(self.servers.directory)
+        expected = {"the configuration says": said, "the captured files are of": noted}
+        if wrong := [f"{where} {value}" for where, value in expected.items() if value not in (None, found)]:
+            raise WrongNode(
+                f"lower_case_table_names of {self.address} is {found}, {wrong[0]}",
+                remedy="correct the node's `server`, or `lower-case-table-names`; a server that takes over must have "
+                "the same setting",
+            )
+        if noted is None:
+            write_server_note(self.servers.directory, found)
+
+    def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
+        """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
+        if place is None:
+            wanted = self.servers.begins_in or self._start_file or facts.files[0]
+            if wanted not in facts.files:
+                raise self._purged(wanted, facts, "choose another --start-file")
+            return Place(wanted)
+        if place.name in facts.files:
+            return place
+        # If the file is captured completely, the server need not have it any more.
+        if self.files.ended and facts.files[0] == successor(place.name):
+            self.files.finish()
+            return Place(facts.files[0])
+        raise self._purged(place.name, facts)
+
+    def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> Purged:
+        first, last = facts.files[0], facts.files[-1]
+        if not remedy and file_number(name) > file_number(last):
+            remedy = "the server began its binlogs anew, or was restored: capture into a new directory"
+        return Purged(
+            f"the server does not have {name}: its files are {first} to {last}",
+            node=self.node.source_id,
+            file=name,
+            remedy=remedy
+            or f"the server has purged it: copy {name} and what follows up to {first} into {self.files.directory} from "
+            "a backup of its binlogs, or capture into a new directory and begin a new output with it; let the server "
+            "keep its binlogs longer (binlog_expire_logs_seconds) than a capture may stand still",
+        )
+
+    def _explained(self, text: str, place: Place, stream: Stream) -> Exception:
+        """Return the error for a dump that the server refuses; only the error's text tells the causes apart."""
+        at = stream.at if stream.known else place.asked
+        name = stream.name or place.name
+        if "first log file" in text:  # purged since it was listed
+            return Lost(text)
+        if "same server_uuid" in text:
+            return ServerRefused(
+                f"{self.address}: {text}",
+                remedy="two captures ask as one replica: was the directory copied? Remove .capture.json from the copy",
+            )
+        if not stream.known and place.end:
+            return other_file(f"it has no event at {at} ({text})", self.node.source_id, name, at)
+        return ServerRefused(
+            f"{self.address}: {text}",
+            file=name,
+            position=at,
+            remedy="look at the server's own file with `mysqlbinlog --verify-binlog-checksum`",
+        )
+
+
+def captured(capture: NodeCapture) -> dict[str, Any]:
+    """Return the result of a node's capture as plain values."""
+    files, place = capture.files, capture.files.place
+    return {
+        "server": str(capture.address),
+        "file": None if place is None else f"{capture.servers.prefix}{place.name}",
+        "position": None if place is None else place.end,
+        "new_files": files.files,
+        "new_events": files.events,
+        "new_bytes": files.bytes,
+        "complete": capture.complete,
+        "switches": [
+            {"at": s.at, "server": s.server, "server_uuid": s.server_uuid, "folder": s.folder, "begins_in": s.begins_in}
+            for s in capture.servers.following
+        ],
+        "error": None if capture.error is None else capture.error.to_dict(),
+    }

@@ -1,0 +1,152 @@
+"""Live capture: fetches the nodes' binlog files from their servers, byte for byte.
+
+    captured/dn-1/binlog.000001 …      a directory for each node, with the server's own file names
+
+Nodes are captured in parallel, a thread each. If a node fails, the others continue, unless asked to end `together`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.nodes import Node
+from binlog_merge.errors import ConfigError
+from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.lock import OutputLock
+from binlog_merge.heartbeat import HEARTBEAT
+from binlog_merge.node_capture.claims import Claims
+from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
+from binlog_merge.node_capture.note import CONNECTED
+from snapshot_store.server import ServerAddress
+
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureResult:
+    """The result of a capture by node; see `node.captured`."""
+
+    nodes: Mapping[str, Mapping[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"nodes": {node: dict(values) for node, values in self.nodes.items()}}
+
+
+def capture(
+    config: MergeConfig,
+    out: Path,
+    options: CaptureOptions,
+    nodes: Sequence[str] = (),
+    password: str | None = None,
+    start_files: Mapping[str, str] | None = None,
+    report: Callable[[str, str], None] = lambda node, text: None,
+    stop: threading.Event | None = None,
+    switch: Mapping[str, str] = MappingProxyType({}),
+) -> CaptureResult:
+    """Fetch what the servers of `nodes` have and the captured files lack; no `nodes`: all that have a `server`.
+
+    `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
+    other) to the first file of a node without captured files. `switch` maps a source-id to the URL of the server that
+    is to take over. With `options.follow` the capture ends when `stop` is set. After all nodes have ended, raises the
+    error of one that failed, with the CaptureResult as its `result`; what else failed is reported. An exception from
+    outside (Ctrl-C) has the result, too.
+    """
+    chosen = _chosen(config, nodes)
+    starts = start_files or {}
+    beside = Beside(config.capture.clock / 1e6, config.heartbeat)
+    for option, given in (("--start-file", set(starts) - {""}), ("--switch", set(switch))):
+        if strangers := sorted(given - {node.source_id for node in chosen}):
+            names = ", ".join(node.source_id for node in chosen)
+            raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
+    with ExitStack() as locks:
+        captures, claims = [], Claims()
+        for node in chosen:
+            directory = out / node.source_id
+            locks.enter_context(OutputLock(directory, "capture"))
+            addresses = [ServerAddress.parse(url, password) for url in node.servers]
+            start = starts.get(node.source_id, starts.get(""))
+            target = switch.get(node.source_id)
+            by_hand = None if target is None else ServerAddress.parse(target, password)
+            parsed = partial(ServerAddress.parse, password=password)
+            captures.append(
+                NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed, claims)
+            )
+        sync_directory(out)
+        try:
+            _run(captures, stop or threading.Event(), options)
+        except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is reported all the same
+            for one in captures:
+                one.tell()
+            error.result = _result(captures)  # type: ignore[attr-defined]
+            raise
+    result = _result(captures)
+    failed = sorted((one for one in captures if one.error is not None), key=lambda one: one.told)
+    for one in failed[1:]:
+        one.tell()
+    for one in failed[:1]:
+        assert one.error is not None
+        one.error.result = result
+        raise one.error
+    return result
+
+
+def _result(captures: Sequence[NodeCapture]) -> CaptureResult:
+    return CaptureResult({c.node.source_id: captured(c) for c in captures})
+
+
+def _chosen(config: MergeConfig, names: Sequence[str]) -> list[Node]:
+    known = {node.source_id: node for node in config.nodes}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--node: no node has the source-id {name}: there are {', '.join(known)}")
+        if known[name].server is None:
+            raise ConfigError(f"--node: {name} has no `server` in the configuration", node=name)
+    chosen = [node for node in config.nodes if node.server is not None and (not names or node.source_id in names)]
+    if not chosen:
+        raise ConfigError(
+            "no node has a server", remedy="give each node to capture its `server: mysql://user@host:port`"
+        )
+    for node in chosen:
+        if "/" in node.source_id or node.source_id.startswith("."):
+            raise ConfigError("a source-id that is to be a directory's name has no / and begins with no dot").located(
+                node=node.source_id
+            )
+    return chosen
+
+
+def _run(captures: Sequence[NodeCapture], stop: threading.Event, options: CaptureOptions) -> None:
+    """Run the captures until all have ended, `stop`, or one has failed where they end together.
+
+    A failure is told at once if others go on after it for who knows how long. An exception raised here stops them.
+    """
+    threads = [threading.Thread(target=c.run, name=f"capture {c.node.source_id}", daemon=True) for c in captures]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads) and not stop.wait(_LOOK_SECONDS):
+            connected = any(one.connection.state == CONNECTED for one in captures)
+            (HEARTBEAT.works if connected else HEARTBEAT.beat)()
+            alive = [thread.is_alive() for thread in threads]
+            for one, goes_on in zip(captures, alive, strict=True):
+                if goes_on:
+                    one.note.refresh(one.connection)
+                    one.look()
+                    continue
+                one.note.end(one.complete, one.error)
+                if any(alive) and options.follow and not options.together:
+                    one.tell()
+            if options.together and any(one.error is not None for one in captures):
+                break
+    finally:
+        for one in captures:
+            one.stop()
+        for one, thread in zip(captures, threads, strict=True):
+            thread.join()
+            one.note.end(one.complete, one.error)

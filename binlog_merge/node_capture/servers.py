@@ -1,0 +1,228 @@
+"""The servers of a node: connects to the one that is captured, and lets another take over (`choice` says which).
+
+What takes over is recorded in the index beside the files (`files.servers`) before its first file is begun, so that a
+capture that is killed anywhere goes on with the server that it had chosen.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import IoError, ManifestError, MergeError, ServerRefused
+from binlog_merge.files.as_of import remove_as_of
+from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.servers import FollowingServer, add_server, folder_name, read_servers
+from binlog_merge.node_capture.asked import Asked, answer, asked_of
+from binlog_merge.node_capture.choice import Look, choose, first_file, shown, unsuitable
+from binlog_merge.node_capture.files import NodeFiles, recorded_server, remove_record
+from binlog_merge.node_capture.held import held
+from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
+from snapshot_store.server import ServerAddress
+
+_ONE: Final = "a node that fails over is followed by GTIDs: set gtid_mode=ON on all its servers, or write one `server`"
+
+_REFUSED: Final = (
+    "nothing was switched: promote it first, where it is read-only, or write a single `server` in the configuration"
+)
+
+
+class NodeServers:
+    """The servers of one node, for the thread that captures; `another` may be called from a thread beside it.
+
+    `addresses` are those of the configuration; with `fails_over` one may take over from another by itself. `by_hand` is
+    the server to switch to. `lost_after` is how many seconds a server is waited for before it counts as lost. A switch
+    that is asked for (`node_capture.asked`) is to the server that `parsed` makes of its URL.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        addresses: Sequence[ServerAddress],
+        directory: Path,
+        ssl_ca: str | None,
+        fails_over: bool = False,
+        by_hand: ServerAddress | None = None,
+        lost_after: float = 10.0,
+        report: Callable[[str], None] = lambda text: None,
+        parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
+    ) -> None:
+        self.directory = directory
+        self.fails_over = fails_over
+        self.following = read_servers(directory)
+        self.lost_after = lost_after
+        self._node, self._ssl_ca, self._by_hand, self._report = node, ssl_ca, by_hand, report
+        self._parsed = parsed
+        known = {str(address): address for address in addresses}
+        self._addresses = tuple(addresses)
+        last = self.following[-1].server if self.following else ""
+        self.address = by_hand or known.get(last, self._addresses[0])
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the files that are captured now."""
+        return self.directory / self.following[-1].folder if self.following else self.directory
+
+    @property
+    def prefix(self) -> str:
+        """Return what the names of the files that are captured now begin with."""
+        return f"{self.following[-1].folder}/" if self.following else ""
+
+    @property
+    def server_uuid(self) -> str | None:
+        """Return the server that is captured; None for a node without captured files."""
+        return self.following[-1].server_uuid if self.following else recorded_server(self.directory)
+
+    @property
+    def begins_in(self) -> str | None:
+        """Return the file with which the files that are captured now begin; None: the first one's."""
+        return self.following[-1].begins_in if self.following else None
+
+    @property
+    def choosing(self) -> bool:
+        """Return whether there is another server that may take over by itself."""
+        return self.fails_over and len(self._addresses) > 1
+
+    def connect(self, lost: bool) -> tuple[Source, SourceFacts]:
+        """Connect to the server that is captured, and let another take over if it must, and can.
+
+        `lost`: the server that was captured cannot be reached for long enough. Raises Lost if a retry may succeed, else
+        a MergeError.
+        """
+        if self._by_hand is not None:
+            return self._switch(self._by_hand)
+        if (asked := asked_of(self.directory)) is not None and (switched := self._asked(asked)) is not None:
+            return switched
+        if not self.fails_over:
+            source = self._source(self.address)
+            return source, source.open()
+        sources: dict[ServerAddress, Source] = {}
+        looks: list[Look] = []
+        try:
+            for address in (self.address, *(a for a in self._addresses if a != self.address)):
+                looks.append(self._look(address, sources))
+                if self._is_the_one(looks[-1]):
+                    break
+            found = choose(looks, self.server_uuid, lambda: self.captured()[0], lost)
+            if found.look is None:
+                raise Lost("; ".join(found.reasons).removeprefix(f"{self.address}: "))
+            return self._chosen(found.look, sources)
+        finally:
+            for source in sources.values():
+                source.close()
+
+    def another(self) -> bool:
+        """Return whether the server that is captured is read-only, and another can take over."""
+        sources: dict[ServerAddress, Source] = {}
+        try:
+            looks = [self._look(address, sources) for address in self._addresses]
+            found = choose(looks, self.server_uuid, lambda: self.captured()[0], lost=False).look
+            return found is not None and found.facts is not None and found.facts.server_uuid != self.server_uuid
+        finally:
+            for source in sources.values():
+                source.close()
+
+    def captured(self) -> tuple[GtidSet, tuple[str, str, int] | None]:
+        """Return the GTIDs that are captured or were executed before, and where the files captured now end."""
+        gtids, end = held(NodeFiles(self.folder, self._node).paths(), self._node)
+        if self.following:
+            gtids = gtids.union(self.following[-1].captured)
+        return gtids, None if end is None else (self.prefix.rstrip("/"), *end)
+
+    def _source(self, address: ServerAddress) -> Source:
+        silence = max(1.0, min(SILENCE_SECONDS, self.lost_after)) if self.fails_over else SILENCE_SECONDS
+        return Source(self._node, address, self._ssl_ca, silence)
+
+    def _look(self, address: ServerAddress, sources: dict[ServerAddress, Source]) -> Look:
+        source = sources[address] = self._source(address)
+        try:
+            return Look(address, source.open())
+        except Lost as lost:
+            return Look(address, None, str(lost))
+        except ServerRefused as refused:
+            return Look(address, None, refused.message.removeprefix(f"{address}: "))
+
+    def _is_the_one(self, look: Look) -> bool:
+        """Return whether there is no need to look further: it is the server that is captured, and may be written to."""
+        return look.facts is not None and look.facts.server_uuid == self.server_uuid and not look.facts.read_only
+
+    def _chosen(self, look: Look, sources: dict[ServerAddress, Source]) -> tuple[Source, SourceFacts]:
+        assert look.facts is not None
+        if look.facts.gtid_mode != "ON":
+            raise ServerRefused(f"{look.address}: its gtid_mode is {look.facts.gtid_mode or 'not known'}", remedy=_ONE)
+        source = sources.pop(look.address)
+        try:
+            self._take_over(source, look.address, look.facts)
+        except BaseException:
+            source.close()
+            raise
+        return source, look.facts
+
+    def _switch(self, address: ServerAddress) -> tuple[Source, SourceFacts]:
+        """Connect to the server that was chosen by hand; it takes over if it is another than before."""
+        source = self._source(address)
+        try:
+            facts = source.open()
+            if facts.server_uuid != self.server_uuid:
+                # Of several servers, one that may be written to would take over again at once.
+                reason = unsuitable(facts, lambda: self.captured()[0], may_be_read_only=not self.fails_over)
+                if reason is not None:
+                    raise ServerRefused(f"{address} cannot take over: {reason}", remedy=_REFUSED)
+                if facts.read_only:
+                    self._report(f"{address} is read-only")
+                if address not in self._addresses:
+                    self._report(f"write {address} into the node's `server` of the configuration, for the next time")
+            self._take_over(source, address, facts)
+        except BaseException:
+            source.close()
+            raise
+        return source, facts
+
+    def _asked(self, asked: Asked) -> tuple[Source, SourceFacts] | None:
+        """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node.
+
+        Raises IoError and ManifestError, unanswered.
+        """
+        try:
+            source, facts = self._switch(self._parsed(asked.server))
+        except (IoError, ManifestError):
+            raise  # what failed may be the writing of it: whoever begins anew reads which server has the node
+        except (Lost, MergeError, ValueError) as error:
+            text = error.message if isinstance(error, MergeError) else str(error)
+            self._report(f"a switch was asked for, and is refused: {text}")
+            answer(self.directory, asked, {"refused": text})
+            return None
+        values = {"server": str(self.address), "server_uuid": facts.server_uuid, "folder": self.prefix.rstrip("/")}
+        answer(self.directory, asked, values | {"begins_in": self.begins_in})
+        return source, facts
+
+    def _take_over(self, source: Source, address: ServerAddress, facts: SourceFacts) -> None:
+        """Make a server the one that is captured; nothing changes if it is."""
+        before = self.server_uuid
+        if facts.server_uuid != before:
+            captured, end = self.captured()
+            if end is None and not self.following:
+                remove_record(self.directory)  # nothing was captured of the server that was chosen first
+            else:
+                begins = first_file(facts.files, source.previous_gtids, captured)
+                folder = folder_name(len(self.following) + 2, facts.server_uuid)
+                (self.directory / folder).mkdir(exist_ok=True)
+                sync_directory(self.directory)
+                remove_as_of(self.folder)
+                failpoint("capture-before-taking-over")
+                add_server(
+                    self.directory,
+                    FollowingServer(folder, facts.server_uuid, str(address), time.time(), end, captured, begins),
+                )
+                self.following = read_servers(self.directory)
+                failpoint("capture-taken-over")
+                ended = "nothing" if end is None else f"{end[1]}:{end[2]}"
+                ahead = facts.gtid_executed.minus(captured)
+                self._report(
+                    f"{address} takes over from {self.address} ({before}) after {ended}: from its {begins} on, into "
+                    f"{folder}; it has executed, and nothing has captured yet: {shown(ahead) or 'nothing'}"
+                )
+        self.address = address
+        self._by_hand = None

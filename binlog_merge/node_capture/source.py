@@ -1,0 +1,204 @@
+"""The connection to a node's server: asks for its binlog files, requests a dump, and reads its packets.
+
+mysql-replication connects, registers and requests the dump. Its packets are read below its event layer, which parses
+events and drops unknown types (40, 41, 42); here every event is needed as raw bytes.
+
+The user needs REPLICATION SLAVE for the dump, and REPLICATION CLIENT to see which files there are.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
+from binlog_merge.node_capture.libraries import check_libraries
+from binlog_merge.node_capture.packets import payloads
+from binlog_merge.node_capture.standing import Standing, standing_of
+from binlog_merge.node_capture.stream import Place
+from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
+
+HEARTBEAT_SECONDS: Final = 0.1
+"""The period of heartbeats from a source that has nothing to send: files are flushed then, and notes renewed."""
+SILENCE_SECONDS: Final = 60.0
+
+_TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
+_NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR, _UNKNOWN_VARIABLE = 1381, 1227, 1236, 1193
+_OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+"""The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
+_RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
+
+
+class Lost(Exception):  # noqa: N818
+    """The connection was lost or could not be made; a retry may succeed. `remedy`: what to do where it does not."""
+
+    def __init__(self, text: str, remedy: str | None = None) -> None:
+        super().__init__(text)
+        self.remedy = remedy
+
+
+class DumpRefused(Exception):  # noqa: N818
+    """The server ended a dump with ER_SOURCE_FATAL_ERROR_READING_BINLOG; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """Facts about a server: its ids, its binlog files in order, where the last one ends, and what tells of its role.
+
+    `gtid_mode` is "" for a server that knows no GTIDs.
+    """
+
+    server_uuid: str
+    server_id: int
+    files: tuple[str, ...]
+    standing: Standing
+    gtid_mode: str = ""
+    gtid_executed: GtidSet = GtidSet()  # noqa: RUF009 - frozen
+    read_only: bool = False
+    lower_case_table_names: int = 0
+
+
+class Source:
+    """A connection to a node's server, for one thread; only `break_off` may be called from another."""
+
+    def __init__(self, node: str, address: ServerAddress, ssl_ca: str | None, silence: float = SILENCE_SECONDS) -> None:
+        self._node = node
+        self._address = address
+        self._ssl_ca = ssl_ca
+        self._silence = silence
+        self._connection: Any = None
+
+    def open(self) -> SourceFacts:
+        """Connect and return facts about the server.
+
+        Raises Lost, ServerRefused or UnsupportedInput, and what `check_libraries` raises.
+        """
+        import pymysql
+
+        check_libraries()
+        try:
+            self._connection = self._address.connect(self._ssl_ca, self._silence)
+            version = str(self._connection.get_server_info())
+            if "mariadb" in version.lower():
+                raise UnsupportedInput(
+                    f"the binlog was written by MariaDB ({version})",
+                    node=self._node,
+                    remedy="only binlogs of MySQL and servers that keep its format are read",
+                )
+            # Files with checksums and files without may follow each other, whatever the server writes just now.
+            self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
+            return self._facts()
+        except pymysql.MySQLError as error:
+            raise self._refused(error, connect_remedy(error, self._address)) from error
+        except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
+            if isinstance(error, OSError) and self._ssl_ca is not None:
+                raise IoError(f"cannot be used as a CA: {error}", file=self._ssl_ca) from error
+            raise ServerRefused(f"{self._address}: {error}", node=self._node) from error
+
+    def previous_gtids(self, file: str) -> GtidSet:
+        """Return the PREVIOUS_GTIDS of one of the server's files. Raises Lost or ServerRefused."""
+        import pymysql
+
+        try:
+            events = self._ask(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
+        except pymysql.MySQLError as error:
+            raise self._refused(error, _RIGHTS) from error
+        return GtidSet.parse_text(next((str(row[5]) for row in events if row[2] == "Previous_gtids"), ""))
+
+    def dump(self, place: Place, replica_uuid: str, follow: bool) -> Iterator[memoryview]:
+        """Yield the events from `place` on as they arrive, with heartbeats.
+
+        Ends when the server has sent all it has or, with `follow`, when the server ends the dump. Raises Lost,
+        DumpRefused or ServerRefused.
+        """
+        import pymysql
+        from pymysqlreplication import BinLogStreamReader
+
+        reader = BinLogStreamReader(
+            {"read_timeout": self._silence},
+            int(replica_uuid[:8], 16) or 1,
+            resume_stream=True,
+            blocking=follow,
+            log_file=place.name,
+            log_pos=place.asked,
+            report_slave=("binlog-merge", "", "", 0),
+            slave_uuid=replica_uuid,
+            slave_heartbeat=HEARTBEAT_SECONDS,
+            pymysql_wrapper=lambda **settings: self._connection,
+            enable_logging=False,
+        )
+        try:
+            # What `fetchone` does first. `fetchone` itself opens a second connection and returns parsed events.
+            reader._BinLogStreamReader__connect_to_stream()
+            self._connection._sock.settimeout(self._silence)
+            stream = self._connection._rfile
+            for payload in payloads(stream.read1, stream.read):
+                kind = payload[0] if payload else _END
+                if kind == _OK:
+                    yield payload[1:]
+                elif kind == _ERROR:
+                    pymysql.err.raise_mysql_exception(bytes(payload))
+                else:
+                    return
+            raise Lost("the server closed the connection")
+        except OSError as error:
+            raise Lost(str(error)) from error
+        except pymysql.MySQLError as error:
+            if error.args and error.args[0] == _DUMP_ERROR:
+                raise DumpRefused(message_of(error)) from error
+            raise self._refused(error, _RIGHTS) from error
+
+    def break_off(self) -> None:
+        """Make whatever waits for the server fail at once."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the socket without COM_QUIT, which a source in a dump would not read."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection._force_close()
+
+    def _facts(self) -> SourceFacts:
+        import pymysql
+
+        ((server_id,),) = self._ask("SELECT @@global.server_id")
+        files = tuple(str(row[0]) for row in self._ask("SHOW BINARY LOGS"))
+        standing = standing_of(self._ask)
+        if not files or not standing.file:
+            raise self._no_binlog()
+        try:
+            sql = "SELECT @@global.gtid_mode, @@global.gtid_executed, @@global.read_only"
+            ((mode, executed, read_only),) = self._ask(sql)
+        except pymysql.MySQLError as error:
+            if error.args[0] != _UNKNOWN_VARIABLE:
+                raise
+            mode, executed, read_only = "", "", 0
+        gtids = GtidSet.parse_text(str(executed))
+        ((case_of_names,),) = self._ask("SELECT @@global.lower_case_table_names")
+        return SourceFacts(
+            standing.server_uuid, int(server_id), files, standing, str(mode), gtids, bool(read_only), int(case_of_names)
+        )
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def _no_binlog(self) -> ServerRefused:
+        return ServerRefused(f"{self._address} writes no binlog", node=self._node, remedy="set log_bin on the node")
+
+    def _refused(self, error: Exception, remedy: str) -> Exception:
+        """Return our exception for an error of the server or of the connection."""
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = message_of(error)
+        if number == 0 or number in _TRANSIENT:
+            return Lost(text, remedy if number == NO_CONNECTION else None)
+        if number == _NO_BINLOG:
+            return self._no_binlog()
+        remedy = _RIGHTS if number == _NEEDS_PRIVILEGE else remedy
+        return ServerRefused(f"{self._address}: {text}", node=self._node, remedy=remedy)

@@ -1,0 +1,1 @@
+"""Observe: what a cluster and its log are doing (`status`), and what a log holds (`report`)."""

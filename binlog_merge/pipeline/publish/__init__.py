@@ -1,1 +1,0 @@
-"""Publish: makes the output visible with fsync, rename, the index file and a record in the manifest."""
