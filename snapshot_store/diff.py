@@ -12,10 +12,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from snapshot_store.model import Column, Index, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 
 # The row images of these types do not depend on the display width or on (M,D).
-_WIDTH_IS_COSMETIC = {"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "year"}
+_WIDTH_IS_COSMETIC = NUMERIC - {Family.DECIMAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def same_type(a: ColumnType, b: ColumnType) -> bool:
 
 
 def _stored(type: ColumnType) -> ColumnType:
-    if type.name in _WIDTH_IS_COSMETIC:
+    if type.family in _WIDTH_IS_COSMETIC:
         type = replace(type, length=None, decimals=None)
     return replace(type, collation=None, zerofill=False)
 
@@ -229,14 +229,14 @@ def _plain(table: Table) -> object:
 
 def _plain_column(column: Column) -> Column:
     type = column.type
-    if type.name in _WIDTH_IS_COSMETIC and not type.zerofill:
+    if type.family in _WIDTH_IS_COSMETIC and not type.zerofill:
         type = replace(type, length=None if type.decimals is None else type.length)
     default = column.default
     if default is not None and default.kind == "expression":
         default = replace(default, text=plain_text(default.text))
     if default is not None and default.kind == "null":
         default = None
-    if default is not None and default.kind == "literal" and type.name in (*_WIDTH_IS_COSMETIC, "decimal"):
+    if default is not None and default.kind == "literal" and type.family in NUMERIC:
         default = replace(default, text=_plain_number(default.text))
     generated = column.generated
     if generated is not None:

@@ -35,6 +35,17 @@ class DdlNotUnderstood(SnapshotStoreError):
         return (type(self), (self.sql, self.reason))
 
 
+class UnsupportedType(SnapshotStoreError):
+    """A column type that is not known here, or not to whoever was asked for its form, as the message says."""
+
+    def __init__(self, name: str, form: str = "") -> None:
+        super().__init__(f"type {name} has no form {form} that is known here" if form else f"type {name} is not known")
+        self.name, self.form = name, form
+
+    def __reduce__(self) -> tuple[type["UnsupportedType"], tuple[str, str]]:
+        return (type(self), (self.name, self.form))
+
+
 class DdlRejected(SnapshotStoreError):
     """A statement that is understood, but that any server would refuse. Nothing has changed."""
 

@@ -8,14 +8,14 @@ import re
 
 from snapshot_store.attributes import attributes_sql
 from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.surrogates import is_text
 
-_SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
+_LENGTH_SHOWN = frozenset({Family.INTEGER, Family.TEXT, Family.BYTES, Family.BIT, Family.VECTOR})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
 
 
@@ -112,7 +112,7 @@ def type_sql(type: ColumnType) -> str:
         text += f"({','.join(quote_string(member) for member in type.members)})"
     elif type.decimals is not None:
         text += f"({type.length},{type.decimals})"
-    elif type.length is not None and (type.name in _SIZED or type.name.endswith("int")):
+    elif type.length is not None and type.family in _LENGTH_SHOWN:
         text += f"({type.length})"
     elif type.fsp:
         text += f"({type.fsp})"
@@ -163,7 +163,7 @@ def _default_value(default: Default, type: ColumnType) -> str:
         return _now(type)
     if default.kind == "expression":
         return f"({default.text})"
-    if type.name in ("bit", "binary", "varbinary") and _BITS.fullmatch(default.text):
+    if type.family in (Family.BIT, Family.BYTES) and _BITS.fullmatch(default.text):
         return default.text
     return quote_string(default.text)
 

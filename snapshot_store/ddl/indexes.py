@@ -13,14 +13,12 @@ from snapshot_store.ddl.rewriting import rewrite
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import AlreadyExists, UnknownColumn
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
 
-_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
-_PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES
 _LONGEST_STEM = 61
 # Engines that have hash indexes; the others accept USING HASH and build a B-tree.
 _HASH_ENGINES = {"MEMORY": "hash", "NDBCLUSTER": "btree"}
@@ -60,7 +58,7 @@ def _shortened(spec: KeySpec, columns: Sequence[Column]) -> KeySpec:
     parts = []
     for part in spec.parts:
         column = by_name.get((part.column or "").lower())
-        if column is not None and column.type.name in _SIZED and part.length is None:
+        if column is not None and column.type.is_sized and part.length is None:
             width = max_bytes(column.type.charset)
             if (column.type.length or 0) * width > _LONGEST_PART:
                 part = replace(part, length=_LONGEST_PART // width)
@@ -109,7 +107,9 @@ def _add_index(
         raise AlreadyExists(f"table {table} has an index {name} already")
     unique = spec.kind in ("primary", "unique")
     structure = _structure(spec, engine)
-    if spec.kind == "index" and any(p.column and by_name[p.column.lower()].type.name in SPATIAL_TYPES for p in parts):
+    if spec.kind == "index" and any(
+        p.column and by_name[p.column.lower()].type.family is Family.GEOMETRY for p in parts
+    ):
         structure = "spatial"
     # Another one is ignored, and ARCHIVE has none.
     using = (("USING", structure.upper()),) if spec.algorithm == structure and engine != "ARCHIVE" else ()
@@ -131,9 +131,8 @@ def fit_part(part: IndexPart, column: Column) -> IndexPart:
     """Return a key part without its prefix length if the column is not longer than that."""
     if part.length is None:
         return part
-    whole = column.type.name not in _PREFIXED or (
-        column.type.name in _SIZED and part.length >= (column.type.length or 0)
-    )
+    prefixed = column.type.family in (Family.TEXT, Family.BYTES, Family.GEOMETRY)
+    whole = not prefixed or (column.type.is_sized and part.length >= (column.type.length or 0))
     return replace(part, length=None) if whole else part
 
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from snapshot_store.ddl.specs import ColumnSpec, Options, Value
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, Default, Schema
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import CHARACTERS, ColumnType, Family, lobs_of
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.type_spec import TypeSpec
-from snapshot_store.mysql.sql.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
 from snapshot_store.mysql.text.characters import decoded, fits, mistaken, squeezed
 from snapshot_store.mysql.text.charsets import (
     binary_collation,
@@ -31,7 +30,7 @@ Charset = tuple[str, str]
 """A character set and one of its collations."""
 
 _LONGEST_STRING = 65535
-_TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
+_TO_BINARY = {"char": "binary", "varchar": "varbinary"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +103,29 @@ def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> Co
     """Return the type of a column in a table with this character set."""
     type = spec.type
     if type.name == "varbinary" and not context.session.strict:
-        return _grown(type, BLOBS, type.length or 0)
-    if type.name not in STRINGS:
+        return _grown(type, Family.BYTES, type.length or 0)
+    if type.family not in CHARACTERS:
         if spec.characters is not None:
-            type = replace(type, name=lob_name(BLOBS, spec.characters))
+            type = replace(type, name=lob_name(Family.BYTES, spec.characters))
         return type
     charset, collation = choose_charset(context, spec.charset, spec.collation, table_charset, spec.binary)
     if spec.characters is not None:
-        type = replace(type, name=lob_name(TEXTS, spec.characters * max_bytes(charset)))
+        type = replace(type, name=lob_name(Family.TEXT, spec.characters * max_bytes(charset)))
     if type.name == "varchar" and not context.session.strict:
-        type = _grown(type, TEXTS, (type.length or 0) * max_bytes(charset))
+        type = _grown(type, Family.TEXT, (type.length or 0) * max_bytes(charset))
     return with_charset(type, (charset, collation))
 
 
-def _grown(type: ColumnType, family: tuple[str, ...], size: int) -> ColumnType:
+def _grown(type: ColumnType, family: Family, size: int) -> ColumnType:
     """Return the TEXT or BLOB type for a string that is too long, as a server without strict mode chooses it."""
     return type if size <= _LONGEST_STRING else replace(type, name=lob_name(family, size), length=None)
 
 
 def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
     """Return a string type with a character set; `binary` turns strings into byte strings."""
-    if charset[0] == "binary" and type.name in _TO_BINARY:
-        return replace(type, name=_TO_BINARY[type.name], charset=None, collation=None)
+    if charset[0] == "binary" and type.family is Family.TEXT:
+        name = lob_name(Family.BYTES, type.facts.most_bytes) if type.is_lob else _TO_BINARY[type.name]
+        return replace(type, name=name, charset=None, collation=None)
     # MySQL removes trailing blanks from members of ENUM (refman, "The ENUM Type") and SET, but not from byte strings.
     cut = "" if charset[0] == "binary" else " "
     members = tuple(squeezed(member, charset[0]).rstrip(cut) for member in type.members)
@@ -134,13 +134,12 @@ def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
 
 def converted(type: ColumnType, charset: Charset) -> ColumnType:
     """Return a type after CONVERT TO CHARACTER SET: TEXT types grow until every old value fits, and never shrink."""
-    if type.name not in STRINGS or type.charset in (None, "binary"):
+    if type.family not in CHARACTERS or type.charset in (None, "binary"):
         return type
-    if type.name in TEXTS:
-        limit = LOB_LIMITS[TEXTS.index(type.name)]
-        size = limit // max_bytes(type.charset or "binary") * max_bytes(charset[0])
-        name = max(type.name, lob_name(TEXTS, size), key=TEXTS.index)
-        type = replace(type, name=name)
+    if type.is_lob:
+        most = type.facts.most_bytes
+        size = most // max_bytes(type.charset or "binary") * max_bytes(charset[0])
+        type = replace(type, name=lob_name(Family.TEXT, max(size, most)))
     type = replace(type, members=tuple(mistaken(member, type.charset, charset[0]) for member in type.members))
     return with_charset(type, charset)
 
@@ -155,9 +154,10 @@ def converted_column(context: Context, column: Column, charset: Charset) -> Colu
     return replace(column, type=type)
 
 
-def lob_name(family: tuple[str, ...], size: int) -> str:
+def lob_name(family: Family, size: int) -> str:
     """Return the smallest type of a family that holds `size` bytes."""
-    return next((name for name, limit in zip(family, LOB_LIMITS, strict=True) if size <= limit), family[-1])
+    lobs = lobs_of(family)
+    return next((facts.name for facts in lobs if size <= facts.most_bytes), lobs[-1].name)
 
 
 def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -> Column:

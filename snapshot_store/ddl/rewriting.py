@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node, column, literal
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.expr.text import printed
@@ -20,7 +21,6 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 # The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
 _READING = DdlSession()
-_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _COMPARED = frozenset({"compare", "in", "between", "like"})
 _UNICODE = ("utf8mb4", "utf8mb3")
 
@@ -69,7 +69,7 @@ def _rewrite(node: Node, columns: Mapping[str, Column]) -> tuple[Node, str | Non
         known = columns.get(node.text.lower())
         if known is None:
             return node, None
-        return column(known.name or node.text), "binary" if known.type.name in _BYTES else known.type.charset
+        return column(known.name or node.text), "binary" if known.type.family is Family.BYTES else known.type.charset
     if node.kind in ("string", "moment") or not node.args:
         return node, None
     pairs = [_rewrite(arg, columns) for arg in node.args]

@@ -11,24 +11,19 @@ from snapshot_store.diff import _plain_number, plain_text
 from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, same, sign_of
 from snapshot_store.lattice.types import compare_types, join_types
 from snapshot_store.model import Column, Default
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, TEMPORAL, ColumnType, Family
 
-_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal")
-# The implicit default of a NOT NULL column without DEFAULT, by type; '' for all others.
+# The implicit default of a NOT NULL column without DEFAULT; an ENUM's is its first member.
 _ZEROS = {
-    **dict.fromkeys(_NUMBERS, "0"),
-    "datetime": "0000-00-00 00:00:00",
-    "timestamp": "0000-00-00 00:00:00",
-    "date": "0000-00-00",
-    "time": "00:00:00",
-    "year": "0000",
-    "bit": "b'0'",
-    "json": "null",
+    **dict.fromkeys((Family.INTEGER, Family.DECIMAL, Family.FLOAT), "0"),
+    **dict.fromkeys((Family.TEXT, Family.BYTES, Family.SET), ""),
+    Family.MOMENT: "0000-00-00 00:00:00",
+    Family.DATE: "0000-00-00",
+    Family.TIME: "00:00:00",
+    Family.YEAR: "0000",
+    Family.BIT: "b'0'",
+    Family.JSON: "null",
 }
-_WITHOUT_LITERALS = ("text", "blob", "json")
-_GEOMETRIES = ("geometry", "point", "linestring", "polygon", "geomcollection")
-_WITHOUT_ZERO = ("vector", *_GEOMETRIES)
-_MOMENTS = frozenset({"datetime", "timestamp", "time"})
 _FRACTION = re.compile(r"(\.\d*?)0+$")
 _QUOTED = re.compile(r"'([^'\\]*)'")
 
@@ -83,16 +78,14 @@ def filled(column: Column) -> Column:
 
 def _zero(column: Column) -> Default:
     type = column.type
-    if type.name.endswith(_WITHOUT_ZERO):
+    if type.family is Family.ENUM:
+        return Default("literal", type.members[0])
+    text = _ZEROS.get(type.family)
+    if text is None:
         raise Incomparable(part_of(column), f"column with no default value cannot be missing; {type.name} has no zero")
-    text = _ZEROS.get(type.name, "")
-    if type.name.endswith(_WITHOUT_LITERALS):
+    if not type.defaults_to_literal:
         return Default("expression", f"'{text}'")
-    if type.name in _MOMENTS and type.fsp:
-        text = f"{text}.{'0' * type.fsp}"
-    if type.name == "enum":
-        text = type.members[0]
-    return Default("literal", text)
+    return Default("literal", f"{text}.{'0' * type.fsp}" if type.fsp else text)
 
 
 def _nullable(column: Column) -> bool:
@@ -128,11 +121,11 @@ def _value_of(default: Default, type: ColumnType) -> str:
 
 
 def _plain_literal(text: str, type: ColumnType) -> str:
-    if type.name in _NUMBERS or type.name == "year":
+    if type.family in NUMERIC:
         return _plain_number(text)
-    if type.name in _MOMENTS:
+    if type.family in TEMPORAL:
         return _FRACTION.sub(r"\1", text).rstrip(".")
-    if type.name in ("binary", "varbinary"):
+    if type.family is Family.BYTES:
         data = bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode(errors="surrogateescape")
         # The server pads a BINARY to its length.
         return (data.rstrip(b"\0") if type.name == "binary" else data).hex()

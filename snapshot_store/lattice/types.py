@@ -9,22 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snapshot_store.lattice.order import Comparison, Ordering, same, sign_of
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
-_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
-_BYTES = frozenset({"binary", "varbinary", *_BLOBS})
-
-_FAMILIES = {
-    **{name: ("integer", rank) for rank, name in enumerate(_INTEGERS)},
-    **{name: ("blob", rank) for rank, name in enumerate(_BLOBS)},
-    **{name: ("blob", rank) for rank, name in enumerate(_TEXTS)},
-    "binary": ("char", 0),
-    "varbinary": ("varchar", 0),
-}
-# The display width of a signed integer that is written without one; one less if unsigned, but for BIGINT.
-_WIDTHS = {"tinyint": 4, "smallint": 6, "mediumint": 9, "int": 11, "bigint": 20}
+# Of strings of a length, bytes and characters compare.
+_SIZED = {"binary": "char", "varbinary": "varchar"}
 # FLOAT accepts every value of any FLOAT(M,D).
 _UNLIMITED = 1 << 16
 
@@ -49,32 +37,35 @@ def join_types(part: str, a: ColumnType, b: ColumnType) -> ColumnType:
     for aspect in _ASPECTS:
         if Comparison(part, aspect.name, aspect.order(a, b)).sign < 0:
             joined = aspect.take(joined, b)
-    if joined.name in _INTEGERS:
+    if joined.family is Family.INTEGER:
         return _with_width(joined, max(_length(a), _length(b)))
     return joined
 
 
 def _order_name(a: ColumnType, b: ColumnType) -> Ordering:
-    (family, rank), (other, other_rank) = (_FAMILIES.get(t.name, (t.name, 0)) for t in (a, b))
+    (family, rank), (other, other_rank) = map(_ranked, (a, b))
     return sign_of(rank, other_rank) if family == other else f"incompatible mysql type ({a.name} vs {b.name})"
 
 
+def _ranked(type: ColumnType) -> tuple[str, int]:
+    """Return the types that a type compares with, and its place among them."""
+    if type.family is Family.INTEGER:
+        return "integer", type.facts.size
+    return ("blob", type.facts.counter) if type.is_lob else (_SIZED.get(type.name, type.name), 0)
+
+
 def _order_bytes(a: ColumnType, b: ColumnType) -> Ordering:
-    return same(*("bytes" if t.name in _BYTES else "characters" for t in (a, b)))
+    return same(*("bytes" if t.family is Family.BYTES else "characters" for t in (a, b)))
 
 
 def _length(type: ColumnType) -> int:
     if type.length is not None:
         return type.length
-    if type.name in ("float", "double"):
+    if type.family is Family.FLOAT:
         return _UNLIMITED
-    if type.name in _INTEGERS:
-        return _default_width(type) if type.display_width is None else type.display_width
+    if type.family is Family.INTEGER:
+        return type.facts.shown_width(type.unsigned) if type.display_width is None else type.display_width
     return 0
-
-
-def _default_width(type: ColumnType) -> int:
-    return _WIDTHS[type.name] - (type.unsigned and type.name != "bigint")
 
 
 def _with_width(type: ColumnType, width: int) -> ColumnType:
@@ -82,17 +73,17 @@ def _with_width(type: ColumnType, width: int) -> ColumnType:
         return type
     if type.zerofill or (type.name == "tinyint" and width == 1 and not type.unsigned):
         return replace(type, length=width, display_width=None)
-    return replace(type, length=None, display_width=None if width == _default_width(type) else width)
+    return replace(type, length=None, display_width=None if width == type.facts.shown_width(type.unsigned) else width)
 
 
 def _order_length(a: ColumnType, b: ColumnType) -> Ordering:
-    if a.name == "decimal":
+    if a.family is Family.DECIMAL:
         return same(a.length, b.length)
     return sign_of(_length(a), _length(b))
 
 
 def _order_decimals(a: ColumnType, b: ColumnType) -> Ordering:
-    if a.name == "decimal":
+    if a.family is Family.DECIMAL:
         return same(a.decimals, b.decimals)
     return sign_of(*(_UNLIMITED if t.decimals is None else t.decimals for t in (a, b)))
 

@@ -1,9 +1,137 @@
-"""The type of a column: everything that decides its bytes in a row image."""
+"""MySQL's column types: the one table of what each is, and the type of a column.
 
+Whoever treats types differently asks for the family, or for a number of the table, so that a new type is a new row here
+(and its forms in `binlog_merge.values.types`), and what knows nothing of a new family refuses it.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
 
-_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
-_WITHOUT_NULL_DEFAULT = ("blob", "text", "json", "vector", "geomcollection", *_SPATIAL)
+from snapshot_store.errors import UnsupportedType
+
+
+class Family(StrEnum):
+    """What the values of a type are."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    BIT = "bit"
+    YEAR = "year"
+    DATE = "date"
+    TIME = "time"
+    MOMENT = "moment"
+    """A date and time: DATETIME, TIMESTAMP."""
+    TEXT = "text"
+    BYTES = "bytes"
+    ENUM = "enum"
+    SET = "set"
+    JSON = "json"
+    GEOMETRY = "geometry"
+    VECTOR = "vector"
+
+
+NUMERIC: Final = frozenset({Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.YEAR})
+"""Numbers with a signedness bit in a table map; YEAR has one, always set."""
+DATES: Final = frozenset({Family.DATE, Family.MOMENT})
+TEMPORAL: Final = frozenset({Family.DATE, Family.TIME, Family.MOMENT})
+MEMBERS: Final = frozenset({Family.ENUM, Family.SET})
+CHARACTERS: Final = frozenset({Family.TEXT, Family.ENUM, Family.SET})
+"""What has a character set."""
+OPAQUE: Final = frozenset({Family.BYTES, Family.GEOMETRY, Family.VECTOR})
+"""What is bytes, and shown as hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeFacts:
+    """A type, as MySQL describes it; 0 where a number is not of this type, or depends on the column.
+
+    `size`: bytes in the server's record format, without those of fractions of a second. `width`: characters of a value
+    as the protocol announces it, with a sign. `digits`: NUMERIC_PRECISION. `counter`: how many bytes count the bytes of
+    a TEXT or BLOB.
+    """
+
+    name: str
+    family: Family
+    size: int = 0
+    width: int = 0
+    digits: int = 0
+    counter: int = 0
+
+    @property
+    def most_bytes(self) -> int:
+        """Return how many bytes a value of a TEXT or BLOB has at most."""
+        return (1 << 8 * self.counter) - 1
+
+    def shown_width(self, unsigned: bool) -> int:
+        """Return the characters of an integer: unsigned ones need no sign, but BIGINT has a digit more instead."""
+        return self.width - (unsigned and self.size < 8)
+
+
+_F = Family
+TYPES: Final = {
+    facts.name: facts
+    for facts in (
+        TypeFacts("tinyint", _F.INTEGER, size=1, width=4, digits=3),
+        TypeFacts("smallint", _F.INTEGER, size=2, width=6, digits=5),
+        TypeFacts("mediumint", _F.INTEGER, size=3, width=9, digits=7),
+        TypeFacts("int", _F.INTEGER, size=4, width=11, digits=10),
+        TypeFacts("bigint", _F.INTEGER, size=8, width=20, digits=19),
+        TypeFacts("decimal", _F.DECIMAL),
+        TypeFacts("float", _F.FLOAT, size=4, width=12, digits=12),
+        TypeFacts("double", _F.FLOAT, size=8, width=22, digits=22),
+        TypeFacts("bit", _F.BIT),
+        TypeFacts("year", _F.YEAR, size=1, width=4),
+        TypeFacts("date", _F.DATE, size=3, width=10),
+        TypeFacts("time", _F.TIME, size=3, width=10),
+        TypeFacts("datetime", _F.MOMENT, size=5, width=19),
+        TypeFacts("timestamp", _F.MOMENT, size=4, width=19),
+        TypeFacts("char", _F.TEXT),
+        TypeFacts("varchar", _F.TEXT),
+        TypeFacts("tinytext", _F.TEXT, size=9, counter=1),
+        TypeFacts("text", _F.TEXT, size=10, counter=2),
+        TypeFacts("mediumtext", _F.TEXT, size=11, counter=3),
+        TypeFacts("longtext", _F.TEXT, size=12, counter=4),
+        TypeFacts("binary", _F.BYTES),
+        TypeFacts("varbinary", _F.BYTES),
+        TypeFacts("tinyblob", _F.BYTES, size=9, counter=1),
+        TypeFacts("blob", _F.BYTES, size=10, counter=2),
+        TypeFacts("mediumblob", _F.BYTES, size=11, counter=3),
+        TypeFacts("longblob", _F.BYTES, size=12, counter=4),
+        TypeFacts("enum", _F.ENUM),
+        TypeFacts("set", _F.SET),
+        TypeFacts("json", _F.JSON, size=12),
+        TypeFacts("vector", _F.VECTOR, size=12),
+        TypeFacts("geometry", _F.GEOMETRY, size=12),
+        TypeFacts("point", _F.GEOMETRY, size=12),
+        TypeFacts("linestring", _F.GEOMETRY, size=12),
+        TypeFacts("polygon", _F.GEOMETRY, size=12),
+        TypeFacts("multipoint", _F.GEOMETRY, size=12),
+        TypeFacts("multilinestring", _F.GEOMETRY, size=12),
+        TypeFacts("multipolygon", _F.GEOMETRY, size=12),
+        TypeFacts("geomcollection", _F.GEOMETRY, size=12),
+    )
+}
+
+
+def facts_of(name: str) -> TypeFacts:
+    """Return the facts of a type. Raises UnsupportedType for one that the table does not have."""
+    facts = TYPES.get(name)
+    if facts is None:
+        raise UnsupportedType(name)
+    return facts
+
+
+def lobs_of(family: Family) -> tuple[TypeFacts, ...]:
+    """Return the TEXT or BLOB types, from the smallest on."""
+    return tuple(facts for facts in TYPES.values() if facts.family == family and facts.counter)
+
+
+def names_of(family: Family) -> Iterator[str]:
+    """Yield the names of a family's types; those of integers, texts and bytes from the smallest on."""
+    return (facts.name for facts in TYPES.values() if facts.family == family)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +158,35 @@ class ColumnType:
     display_width: int | None = field(default=None, compare=False)
 
     @property
+    def facts(self) -> TypeFacts:
+        """Return what MySQL says of the type, whatever the column. Raises UnsupportedType."""
+        return facts_of(self.name)
+
+    @property
+    def family(self) -> Family:
+        """Return what its values are. Raises UnsupportedType."""
+        return facts_of(self.name).family
+
+    @property
+    def is_lob(self) -> bool:
+        """Return whether it is a TEXT or BLOB of any size."""
+        return self.facts.counter > 0
+
+    @property
+    def is_sized(self) -> bool:
+        """Return whether it is a CHAR, VARCHAR, BINARY or VARBINARY, whose definition has a length."""
+        return self.family in (Family.TEXT, Family.BYTES) and not self.is_lob
+
+    @property
+    def member_bytes(self) -> int:
+        """Return the size in bytes of an ENUM's index or a SET's bits."""
+        count = len(self.members)
+        if self.family is Family.ENUM:
+            return 1 if count < 256 else 2
+        size = max(1, (count + 7) // 8)
+        return size if size <= 4 else 8
+
+    @property
     def defaults_to_literal(self) -> bool:
         """Return whether a column may have a literal as DEFAULT, and so shows DEFAULT NULL where it has none."""
-        return not self.name.endswith(_WITHOUT_NULL_DEFAULT)
+        return not self.is_lob and self.family not in (Family.JSON, Family.VECTOR, Family.GEOMETRY)

@@ -60,8 +60,8 @@ from snapshot_store.ddl.validate.columns import column_bytes
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.cursor import names_in
-from snapshot_store.mysql.sql.types import BLOBS
 
 
 def alter_table(
@@ -340,9 +340,9 @@ def _inherited_part(work: _Work, part: IndexPart, new: Column) -> IndexPart:
     """Return a key part whose column was dropped and added again: the key stays, with the length it had."""
     place = work.table.index_of(part.column or "")
     old = work.table.columns[place or 0]
-    sized = old.type.length if old.type.charset or old.type.name.endswith("binary") else column_bytes(old.type)
+    sized = old.type.length if old.type.charset or old.type.is_sized else column_bytes(old.type)
     length = part.length or sized
-    whole = new.type.charset or new.type.name in BLOBS or new.type.name.endswith("binary")
+    whole = new.type.charset or new.type.family is Family.BYTES
     longest = new.type.length if whole else None
     fitting = (longest is None or (length or 0) <= longest) if whole else length == column_bytes(new.type)
     work.context.limit(fitting, f"the key of {new.name} is of another length")

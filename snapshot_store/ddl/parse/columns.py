@@ -10,11 +10,12 @@ from snapshot_store.ddl.parse.keys import parse_check, parse_references
 from snapshot_store.ddl.parse.private import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
 from snapshot_store.model import Default, Generated, IndexPart
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.names import quote_string
-from snapshot_store.mysql.sql.types import SPATIAL_TYPES, charset_name, parse_type
+from snapshot_store.mysql.sql.types import charset_name, parse_type
 from snapshot_store.mysql.text.charsets import canonical_charset
 
 _NOW = tuple(map(str.upper, function("now").names))
@@ -75,7 +76,7 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
         return replace(column, invisible=found == "INVISIBLE")
     if cursor.accept("SRID"):
-        cursor.limit(column.type.type.name in SPATIAL_TYPES, f"SRID for {column.name}, which is not spatial")
+        cursor.limit(column.type.type.family is Family.GEOMETRY, f"SRID for {column.name}, which is not spatial")
         return replace(column, type=replace(column.type, type=replace(column.type.type, srid=cursor.integer())))
     return _constraint(cursor, column) or _storage(cursor, column)
 

@@ -7,14 +7,13 @@ Table Column Count and Row Size". Each rule is compared with a real server by th
 from collections.abc import Iterator, Mapping, Sequence
 
 from snapshot_store.ddl.resolve import Context
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, UnsupportedType
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import Expression, read_expression
 from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
 from snapshot_store.mysql.values.literals import folded
 
@@ -22,25 +21,6 @@ from snapshot_store.mysql.values.literals import folded
 _READING = DdlSession()
 _LARGEST_ROW = 65535
 _MOST_COLUMNS = {"InnoDB": 1017}
-_AUTO_INCREMENT_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double"})
-_FIXED_BYTES = {
-    "tinyint": 1,
-    "smallint": 2,
-    "mediumint": 3,
-    "int": 4,
-    "bigint": 8,
-    "float": 4,
-    "double": 8,
-    "year": 1,
-    "date": 3,
-    "time": 3,
-    "datetime": 5,
-    "timestamp": 4,
-    "json": 12,
-    **dict.fromkeys(SPATIAL_TYPES, 12),
-    **dict(zip((*TEXTS, *BLOBS), (9, 10, 11, 12) * 2, strict=True)),
-}
-_TEMPORAL = frozenset({"datetime", "timestamp"})
 _WITHOUT_EXPRESSIONS = frozenset({"MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "FEDERATED", "MRG_MYISAM"})
 
 
@@ -74,8 +54,7 @@ def _check_type(context: Context, column: Column, table: Table) -> None:
     if type.members:
         _check_members(context, column)
     if table.engine == "MEMORY":
-        lob = type.name in (*TEXTS, *BLOBS, "json", "vector") or type.name in SPATIAL_TYPES
-        context.limit(not lob, f"engine MEMORY has no column of type {type.name}")
+        context.limit(type.defaults_to_literal, f"engine MEMORY has no column of type {type.name}")
     if table.engine in _WITHOUT_EXPRESSIONS:
         computed = column.generated is not None or (column.default is not None and column.default.kind == "expression")
         context.limit(not computed, f"engine {table.engine} computes no column")
@@ -105,24 +84,20 @@ def _row_bytes(columns: Sequence[Column]) -> int:
 
 def column_bytes(type: ColumnType) -> int:
     """Return how many bytes a column of this type takes in the server's record format."""
-    if type.name in _FIXED_BYTES:
-        return _FIXED_BYTES[type.name] + (type.fsp + 1) // 2
-    if type.name in ("varchar", "varbinary"):
-        size = bytes_of(type)
-        return size + (1 if size < 256 else 2)
-    if type.name == "vector":
-        return 12
-    if type.name == "enum":
-        return 1 if len(type.members) < 256 else 2
-    if type.name == "set":
-        size = (len(type.members) + 7) // 8
-        return size if size <= 4 else 8
-    if type.name == "bit":
-        return ((type.length or 1) + 7) // 8
-    if type.name == "decimal":
-        whole, fraction = (type.length or 10) - (type.decimals or 0), type.decimals or 0
-        return sum(n // 9 * 4 + (0, 1, 1, 2, 2, 3, 3, 4, 4)[n % 9] for n in (whole, fraction))
-    return bytes_of(type)
+    if type.facts.size:
+        return type.facts.size + (type.fsp + 1) // 2
+    match type.family:
+        case Family.ENUM | Family.SET:
+            return type.member_bytes
+        case Family.BIT:
+            return ((type.length or 1) + 7) // 8
+        case Family.DECIMAL:
+            whole, fraction = (type.length or 10) - (type.decimals or 0), type.decimals or 0
+            return sum(n // 9 * 4 + (0, 1, 1, 2, 2, 3, 3, 4, 4)[n % 9] for n in (whole, fraction))
+        case Family.TEXT | Family.BYTES:
+            size = bytes_of(type)
+            return size + (0 if type.name in ("char", "binary") else 1 if size < 256 else 2)
+    raise UnsupportedType(type.name, "in a row")
 
 
 def _check_default(context: Context, column: Column) -> None:
@@ -132,7 +107,7 @@ def _check_default(context: Context, column: Column) -> None:
     if column.auto_increment:
         context.limit(default is None or null, f"column {column.name} is AUTO_INCREMENT and has a default")
     clock = (default is not None and default.kind == "now") or column.on_update_now
-    context.limit(not clock or column.type.name in _TEMPORAL, f"column {column.name} cannot follow the clock")
+    context.limit(not clock or column.type.family is Family.MOMENT, f"column {column.name} cannot follow the clock")
     if column.generated is not None:
         context.limit(default is None and not column.on_update_now, f"column {column.name} is generated: no default")
         context.limit(not column.auto_increment, f"column {column.name} is generated: no AUTO_INCREMENT")
@@ -142,7 +117,7 @@ def _check_auto_increment(context: Context, table: Table) -> None:
     counting = [column for column in table.columns if column.auto_increment]
     context.limit(len(counting) <= 1, "a table can have one AUTO_INCREMENT column only")
     for column in counting:
-        context.limit(column.type.name in _AUTO_INCREMENT_TYPES, f"column {column.name} cannot count")
+        context.limit(column.type.family in (Family.INTEGER, Family.FLOAT), f"column {column.name} cannot count")
         anywhere = table.engine in ("MyISAM", "ARCHIVE", "BLACKHOLE", "MRG_MYISAM")
         begins = [part.column for i in table.indexes for part in i.parts[: None if anywhere else 1]]
         keyed = any(name is not None and column.same_name(name) for name in begins)
@@ -195,7 +170,7 @@ def check_geometries(context: Context, node: Node, columns: Mapping[str, Column]
     ordered = node.kind == "compare" and node.text in ("<", "<=", ">", ">=")
     for arg in node.args:
         column = columns.get(arg.text.lower()) if arg.kind == "column" else None
-        if column is not None and column.type.name in SPATIAL_TYPES:
+        if column is not None and column.type.family is Family.GEOMETRY:
             wrong = ordered or node.kind in ("binary", "prefix", "between", "interval")
             context.limit(not wrong, f"{what} computes with the geometry {column.name}")
         check_geometries(context, arg, columns, what)

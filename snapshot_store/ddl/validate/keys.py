@@ -16,17 +16,14 @@ from snapshot_store.ddl.validate.columns import (
     expression_of,
 )
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.column_type import MEMBERS, Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.sql.functions import function
-from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
 
 _MOST_PARTS, _MOST_INDEXES = 16, 64
 LONGEST_KEY = {"InnoDB": 3072, "MyISAM": 1000, "MEMORY": 3072}
-_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
-_STRINGS = frozenset({*_SIZED, *TEXTS, *BLOBS})
-_LOBS = frozenset({*TEXTS, *BLOBS})
-_WORDS = frozenset({"char", "varchar", *TEXTS})
+_STRINGS = frozenset({Family.TEXT, Family.BYTES})
 
 
 def check_key_spec(context: Context, spec: KeySpec, columns: dict[str, Column]) -> None:
@@ -51,28 +48,32 @@ def check_key_spec(context: Context, spec: KeySpec, columns: dict[str, Column]) 
 def _check_part(context: Context, spec: KeySpec, part: IndexPart, column: Column) -> None:
     type = column.type
     if spec.kind == "fulltext":
-        context.limit(type.name in _WORDS, f"column {column.name} cannot be in a fulltext key")
+        context.limit(type.family is Family.TEXT, f"column {column.name} cannot be in a fulltext key")
         return
     if spec.kind == "spatial":
-        context.limit(type.name in SPATIAL_TYPES and not column.nullable, f"{column.name} cannot be in a spatial key")
+        context.limit(
+            type.family is Family.GEOMETRY and not column.nullable, f"{column.name} cannot be in a spatial key"
+        )
         context.limit(part.length is None, "a spatial key has no prefix")
         return
-    if type.name in SPATIAL_TYPES:
+    if type.family is Family.GEOMETRY:
         alone = spec.kind == "index" and not column.nullable and len(spec.parts) == 1 and part.length is None
         context.limit(alone, f"{column.name} can be in a spatial key only")
         return
-    context.limit(type.name not in ("json", "vector"), f"column {column.name} of type {type.name} cannot be a key")
-    context.limit(type.name not in _SIZED or bool(type.length), f"column {column.name} is empty: it cannot be a key")
+    context.limit(
+        type.family not in (Family.JSON, Family.VECTOR), f"column {column.name} of type {type.name} cannot be a key"
+    )
+    context.limit(not type.is_sized or bool(type.length), f"column {column.name} is empty: it cannot be a key")
     if part.length is None:
-        context.limit(type.name not in _LOBS, f"column {column.name} needs a key length")
+        context.limit(not type.is_lob, f"column {column.name} needs a key length")
         virtual = column.generated is not None and not column.generated.stored
         context.limit(not (virtual and spec.kind == "primary"), f"{column.name} is virtual: no primary key")
         return
     context.limit(part.length > 0, f"the key part {column.name} cannot have length 0")
-    whole = type.length if type.name not in _LOBS else None
-    if type.name not in _STRINGS:
+    whole = None if type.is_lob else type.length
+    if type.family not in _STRINGS:
         # A length equal to the whole column is not a prefix.
-        same = type.name not in ("enum", "set") and part.length == column_bytes(type)
+        same = type.family not in MEMBERS and part.length == column_bytes(type)
         context.limit(same, f"column {column.name} can be a key only as a whole")
         return
     context.limit(whole is None or part.length <= whole, f"column {column.name} is shorter than its key")
@@ -99,7 +100,7 @@ def _is_lob(node: Node, columns: dict[str, Column]) -> bool:
     """Return whether a node's value certainly has a type that cannot be in a key."""
     if node.kind == "column":
         column = columns.get(node.text.lower())
-        return column is not None and column.type.name in (*TEXTS, *BLOBS, "json")
+        return column is not None and (column.type.is_lob or column.type.family is Family.JSON)
     if node.kind == "cast":
         return node.text == "json"
     return node.kind == "call" and function(node.text).lob
@@ -167,7 +168,7 @@ def row_key(table: Table) -> Index | None:
 def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
     """Return the maximum size of a key part in bytes; 0 if its type does not limit it."""
     column = columns.get((part.column or "").lower())
-    if column is None or column.type.name not in _STRINGS:
+    if column is None or column.type.family not in _STRINGS:
         return 0
     if part.length is None:
         return bytes_of(column.type)

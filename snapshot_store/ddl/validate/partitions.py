@@ -14,12 +14,10 @@ from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
 from snapshot_store.ddl.validate.keys import row_key
 from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.lexer import tokenize
-from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
-_COLUMN_TYPES = frozenset({*_INTEGERS, "date", "datetime", "char", "varchar", "binary", "varbinary"}) - {"bit", "year"}
-_NO_KEY = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
+_WHOLE = frozenset({Family.INTEGER, Family.YEAR, Family.BIT})
 
 
 def partitioned(context: Context, table: Table, spec: PartitionSpec) -> Table:
@@ -137,7 +135,7 @@ def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Part
         place = table.index_of(name)
         context.limit(place is not None, f"partitioning by {name}, which is no column")
         if place is not None:
-            _check_type(context, table.columns[place].type.name, name, spec)
+            _check_type(context, table.columns[place].type, name, spec)
 
 
 def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
@@ -145,7 +143,7 @@ def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
     if not spec.method.endswith("COLUMNS") or len(spec.columns) != 1:
         return
     index = table.index_of(spec.columns[0])
-    number = index is not None and table.columns[index].type.name in _INTEGERS
+    number = index is not None and table.columns[index].type.family in _WHOLE
     for partition in spec.partitions:
         for text in partition.values:
             for token in tokenize(text, context.session)[:1]:
@@ -153,13 +151,15 @@ def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
                 context.limit(not wrong, f"{text} is no value of column {spec.columns[0]}")
 
 
-def _check_type(context: Context, type: str, name: str, spec: PartitionSpec) -> None:
+def _check_type(context: Context, type: ColumnType, name: str, spec: PartitionSpec) -> None:
     if spec.method == "KEY":
-        context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
+        context.limit(type.defaults_to_literal, f"column {name} of type {type.name} cannot tell partitions apart")
     elif spec.method.endswith("COLUMNS"):
-        context.limit(type in _COLUMN_TYPES, f"column {name} of type {type} cannot tell partitions apart")
+        dated = type.family is Family.DATE or type.name == "datetime"
+        fits = dated or type.family is Family.INTEGER or type.is_sized
+        context.limit(fits, f"column {name} of type {type.name} cannot tell partitions apart")
     elif spec.column is not None and spec.column.lower() == name.lower():
-        context.limit(type in _INTEGERS, f"column {name} of type {type} is no whole number")
+        context.limit(type.family in _WHOLE, f"column {name} of type {type.name} is no whole number")
 
 
 def check_partitioned(context: Context, table: Table) -> None:
@@ -167,13 +167,14 @@ def check_partitioned(context: Context, table: Table) -> None:
     if not table.partitioning:
         return
     for column in table.columns:
-        context.limit(column.type.name not in SPATIAL_TYPES, f"a partitioned table has no geometry {column.name}")
+        context.limit(column.type.family is not Family.GEOMETRY, f"a partitioned table has no geometry {column.name}")
     wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
     for name in wanted:
         index = table.index_of(name)
         context.limit(index is not None, f"column {name} tells partitions apart: it must stay")
-        type = table.columns[index].type.name if index is not None else ""
-        context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
+        type = table.columns[index].type if index is not None else None
+        if type is not None:
+            context.limit(type.defaults_to_literal, f"column {name} of type {type.name} cannot tell partitions apart")
     for key in table.indexes:
         if key.unique:
             columns = {(part.column or "").lower() for part in key.parts}

@@ -13,10 +13,9 @@ from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.model import Catalog, Column, Table
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 Name = tuple[str, str]
-_WORDS = frozenset({"char", "varchar"})
-_BYTES = frozenset({"binary", "varbinary"})
 
 
 def check_references(context: Context, catalog: Catalog, name: Name, renamed: bool = False) -> None:
@@ -93,13 +92,11 @@ def _column(table: Table, name: str) -> Column | None:
 
 def _compatible(a: Column, b: Column) -> bool:
     first, second = a.type, b.type
-    if first.name in _WORDS and second.name in _WORDS:
+    if first.is_sized and second.is_sized and first.family is second.family:
         return (first.charset, first.collation) == (second.charset, second.collation)
-    if first.name in _BYTES and second.name in _BYTES:
-        return True
-    if first.name.endswith("int") and first.name == second.name:
+    if first.name == second.name and first.family is Family.INTEGER:
         return first.unsigned == second.unsigned
-    if first.name in ("enum", "set") and first.name == second.name:
+    if first.name == second.name and first.family in MEMBERS:
         return True
     return (first.name, first.length, first.decimals, first.fsp, first.unsigned) == (
         second.name,

@@ -6,43 +6,18 @@ The rows of `_TYPES` follow the rule `type` of mysql-server `sql/sql_yacc.yy`.
 from collections.abc import Callable
 from dataclasses import replace
 
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family, facts_of, lobs_of, names_of
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.type_spec import TypeSpec
 from snapshot_store.mysql.values.literals import literal_bytes
 
 _INTEGERS = {
-    "TINYINT": "tinyint",
-    "INT1": "tinyint",
-    "SMALLINT": "smallint",
-    "INT2": "smallint",
-    "MEDIUMINT": "mediumint",
+    **{name.upper(): name for name in names_of(Family.INTEGER)},
+    **{f"INT{facts_of(name).size}": name for name in names_of(Family.INTEGER)},
     "MIDDLEINT": "mediumint",
-    "INT3": "mediumint",
-    "INT": "int",
     "INTEGER": "int",
-    "INT4": "int",
-    "BIGINT": "bigint",
-    "INT8": "bigint",
 }
-# The width of a ZEROFILL column that is written without one (the digits of the greatest unsigned value).
-_ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
-SPATIAL = {
-    "GEOMETRY": "geometry",
-    "POINT": "point",
-    "LINESTRING": "linestring",
-    "POLYGON": "polygon",
-    "MULTIPOINT": "multipoint",
-    "MULTILINESTRING": "multilinestring",
-    "MULTIPOLYGON": "multipolygon",
-    "GEOMETRYCOLLECTION": "geomcollection",
-    "GEOMCOLLECTION": "geomcollection",
-}
-STRINGS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"})
-TEXTS = ("tinytext", "text", "mediumtext", "longtext")
-BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
-LOB_LIMITS = (255, 65_535, 16_777_215, 4_294_967_295)
-SPATIAL_TYPES = frozenset(SPATIAL.values())
+SPATIAL = {**{name.upper(): name for name in names_of(Family.GEOMETRY)}, "GEOMETRYCOLLECTION": "geomcollection"}
 
 
 def parse_type(cursor: Cursor) -> TypeSpec:
@@ -61,7 +36,9 @@ def _integer(cursor: Cursor, word: str) -> TypeSpec:
     cursor.limit((width or 0) <= 255, f"a display width of {width}")
     unsigned, zerofill = _number_attributes(cursor)
     if zerofill:
-        return TypeSpec(ColumnType(name, width or _ZEROFILL_WIDTH[name], unsigned=True, zerofill=True))
+        # Without a width it has the digits of the greatest unsigned value.
+        width = width or facts_of(name).shown_width(unsigned=True)
+        return TypeSpec(ColumnType(name, width, unsigned=True, zerofill=True))
     # Servers since 8.0.19 drop display widths, except for tinyint(1), which clients take as a boolean.
     kept = 1 if name == "tinyint" and width == 1 and not unsigned else None
     return TypeSpec(ColumnType(name, kept, unsigned=unsigned, display_width=width))
@@ -219,7 +196,7 @@ def read_length(cursor: Cursor) -> int | None:
     if cursor.accept_symbol(")"):
         return None
     length = cursor.integer()
-    cursor.limit(length <= LOB_LIMITS[-1], f"a length of {length}")
+    cursor.limit(length <= lobs_of(Family.BYTES)[-1].most_bytes, f"a length of {length}")
     cursor.expect_symbol(")")
     return length
 
@@ -275,8 +252,8 @@ _TYPES: dict[str, _Reader] = {
     **dict.fromkeys(("CHAR", "CHARACTER", "NCHAR"), _char),
     **dict.fromkeys(("VARCHAR", "VARCHARACTER", "NVARCHAR"), _varchar),
     **dict.fromkeys(("BINARY", "VARBINARY"), _binary),
-    **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), _text),
-    **dict.fromkeys(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _blob),
+    **dict.fromkeys((facts.name.upper() for facts in lobs_of(Family.TEXT)), _text),
+    **dict.fromkeys((facts.name.upper() for facts in lobs_of(Family.BYTES)), _blob),
     **dict.fromkeys(("ENUM", "SET"), _members),
     **dict.fromkeys(SPATIAL, _spatial),
     "SERIAL": _serial,

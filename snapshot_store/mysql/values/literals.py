@@ -13,14 +13,13 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal
 
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import date_text, datetime_text, time_text, year_text
 from snapshot_store.mysql.values.sets import set_text
 
 Kind = Literal["string", "number", "bits"]
 
-INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _WIDE = Context(prec=120, rounding=ROUND_HALF_UP)
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?\s*", re.ASCII)
 _LITERAL = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?", re.IGNORECASE)
@@ -28,10 +27,10 @@ _LITERAL = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?
 
 def stored_text(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
     """Return the default's text for a column of this type. Raises ValueError if the literal does not fit."""
-    store = _STORE.get(type.name)
+    store = _STORE.get(type.family) if type.defaults_to_literal else None
     if store is None:
         raise ValueError(f"a column of type {type.name} can have no literal as default")
-    if kind == "bits" and type.name in _NUMERIC:
+    if kind == "bits" and type.family in NUMERIC:
         return store("number", str(int.from_bytes(literal_bytes(text), "big")), type, session)
     return store(kind, text, type, session)
 
@@ -59,7 +58,7 @@ def _decimal(text: str) -> Decimal:
 
 def _integer(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
     value = int(_decimal(text).quantize(Decimal(1), context=_WIDE))
-    bits = INTEGER_BITS[type.name]
+    bits = 8 * type.facts.size
     low, high = (0, 2**bits - 1) if type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     if not low <= value <= high:
         raise ValueError(f"{text} is out of range")
@@ -187,22 +186,19 @@ def shown(value: str) -> str:
 
 
 _Store = Callable[[Kind, str, ColumnType, DdlSession], str]
-_NUMERIC = frozenset({*INTEGER_BITS, "decimal", "float", "double", "year"})
-_STORE: dict[str, _Store] = {
-    **dict.fromkeys(INTEGER_BITS, _integer),
-    "decimal": _fixed,
-    "float": _floating,
-    "double": _floating,
-    "bit": _bit,
-    "char": _characters,
-    "varchar": _characters,
-    "binary": _bytes,
-    "varbinary": _bytes,
-    "enum": _enum,
-    "set": _set,
-    "year": lambda kind, text, type, session: year_text(kind == "number", text),
-    "date": lambda kind, text, type, session: date_text(kind == "number", _written(kind, text), session),
-    "datetime": lambda kind, text, type, session: datetime_text(kind == "number", _written(kind, text), type, session),
-    "timestamp": lambda kind, text, type, session: datetime_text(kind == "number", _written(kind, text), type, session),
-    "time": lambda kind, text, type, session: time_text(kind == "number", _written(kind, text), type.fsp),
+_STORE: dict[Family, _Store] = {
+    Family.INTEGER: _integer,
+    Family.DECIMAL: _fixed,
+    Family.FLOAT: _floating,
+    Family.BIT: _bit,
+    Family.TEXT: _characters,
+    Family.BYTES: _bytes,
+    Family.ENUM: _enum,
+    Family.SET: _set,
+    Family.YEAR: lambda kind, text, type, session: year_text(kind == "number", text),
+    Family.DATE: lambda kind, text, type, session: date_text(kind == "number", _written(kind, text), session),
+    Family.MOMENT: lambda kind, text, type, session: datetime_text(
+        kind == "number", _written(kind, text), type, session
+    ),
+    Family.TIME: lambda kind, text, type, session: time_text(kind == "number", _written(kind, text), type.fsp),
 }
