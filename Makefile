@@ -45,7 +45,7 @@ help:
 	@echo "make demo-live  real MySQL servers under load, run and followed by a real replica: DEMO_SECONDS=$(DEMO_SECONDS)"
 	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
 	@echo "make test    run the tests; with a real MySQL and MariaDB where a Debian mirror is at hand; THOROUGH=1: random searches go"
-	@echo "             two to three times as far"
+	@echo "             two to three times as far (extended tests are left out as before)"
 	@echo "make test-all  also what proves once more, in other ways or for longer, what a test has proved (marked extended);"
 	@echo "             make test EXTENDED='tests/spark tests/cli' takes those of these folders"
 	@echo "make durations  what the last run's tests took, the slowest first; kept in tests/durations.tsv for the order of the next"

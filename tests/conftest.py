@@ -15,11 +15,15 @@ import pytest
 from tests.effort import effort
 from tests.mariadb_server import MARIADB_MISSING, mariadb_available
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
+from tests.processor import PROPERTY, processor_seconds
+from tests.room import write_into_memory
 from tests.schedule import function_of, is_asked_for, longest_first, read_durations
 
 # Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
 # time.
 gc.set_threshold(200_000, 50, 100)
+
+write_into_memory()
 
 # Before any test has a TMPDIR of its own: the folder is kept for the process, and paths of sockets in it are limited.
 multiprocessing.util.get_temp_dir()
@@ -27,6 +31,8 @@ multiprocessing.util.get_temp_dir()
 # A shell lets what it starts with & ignore Ctrl-C, and that goes on to the commands that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_taken = pytest.StashKey[float]()
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
@@ -45,6 +51,18 @@ def _need_mysql() -> None:
     if os.environ.get("CI") and os.environ.get("BINLOG_MERGE_REQUIRE_MYSQL") == "1":
         pytest.fail(f"BINLOG_MERGE_REQUIRE_MYSQL=1, but {MYSQL_MISSING}", pytrace=False)
     pytest.skip(MYSQL_MISSING)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    item.stash[_taken] = processor_seconds()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Keep what the test took of a core, tear-down included, for `make durations`."""
+    if call.when == "teardown":
+        item.user_properties.append((PROPERTY, f"{processor_seconds() - item.stash[_taken]:.2f}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

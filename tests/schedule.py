@@ -1,7 +1,7 @@
 """Which tests run and in what order: the longest first, and what proves a thing once more only where it is asked for.
 
-`tests/durations.tsv` has how long each test function took in an earlier run (`make durations`); a test that it does not
-have counts as short.
+`tests/durations.tsv` has how long each test function took in an earlier run (`make durations`): seconds, seconds of a
+core, runs, and its name. A test that it does not have counts as short.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ def read_durations(path: Path = DURATIONS) -> dict[str, float]:
     if not path.exists():
         return {}
     lines = (line.split("\t") for line in path.read_text().splitlines())
-    return {function: float(seconds) / int(runs) for seconds, runs, function in lines}
+    return {function: float(seconds) / int(runs) for seconds, *_, runs, function in lines}
 
 
 def longest_first(tests: Iterable[One], group: Callable[[One], str], seconds: Callable[[One], float]) -> list[One]:

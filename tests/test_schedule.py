@@ -1,16 +1,20 @@
 """Tests of how the tests are chosen and ordered."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests import schedule
-from tools import extended_tests
+from tests import room, schedule
+from tests.processor import processor_seconds
+from tools import durations, extended_tests
 
 
 def test_the_longest_group_comes_first_and_keeps_its_order(tmp_path: Path) -> None:
     path = tmp_path / "durations.tsv"
-    path.write_text("30\t3\ttests/a.py::one\n8\t1\ttests/b.py::two\n")
+    path.write_text("30\t9\t3\ttests/a.py::one\n8\t2\t1\ttests/b.py::two\n")
     durations = schedule.read_durations(path)
     assert durations == {"tests/a.py::one": 10.0, "tests/b.py::two": 8.0}
     tests = ["tests/n.py::new", "tests/a.py::one[x@y]", "tests/b.py::two@b", "tests/b.py::more@b", "tests/a.py::one[z]"]
@@ -45,6 +49,47 @@ def test_extended_tests_are_asked_for_by_paths(asked: list[str], expected: bool)
 
 def test_there_are_no_durations_without_a_file(tmp_path: Path) -> None:
     assert schedule.read_durations(tmp_path / "none.tsv") == {}
+
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.test_schedule" name="test_one[a]" time="1.5">
+<properties><property name="processor" value="0.25"/></properties></testcase>
+<testcase classname="tests.test_schedule" name="test_one[b]" time="0.5">
+<properties><property name="processor" value="0.5"/></properties></testcase>
+<testcase classname="tests.test_schedule" name="test_two" time="9"><skipped/></testcase>
+</testsuite></testsuites>"""
+
+
+def test_a_report_says_what_each_function_took_and_the_order_follows(tmp_path: Path) -> None:
+    report, kept = tmp_path / "tests.xml", tmp_path / "durations.tsv"
+    report.write_text(REPORT)
+    took = durations.read(report)
+    assert took == {"tests/test_schedule.py::test_one": [(1.5, 0.25), (0.5, 0.5)]}
+    kept.write_text("".join(durations.line_of(function, runs) for function, runs in took.items()))
+    assert kept.read_text() == "2.0\t0.8\t2\ttests/test_schedule.py::test_one\n"
+    assert schedule.read_durations(kept) == {"tests/test_schedule.py::test_one": 1.0}
+
+
+def test_what_a_test_takes_of_a_core_has_processes_that_still_run() -> None:
+    before = processor_seconds()
+    command = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdout.readline()
+        assert processor_seconds() - before >= 0.28
+        running.communicate(b"\n")
+    assert processor_seconds() - before >= 0.28
+
+
+def test_tests_write_into_memory_only_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not room.has_room(tmp_path / "none")
+    monkeypatch.setattr(room, "_ROOM", 1)
+    assert room.has_room(tmp_path)
+    monkeypatch.setattr(room, "_free", lambda: 0)
+    assert not room.has_room(tmp_path)
+    monkeypatch.setattr(room, "IN_MEMORY", tmp_path)
+    monkeypatch.delenv("PYTEST_DEBUG_TEMPROOT", raising=False)
+    room.write_into_memory()
+    assert "PYTEST_DEBUG_TEMPROOT" not in os.environ
 
 
 def test_a_change_asks_for_the_extended_tests_of_its_room_and_of_itself() -> None:
