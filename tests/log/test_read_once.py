@@ -17,13 +17,8 @@ SESSIONS: Final = {
     "filters/ddl.py": "of a statement that somebody asks about",
     "cli/schema/imports.py": "of a dump",
     # What is written by no session, or by ours
-    "pipeline/coordinate/shards/deciding.py": "of a statement that somebody decides on",
-    "pipeline/coordinate/shards/following.py": "of definitions that are written anew",
-    "pipeline/coordinate/shards/log.py": "of definitions that are written anew",
     "pipeline/coordinate/shards/log_json.py": "as it was kept",
-    "pipeline/coordinate/shards/rowmoves.py": "of definitions that are written anew",
-    "pipeline/coordinate/shards/together.py": "of statements that the merge writes",
-    "pipeline/coordinate/shards/under.py": "of definitions that are written anew",
+    "pipeline/coordinate/shards/values.py": "of text that no node ran: an operator's, and definitions written anew",
     "polardbx/ddl/convert.py": "of a marker without one",
     "polardbx/ddl/names.py": "which words are reserved",
     # Expressions, which the store keeps in one spelling
