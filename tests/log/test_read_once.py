@@ -21,15 +21,10 @@ SESSIONS: Final = {
     "pipeline/coordinate/shards/values.py": "of text that no node ran: an operator's, and definitions written anew",
     "polardbx/ddl/convert.py": "of a marker without one",
     "polardbx/ddl/names.py": "which words are reserved",
-    # Expressions, which the store keeps in one spelling
-    "pipeline/gather/keyed.py": "of an expression",
-    "tables/generated.py": "of an expression",
-    "values/duckdb/piece.py": "of an expression",
-    "values/evaluate/row.py": "of an expression",
+    "values/duckdb/piece.py": "of what is asked of rows",
     # What a client of `serve` asks
     "binlog_server/sql.py": "of a client",
     "binlog_server/stray_bytes.py": "of a client",
-    "binlog_server/table_options.py": "of a literal in a definition",
     "binlog_server/tables/session.py": "of a client",
 }
 """The modules that make a session of a statement, and of which."""
