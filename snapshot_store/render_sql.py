@@ -12,7 +12,7 @@ from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.names import quote_name, quote_string
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED, DdlSession
 from snapshot_store.surrogates import is_text
 
 _LENGTH_SHOWN = frozenset({Family.INTEGER, Family.TEXT, Family.BYTES, Family.BIT, Family.VECTOR})
@@ -62,7 +62,7 @@ def _in_hexadecimal(sql: str) -> str:
 
 
 def _strings(sql: str) -> list[Token]:
-    cursor, strings = Cursor.of(sql, DdlSession()), list[Token]()
+    cursor, strings = Cursor.of(sql, STORED), list[Token]()
     while cursor.peek().kind != "end":
         token = cursor.next()
         strings += [token] if token.kind == "string" else []

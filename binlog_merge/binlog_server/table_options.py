@@ -26,9 +26,9 @@ def status_of(table: "model.Table | None") -> Row:
 def text_of(literal: str) -> str:
     """Return the text of an attribute's value, a literal or a bare word."""
     from snapshot_store.mysql.sql.cursor import Cursor
-    from snapshot_store.mysql.sql.session import DdlSession
+    from snapshot_store.mysql.sql.session import STORED
 
-    cursor = Cursor.of(literal, DdlSession())
+    cursor = Cursor.of(literal, STORED)
     return cursor.literal_string() if cursor.peek().kind == "string" else literal
 
 

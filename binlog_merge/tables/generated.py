@@ -27,7 +27,7 @@ from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.sql.functions import function
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED
 
 _TYPES: Final = {**TYPES, "string": TYPES["text"], "int": ColumnType("bigint"), "bool": ColumnType("bigint")}
 _OTHER_DIGITS: Final = frozenset({"/", *(name for called in OTHER_DIGITS for name in function(called).names)})
@@ -44,7 +44,7 @@ def source_of(column: Column) -> str:
 def columns_of(column: Column) -> frozenset[str]:
     """Return the columns in a column's expression, in lower case; none if it cannot be parsed."""
     try:
-        return read_expression(source_of(column), DdlSession()).columns
+        return read_expression(source_of(column), STORED).columns
     except DdlNotUnderstood:
         return frozenset()
 

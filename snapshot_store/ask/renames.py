@@ -20,10 +20,10 @@ from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.mysql.sql.session import ANSI_QUOTES, DdlSession
+from snapshot_store.mysql.sql.session import ANSI_QUOTES, STORED, DdlSession
 from snapshot_store.tso import OrderKey
 
-_SESSIONS = (DdlSession(), DdlSession(sql_mode=ANSI_QUOTES))
+_SESSIONS = (STORED, DdlSession(sql_mode=ANSI_QUOTES))
 """The store does not have a statement's session: the first in which it is understood."""
 
 
@@ -54,7 +54,7 @@ class Renames:
         catalog = Catalog(
             {table.schema: Schema(table.schema, table.charset, table.collation)}, {(table.schema, table.name): table}
         )
-        effect = apply_parsed(catalog, ParsedDdl.of(sql, DdlSession()), table.schema)
+        effect = apply_parsed(catalog, ParsedDdl.of(sql, STORED), table.schema)
         return effect.catalog.table(table.schema, table.name), sql
 
 

@@ -16,7 +16,7 @@ from snapshot_store.model import Column, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED
 from snapshot_store.mysql.text.charsets import max_bytes
 
 _LONGEST_STEM = 61
@@ -242,7 +242,7 @@ def foreign_key_text(key: ForeignKeySpec) -> str:
 
 def foreign_key_of(text: str) -> ForeignKeySpec:
     """Parse what `foreign_key_text` wrote."""
-    key = parse_constraint(Cursor.of(text, DdlSession()))
+    key = parse_constraint(Cursor.of(text, STORED))
     if not isinstance(key, ForeignKeySpec):
         raise ValueError(f"not a foreign key: {text!r}")
     return key

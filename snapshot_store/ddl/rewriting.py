@@ -17,10 +17,9 @@ from snapshot_store.mysql.expr.nodes import Node, column, literal
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.expr.text import printed
 from snapshot_store.mysql.sql.functions import function
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED
 
 # The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
-_READING = DdlSession()
 _COMPARED = frozenset({"compare", "in", "between", "like"})
 _UNICODE = ("utf8mb4", "utf8mb3")
 
@@ -57,7 +56,7 @@ def _column(column: Column, columns: Mapping[str, Column]) -> Column:
 def rewrite(text: str, columns: Mapping[str, Column], names: bool = True) -> str:
     """Return an expression rewritten. `columns` are by lower-case name; `names`: rewrite the case of names too."""
     try:
-        node = read_expression(text, _READING).node
+        node = read_expression(text, STORED).node
     except DdlNotUnderstood:
         return text
     return printed(_rewrite(node, columns if names else {n: replace(c, name="") for n, c in columns.items()})[0])

@@ -17,24 +17,14 @@ SESSIONS: Final = {
     "filters/ddl.py": "of a statement that somebody asks about",
     "cli/schema/imports.py": "of a dump",
     # What is written by no session, or by ours
-    "pipeline/coordinate/shards/deciding.py": "of a statement that somebody decides on",
-    "pipeline/coordinate/shards/following.py": "of definitions that are written anew",
-    "pipeline/coordinate/shards/log.py": "of definitions that are written anew",
     "pipeline/coordinate/shards/log_json.py": "as it was kept",
-    "pipeline/coordinate/shards/rowmoves.py": "of definitions that are written anew",
-    "pipeline/coordinate/shards/together.py": "of statements that the merge writes",
-    "pipeline/coordinate/shards/under.py": "of definitions that are written anew",
+    "pipeline/coordinate/shards/values.py": "of text that no node ran: an operator's, and definitions written anew",
     "polardbx/ddl/convert.py": "of a marker without one",
     "polardbx/ddl/names.py": "which words are reserved",
-    # Expressions, which the store keeps in one spelling
-    "pipeline/gather/keyed.py": "of an expression",
-    "tables/generated.py": "of an expression",
-    "values/duckdb/piece.py": "of an expression",
-    "values/evaluate/row.py": "of an expression",
+    "values/duckdb/piece.py": "of what is asked of rows",
     # What a client of `serve` asks
     "binlog_server/sql.py": "of a client",
     "binlog_server/stray_bytes.py": "of a client",
-    "binlog_server/table_options.py": "of a literal in a definition",
     "binlog_server/tables/session.py": "of a client",
 }
 """The modules that make a session of a statement, and of which."""

@@ -7,10 +7,10 @@ from binlog_merge.binlog.cell_length import real_type
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.values.key_values import KeyPart
-from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.sql.cursor import names_in
+from snapshot_store.mysql.sql.session import STORED
 
 KEYS_OF_A_TABLE: Final = 65  # the primary key, and as many others as MySQL allows
 _BY_VALUE: Final = frozenset(
@@ -87,7 +87,7 @@ def _behind(table: Table, index: Index) -> tuple[int, ...]:
     while sought:
         expression = sought.pop()
         try:
-            names = names_in(expression, DdlSession())
+            names = names_in(expression, STORED)
         except DdlNotUnderstood:
             names = set()
         columns = {at for name in names if (at := table.index_of(name)) is not None}

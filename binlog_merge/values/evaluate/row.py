@@ -39,7 +39,7 @@ from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.sql.functions import Kind
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
@@ -71,7 +71,7 @@ class Computed:
 def computed(source: str, columns: Mapping[str, Column]) -> Computed:
     """Return an expression over `columns` (by lower-case name), ready to be evaluated; raises NotComputableError."""
     try:
-        read = read_expression(source, DdlSession())
+        read = read_expression(source, STORED)
     except DdlNotUnderstood as error:
         raise NotComputableError(str(error)) from None
     at_commit = not read.functions.isdisjoint(CLOCK)

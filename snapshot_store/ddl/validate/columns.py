@@ -13,12 +13,11 @@ from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import Expression, read_expression
 from snapshot_store.mysql.sql.functions import function
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import STORED
 from snapshot_store.mysql.text.charsets import max_bytes
 from snapshot_store.mysql.values.literals import folded
 
 # The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
-_READING = DdlSession()
 _LARGEST_ROW = 65535
 _MOST_COLUMNS = {"InnoDB": 1017}
 _WITHOUT_EXPRESSIONS = frozenset({"MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "FEDERATED", "MRG_MYISAM"})
@@ -27,7 +26,7 @@ _WITHOUT_EXPRESSIONS = frozenset({"MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "FEDE
 def expression_of(context: Context, text: str) -> Expression:
     """Parse an expression of the model."""
     try:
-        return read_expression(text, _READING)
+        return read_expression(text, STORED)
     except DdlNotUnderstood as error:
         raise context.error(f"the expression {text}: {error.reason}") from None
 

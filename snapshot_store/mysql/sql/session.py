@@ -1,6 +1,7 @@
 """The session that a statement ran in, as far as it affects the statement's meaning."""
 
 from dataclasses import dataclass
+from typing import Final
 
 REAL_AS_FLOAT = 1 << 0
 PIPES_AS_CONCAT = 1 << 1
@@ -125,3 +126,7 @@ class DdlSession:
     def real_as_float(self) -> bool:
         """Return whether REAL means FLOAT."""
         return bool(self.sql_mode & REAL_AS_FLOAT)
+
+
+STORED: Final = DdlSession()
+"""The session in which definitions are kept: one spelling of expressions and of rendered statements."""

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.log import RanStatement, ShardLog
@@ -92,7 +91,7 @@ def _says(ran: RanStatement, modes: Modes, schema: str) -> bool:
     if ran.database == "":  # there is no default to leave it to
         return True
     try:
-        named = qualified_tables(ran.sql, ddl_session(ran.variables))
+        named = qualified_tables(ran.sql, ran.session)
         logical = [modes.topology.referenced_name(ran.node, *name) or name for name in named]
     except SnapshotStoreError:
         return True

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, routed
 from binlog_merge.pipeline.coordinate.shards.notes import Lock, Locks, table_of
-from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
+from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Shard
 from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
 WAITING = ("waiting", "conflict", "behind")
@@ -111,14 +110,13 @@ def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
     remedy = f"give one ALTER TABLE (or CREATE or DROP INDEX) of {table_of(lock.id)} as it stands"
     if table is None:
         raise Refused(f"{table_of(lock.id)} is not there", "there is nothing that a statement could change")
-    session = DdlSession()
     try:
-        statement = parse_statement(sql, session)
+        statement = parse_statement(sql, WRITTEN)
         named = statement.table if isinstance(statement, AlterTable) else None
         if named is None or (named[0] or table.schema, named[1]) != (table.schema, table.name):
             raise Refused(f"{sql!r} is no statement on {table_of(lock.id)}", remedy)
-        text = routed(sql, table.schema, table.name, session)
-        applied(table, text, session)
+        text = routed(sql, table.schema, table.name, WRITTEN)
+        applied(table, text, WRITTEN)
     except SnapshotStoreError as error:
         raise Refused(f"{sql!r} cannot be run on {table_of(lock.id)}: {error}", remedy) from None
     return text

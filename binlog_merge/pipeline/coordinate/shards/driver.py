@@ -44,9 +44,9 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
     says_the_same,
 )
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
-from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
+from binlog_merge.pipeline.coordinate.shards.together import Together, coordinate_shards
 from binlog_merge.pipeline.coordinate.shards.tools import Away
-from binlog_merge.pipeline.coordinate.shards.values import Decided, Finding, Name, Shard
+from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Finding, Name, Shard
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
@@ -61,7 +61,7 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 LOG = "shard-log"
 _LOG = logging.getLogger(__name__)
-_UNKNOWN = SessionVariables(sql_mode=SESSION.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
+_UNKNOWN = SessionVariables(sql_mode=WRITTEN.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
 """The session of statements that operators write, as servers since 8.0 have it: without these values an event means
 5.7's.
 """
@@ -390,8 +390,7 @@ def _void(log: ShardLog, finding: Finding, rows_at: RowsAt) -> bool:
 
 def _session(log: ShardLog, placed: Placed) -> DdlSession:
     """Return the session that a statement of the output is parsed in."""
-    ran = None if placed.cause is None else log.ran.get(placed.cause)
-    return SESSION if ran is None else ddl_session(ran.variables)
+    return log.session(placed.cause)
 
 
 def _away(away: Away) -> str:
@@ -415,9 +414,9 @@ def _ddl(log: ShardLog, placed: Placed, written: Callable[[Placed, DdlSession], 
     ran = None if placed.cause is None else log.ran.get(placed.cause)
     variables = _UNKNOWN if ran is None else ran.variables
     if ran is None or not placed.as_run:
-        session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
+        session = writing_session(replace(WRITTEN, sql_mode=variables.sql_mode))
         variables = replace(variables, sql_mode=session.sql_mode)
-    database, sql = written(placed, ddl_session(variables, variables.server_version or SESSION.server_version))
+    database, sql = written(placed, ddl_session(variables, variables.server_version or WRITTEN.server_version))
     return LogicalDdl(key_of(placed.place), database, sql, variables, placed.table is None, origin="shards")
 
 

@@ -101,14 +101,17 @@ def _known_now(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEv
     for name in ddl.tools.decided:
         logical = _logical(ddl, topology, name)
         if logical is not None:
-            yield logical, Leaves(ddl.key, Shard(ddl.node, *name), f"DROP TABLE {_quoted(logical)}")
+            yield (
+                logical,
+                Leaves(ddl.key, Shard(ddl.node, *name), f"DROP TABLE {_quoted(logical)}", session=ddl.session),
+            )
 
 
 def appeared(node: str, key: OrderKey, topology: Topology, table: Table, logical: Name, session: DdlSession) -> Joins:
     """Return the event of a table of which it is known only after its CREATE TABLE that it comes out."""
     joined = as_logical(node, topology, table, logical)
     sql = in_session(create_sql(joined, qualified=True), session)
-    return Joins(key, Shard(node, table.schema, table.name), joined, sql)
+    return Joins(key, Shard(node, table.schema, table.name), joined, sql, session)
 
 
 def _was(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
@@ -157,7 +160,7 @@ def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
     name = ddl.effect.tables[0]
     logical = _logical(ddl, topology, name)
     if logical is not None:
-        yield logical, Empties(ddl.key, Shard(ddl.node, *name), f"TRUNCATE TABLE {_quoted(logical)}")
+        yield logical, Empties(ddl.key, Shard(ddl.node, *name), f"TRUNCATE TABLE {_quoted(logical)}", ddl.session)
 
 
 def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -169,10 +172,11 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
         shard, table = Shard(ddl.node, *name), ddl.effect.catalog.get(*name)
         if name in ddl.before.tables and name not in ddl.tools.withheld:
             cautious = isinstance(ddl.statement, DropTables) and ddl.statement.if_exists
-            yield logical, Leaves(ddl.key, shard, f"DROP TABLE {'IF EXISTS ' * cautious}{_quoted(logical)}")
+            sql = f"DROP TABLE {'IF EXISTS ' * cautious}{_quoted(logical)}"
+            yield logical, Leaves(ddl.key, shard, sql, session=ddl.session)
         if table is not None:
             joined = _as_logical(ddl, topology, table, logical)
-            yield logical, Joins(ddl.key, shard, joined, _creation(ddl, topology, logical, table))
+            yield logical, Joins(ddl.key, shard, joined, _creation(ddl, topology, logical, table), ddl.session)
 
 
 def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> str:

@@ -13,6 +13,7 @@ from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED, Lo
 from binlog_merge.pipeline.coordinate.shards.notes import table_of
 from binlog_merge.pipeline.coordinate.shards.rowmoves import renamed_away, renamed_into
 from binlog_merge.pipeline.coordinate.shards.values import (
+    WRITTEN,
     Decided,
     Event,
     Finding,
@@ -26,7 +27,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from binlog_merge.places import Place
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -167,8 +167,9 @@ class Following:
             self._note(table)
         for event in others:
             if event.table is not None and event.new is not None and event.to not in self.by_shard:
-                sql = in_session(create_sql(event.table, qualified=True), event.session or DdlSession())
-                self._join(event.new, Joins(event.key, event.to, event.table, sql), event)
+                session = event.session or WRITTEN
+                sql = in_session(create_sql(event.table, qualified=True), session)
+                self._join(event.new, Joins(event.key, event.to, event.table, sql, session), event)
 
     def _carried(self, renames: Sequence[Renamed | Moves]) -> list[Renamed | Moves]:
         """Return the renames by which a logical table gets another name, now or when its other shards follow."""
@@ -222,7 +223,7 @@ class Following:
                     table.take(ddl, event.old, event)
             else:
                 sql = f"DROP TABLE {'.'.join(map(quote_name, event.old))}"
-                self._leave(event.old, Leaves(event.key, event.shard, sql, reported=True), event)
+                self._leave(event.old, Leaves(event.key, event.shard, sql, True, event.session), event)
         for event in others:
             if event.old is None and event.new is not None and event not in refilled:
                 self.findings.append(renamed_into(event))

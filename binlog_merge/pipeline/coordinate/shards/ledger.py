@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
-from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain
+from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain, reads_alike
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape, Shapes
 from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import Level, levelled, loosened, tightens
@@ -15,13 +15,14 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Fault,
     Finding,
     Logical,
+    Moves,
     Shard,
     ShardDdl,
     Start,
     Step,
     Stop,
 )
-from binlog_merge.pipeline.coordinate.shards.writing import Renames, write, writing_session
+from binlog_merge.pipeline.coordinate.shards.writing import Candidate, Renames, write, writing_session
 from binlog_merge.places import Place
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.errors import SnapshotStoreError
@@ -66,15 +67,19 @@ class Ledger:
         return None if self.shape is None else self.shapes[self.shape]
 
     def begin(self, event: Event) -> None:
-        """Start another event, which may come from the same statement as the last; its session is used from here on."""
+        """Start another event, which may come from the same statement as the last."""
         if event.key != self._key:
             self._key, self._rank = event.key, 0
         self.resume(event)
 
     def resume(self, event: Event) -> None:
         """Continue at the current event with one that has waited for it."""
-        if isinstance(event, ShardDdl) and event.session is not None:
-            self.session = event.session
+        self.session = self.session_of(event)
+
+    def session_of(self, event: Event) -> DdlSession:
+        """Return the session of an event's text: its own, else the last that is known."""
+        known = None if isinstance(event, Moves) else event.session
+        return self.session if known is None else known
 
     def start(self, members: Mapping[Shard, Table], rows_left: bool) -> Start:
         """Return the state from which coordination can continue later."""
@@ -84,16 +89,26 @@ class Ledger:
         """Return the place after what has been written at the current event so far, which `event` is, or waited for."""
         return Place(event.key if self._key is None else self._key, self._rank)
 
-    def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
-        """Write the statements that turn the logical table into `table`; return their place."""
-        place = self.here(event)
+    def append(
+        self,
+        event: Event,
+        statements: tuple[str, ...],
+        table: Table | None,
+        own: bool = True,
+        author: Event | None = None,
+    ) -> Place:
+        """Write the statements that turn the logical table into `table`; return their place.
+
+        `author` is the event whose text and session it is, if not `event`.
+        """
+        place, session = self.here(event), self.session_of(event if author is None else author)
         self._rank += 1
         self.shape = None if table is None else self.shapes.of(table)
-        self.logical.append(Logical(place, statements, table, event, own))
+        self.logical.append(Logical(place, statements, table, event, own, author=author, session=session))
         return place
 
     def become(
-        self, event: Event, joined: Shape, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
+        self, event: Event, joined: Shape, own: Sequence[Candidate], renames: Renames, origin: Table, alone: bool
     ) -> tuple[Place, tuple[str, ...]]:
         """Write DDL that makes the logical table accept all rows that `joined` accepts.
 
@@ -103,21 +118,21 @@ class Ledger:
         table = self.table
         if table is None or self.shape is None or self.shapes.alike(self.shape, joined):
             return self._inert_place(event, self.shapes[joined], alone), ()
-        written = write(table, self.shapes[joined], own, renames, origin, self.session, alone)
+        written = write(table, self.shapes[joined], own, renames, origin, self.session_of(event), alone)
         if written is None:
             raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
         if not written.statements:
             self.shape = self.shapes.of(written.table)
             return self.here(event), ()
         gone = tuple(c.name for c in table.columns if written.table.index_of(c.name) is None)
-        return self.append(event, written.statements, written.table, written.own), gone
+        return self.append(event, written.statements, written.table, written.own, written.author), gone
 
     def loosen(self, event: Event, joined: Shape, ddls: Sequence[ShardDdl]) -> None:
         """Write that the logical table loses the checks and foreign keys that statements of shards have dropped."""
         if self.table is None:
             return
         for sql in alter_sql(self.table, loosened(self.table, self.shapes[joined], ddls)):
-            text, session = " ".join(sql.split("\n")), writing_session(self.session)
+            text, session = " ".join(sql.split("\n")), writing_session(self.session_of(event))
             self.append(event, (in_session(text, session),), applied(self.table, text, session), own=False)
 
     def level(self, event: Event, ddls: Sequence[ShardDdl], tables: Collection[Table]) -> None:
@@ -125,8 +140,14 @@ class Ledger:
         level = Level.of(((ddl.before, ddl.after) for ddl in ddls), tables)
         if self.table is None or level is None:
             return
-        steps = [step.sql for ddl in ddls if ddl.shard == ddls[-1].shard for step in ddl.steps]
-        for sql, table in levelled(self.table, level, steps, writing_session(self.session)):
+        session = self.session_of(event)
+        steps = [
+            step.sql
+            for ddl in ddls
+            if ddl.shard == ddls[-1].shard and reads_alike(self.session_of(ddl), session)
+            for step in ddl.steps
+        ]
+        for sql, table in levelled(self.table, level, steps, writing_session(session)):
             self.append(event, (sql,), table, own=False)
 
     def move(self, shard: Shard, to: Shard) -> None:
@@ -136,9 +157,9 @@ class Ledger:
 
     def since(self, count: int, before: Table) -> NetChange:
         """Return the net change of the logical DDL after the first `count`; the logical table was `before`."""
-        table, steps, session = before, list[Step](), replace(self.session, validate=False)
-        for sql in (sql for logical in self.logical[count:] for sql in logical.statements):
-            steps += steps_of(sql, table, session)
+        table, steps = before, list[Step]()
+        for sql, session in ((sql, logical.session) for logical in self.logical[count:] for sql in logical.statements):
+            steps += steps_of(sql, table, replace(session, validate=False))
             table = steps[-1].after
         return net_change(before, steps)
 
@@ -167,13 +188,13 @@ class Ledger:
         if not alone and (net_change_of([event]).replaced or moves_rows(event, *MOVING)):
             self.swallowed.append(event)
             return here
-        counts = self._inert.setdefault(plain(event.sql), {})
+        counts = self._inert.setdefault(plain(event.sql, self.session_of(event)), {})
         most = max(counts.values(), default=0)
         counts[event.shard] = counts.get(event.shard, 0) + 1
         if counts[event.shard] <= most and not alone:
             return here
         try:
-            table = applied(logical, event.sql, writing_session(self.session))
+            table = applied(logical, event.sql, writing_session(self.session_of(event)))
         except SnapshotStoreError:
             table = None
         if table is None or order(table, logical) != 0:

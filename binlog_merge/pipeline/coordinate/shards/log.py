@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.config.extract import Extract
 from binlog_merge.config.modes import Modes
@@ -22,12 +23,14 @@ from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
 from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep, ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
+    WRITTEN,
     Effect,
     Finding,
     Joins,
     Leaves,
     Moves,
     Name,
+    Ran,
     Renamed,
     Shard,
     ShardDdl,
@@ -67,6 +70,11 @@ class RanStatement:
     position: int
     variables: SessionVariables
     database: str | None = None
+
+    @property
+    def session(self) -> DdlSession:
+        """Return the session as DDL needs it."""
+        return ddl_session(self.variables, self.variables.server_version or WRITTEN.server_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +168,11 @@ class ShardLog:
             ran={place: ran for place, ran in self.ran.items() if place in needed or ran.key >= floor},
         )
 
+    def session(self, ran: Ran | None) -> DdlSession:
+        """Return the session of a node's statement; of text that no node ran, `WRITTEN`."""
+        known = None if ran is None else self.ran.get(ran)
+        return WRITTEN if known is None else known.session
+
     def start(self, name: Name) -> tuple[OrderKey, Start]:
         """Return the state from which a table continues, and the key up to which it includes events."""
         return self.starts.get(name) or (ORIGIN, Start(self.members.get(name, {}), self.logical.get(name)))
@@ -193,7 +206,7 @@ class ShardLog:
             if logical is not None:
                 shard = Shard(node, table.schema, table.name)
                 made = self._extended(shard, as_logical(node, modes.topology, table, logical), modes)
-                joins = (logical, Joins(key, shard, made, create_sql(made, qualified=True)))
+                joins = (logical, Joins(key, shard, made, create_sql(made, qualified=True), WRITTEN))
                 self.events += [] if joins in self.events else [joins]
 
     def _database(self, node: str, name: str, modes: Modes) -> None:
@@ -251,8 +264,8 @@ class ShardLog:
         for found in self.tools.written(node, first_rows, limit):
             logical = coordinated(modes, node, *found.name)
             if logical is not None and found.table is not None and found.until is not None:
-                joins = appeared(node, found.until, modes.topology, found.table, logical, DdlSession())
-                self.events.append((logical, self._with_columns(joins, modes, DdlSession())))
+                joins = appeared(node, found.until, modes.topology, found.table, logical, WRITTEN)
+                self.events.append((logical, self._with_columns(joins, modes, WRITTEN)))
 
     def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:
         """Yield findings about rows that statements below `limit` move between tables or files."""
@@ -296,7 +309,8 @@ class ShardLog:
             return event
         if isinstance(event, Joins):
             table = self._extended(event.shard, event.table, modes)
-            return Joins(event.key, event.shard, table, in_session(create_sql(table, qualified=True), session))
+            sql = in_session(create_sql(table, qualified=True), session)
+            return Joins(event.key, event.shard, table, sql, session)
         return self._ddl_with_columns(event, extract, modes) if isinstance(event, ShardDdl) else event
 
     def _renamed_with_columns(self, event: Renamed, modes: Modes) -> Renamed:
@@ -308,7 +322,7 @@ class ShardLog:
 
     def _ddl_with_columns(self, ddl: ShardDdl, extract: Extract, modes: Modes) -> ShardDdl:
         name = (ddl.before.schema, ddl.before.name)
-        session = ddl.session or DdlSession()
+        session = ddl.session or WRITTEN
         table = before = with_columns(ddl.before, extract, self._last(name, ddl.shard), modes.key_columns)
         steps = list[Step]()
         for step in ddl.steps:

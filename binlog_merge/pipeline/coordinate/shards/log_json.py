@@ -111,23 +111,23 @@ def log_to_json(log: ShardLog) -> str:
 
 def _event(event: ShardEvent, tables: _Numbered, sessions: _Numbered) -> list[Any]:
     head = [type(event).__name__, event.key.text(), *event.shard]
+    ran_in = None if isinstance(event, Moves) else event.session
+    session = None if ran_in is None else sessions.text(json.dumps(asdict(ran_in)))
     match event:
         case ShardDdl():
-            session = None if event.session is None else sessions.text(json.dumps(asdict(event.session)))
             steps = [[s.sql, tables.table(s.after), s.adds, s.drops, s.renames] for s in event.steps]
             return [*head, event.sql, tables.table(event.before), steps, session, event.elsewhere]
         case Joins():
-            return [*head, tables.table(event.table), event.sql]
+            return [*head, tables.table(event.table), event.sql, session]
         case Moves():
             return [*head, *event.to]
         case Renamed():
             table = None if event.table is None else tables.table(event.table)
             instead = [_event(ddl, tables, sessions) for ddl in event.instead]
-            session = None if event.session is None else sessions.text(json.dumps(asdict(event.session)))
             kind = [event.tool, event.plain, event.sql, session]
             return [*head, event.to, event.old, event.new, table, instead, *kind]
         case _:
-            return [*head, event.sql]
+            return [*head, event.sql, session]
 
 
 def log_from_json(text: str) -> ShardLog:
@@ -161,13 +161,17 @@ _KINDS: Mapping[str, type[Leaves] | type[Empties]] = {"Leaves": Leaves, "Empties
 
 def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> ShardEvent:
     kind, key, shard, rest = row[0], OrderKey.parse(row[1]), Shard(*row[2:5]), row[5:]
+
+    def ran_in(numbers: Sequence[int | None]) -> DdlSession | None:
+        """Return the session at the end of a row; older stores have none for some kinds of events."""
+        return None if not numbers or numbers[0] is None else sessions[numbers[0]]
+
     if kind == "ShardDdl":
         sql, before, steps, session, *more = rest
         read = (Step(s, tables[t], tuple(adds), tuple(drops), _pairs(renames)) for s, t, adds, drops, renames in steps)
-        found = None if session is None else sessions[session]
-        return ShardDdl(key, shard, sql, tables[before], tuple(read), found, *more)
+        return ShardDdl(key, shard, sql, tables[before], tuple(read), ran_in([session]), *more)
     if kind == "Joins":
-        return Joins(key, shard, tables[rest[0]], rest[1])
+        return Joins(key, shard, tables[rest[0]], rest[1], ran_in(rest[2:]))
     if kind == "Moves":
         return Moves(key, shard, Shard(*rest))
     if kind == "Renamed":
@@ -175,9 +179,8 @@ def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
         ddls = (_read_event(ddl, tables, sessions) for ddl in instead)
         made = tuple(ddl for ddl in ddls if isinstance(ddl, ShardDdl))
         now = None if table is None else tables[table]
-        found = None if not more or more[0] is None else sessions[more[0]]
-        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, tool, plain, sql, found)
-    return _KINDS[kind](key, shard, rest[0])
+        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, tool, plain, sql, ran_in(more))
+    return _KINDS[kind](key, shard, rest[0], session=ran_in(rest[1:]))
 
 
 def _start(start: Start, tables: _Numbered, sessions: _Numbered) -> list[Any]:

@@ -12,6 +12,14 @@ from dataclasses import dataclass
 from binlog_merge.pipeline.coordinate.shards.values import ShardDdl, Step
 from snapshot_store.diff import diff_tables, equivalent
 from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import (
+    ANSI_QUOTES,
+    HIGH_NOT_PRECEDENCE,
+    NO_BACKSLASH_ESCAPES,
+    PIPES_AS_CONCAT,
+    REAL_AS_FLOAT,
+    DdlSession,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +75,16 @@ def inverse(renames: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
-    """Return whether two statements are the same DDL: the same text, the same clauses, or the same schema change."""
-    if plain(a.sql) == plain(b.sql):
-        return True
-    clauses = [frozenset(plain(step.sql) for step in ddl.steps) for ddl in (a, b)]
-    if clauses[0] == clauses[1] and len(a.steps) == len(b.steps):
+    """Return whether two statements are the same DDL: the same text, the same clauses, or the same schema change.
+
+    One text means two things in sessions that read it in different ways.
+    """
+    same_text = _same_text(a, b)
+    if same_text and reads_alike(a.session, b.session):
         return True
     changes = [diff_tables(ddl.before, ddl.after) for ddl in (a, b)]
+    if same_text and changes[0] == changes[1]:
+        return True
     if not changes[0] or _plain_renames(a) != _plain_renames(b):
         return False
     if changes[0] == changes[1]:
@@ -82,15 +93,32 @@ def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
     return equivalent(a.before, b.before) and equivalent(a.after, b.after) and not equivalent(a.before, a.after)
 
 
+def _same_text(a: ShardDdl, b: ShardDdl) -> bool:
+    if plain(a.sql, a.session) == plain(b.sql, b.session):
+        return True
+    clauses = [frozenset(plain(step.sql, ddl.session) for step in ddl.steps) for ddl in (a, b)]
+    return clauses[0] == clauses[1] and len(a.steps) == len(b.steps)
+
+
+def reads_alike(a: DdlSession | None, b: DdlSession | None) -> bool:
+    """Return whether two sessions read one text as one statement; an unknown session (None) reads like any."""
+    return a is None or b is None or not (a.sql_mode ^ b.sql_mode) & _READING
+
+
 def _plain_renames(ddl: ShardDdl) -> list[tuple[str, str]]:
     return sorted((old.lower(), new.lower()) for old, new in ddl.renames)
 
 
-_QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTALL)
+_READING = ANSI_QUOTES | HIGH_NOT_PRECEDENCE | NO_BACKSLASH_ESCAPES | PIPES_AS_CONCAT | REAL_AS_FLOAT
+"""The bits of sql_mode that decide what a text says."""
+
+_ESCAPED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTALL)
+_UNESCAPED = re.compile(r"""('(?:[^']|'')*'|"(?:[^"]|"")*")""", re.DOTALL)
 
 
-def plain(sql: str) -> str:
+def plain(sql: str, session: DdlSession | None = None) -> str:
     """Return a statement's text normalized outside of strings: blanks, backticks and letter case."""
-    pieces = _QUOTED.split(sql.strip().rstrip(";"))
+    quoted = _ESCAPED if session is None or session.backslash_escapes else _UNESCAPED
+    pieces = quoted.split(sql.strip().rstrip(";"))
     pieces[::2] = [" ".join(piece.replace("`", "").split()).casefold() for piece in pieces[::2]]
     return " ".join(pieces)

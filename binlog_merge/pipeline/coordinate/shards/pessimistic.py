@@ -262,7 +262,7 @@ class PessimisticRun(Run):
         before, count = self.ledger.table, len(self.ledger.logical)
         decision, self.decision = self.decision, None
         first = self.sequence.order[self.sequence.active].ddl
-        place = self._carry_out(event, last, last.sql if decision is None else decision.sql)
+        place = self._carry_out(event, last, last if decision is None else decision)
         logical = self.ledger.since(count, before)
         for ddl in real:
             self.ledger.doubt(doubts_of([ddl], logical, Dropping(), ddl is last, self.alone))
@@ -275,16 +275,18 @@ class PessimisticRun(Run):
         if not skipped:
             self.written = (*self.written, last)[-KEPT:]
 
-    def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
+    def _carry_out(self, event: Event, ddl: ShardDdl, author: ShardDdl | Decided) -> Place:
+        """Write the text of `author` for a DDL that all shards have run."""
         assert self.ledger.table is not None
+        sql = author.sql
         if not sql or (sql == ddl.sql and not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE)):
             return self.ledger.here(event)
         try:
-            table = applied(self.ledger.table, sql, self.ledger.session)
+            table = applied(self.ledger.table, sql, self.ledger.session_of(author))
             if sql == ddl.sql and alike(self.ledger.table, ddl.before) and not alike(table, ddl.after):
                 detail = f"{sql!r} does something else to the logical table than to {ddl.shard}"
                 raise Stopped(Fault.NOT_WRITABLE, event, detail)
-            return self.ledger.append(event, (sql,), table)
+            return self.ledger.append(event, (sql,), table, author=author)
         except SnapshotStoreError as error:
             if isinstance(event, Decided):
                 raise Stopped(Fault.DECISION, event, str(error)) from None

@@ -194,7 +194,7 @@ class RemovingRun(ABC):
         table = self.ledger.table
         if isinstance(last, ShardDdl) and table is not None:
             try:
-                table = applied(table, last.sql, self.ledger.session)
+                table = applied(table, last.sql, self.ledger.session_of(last))
             except SnapshotStoreError as error:
                 raise Stopped(Fault.NOT_WRITABLE, now, str(error)) from None
         self.ledger.append(last, (last.sql,) if last.sql else (), table)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.values import (
+    WRITTEN,
     Doubt,
     Finding,
     Leaves,
@@ -14,7 +15,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import parse_statement
-from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
 MOVING = (Verb.EMPTY, Verb.FILE, Verb.EXCHANGE)
@@ -56,7 +56,7 @@ def moves_rows(ddl: ShardDdl, *verbs: Verb) -> bool:
     """Return whether a statement does one of `verbs` to rows of its table, without a row event."""
     if not any(word in ddl.sql.upper() for word in ("PARTITION", "TABLESPACE")):
         return False
-    return bool(effects_of(parse_statement(ddl.sql, ddl.session or DdlSession())).having(*verbs))
+    return bool(effects_of(parse_statement(ddl.sql, ddl.session or WRITTEN)).having(*verbs))
 
 
 def renamed_away(event: Renamed, instead: Renamed | None, alone: bool) -> Finding | None:

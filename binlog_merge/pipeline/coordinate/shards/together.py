@@ -22,6 +22,7 @@ from binlog_merge.pipeline.coordinate.shards.removals import short_lived
 from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
 from binlog_merge.pipeline.coordinate.shards.tables import CoordinatedTable, components, open_rename, outcome_of
 from binlog_merge.pipeline.coordinate.shards.values import (
+    WRITTEN,
     Decided,
     Effect,
     Event,
@@ -33,7 +34,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Stop,
 )
 from binlog_merge.places import Place
-from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -41,9 +41,6 @@ _WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
     "pessimistic": pessimistic.coordinate,
     "optimistic": optimistic.coordinate,
 }
-SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
-"""The session of statements whose own session is unknown: those that operators write."""
-
 _TOGETHER = -1
 """The owner of the places of renames: the renames at one key are a single statement."""
 
@@ -126,7 +123,7 @@ def _coordinated(
         shards = [*start.members, *(e.shard for e in table.events if not isinstance(e, Decided))]
         if shards:
             mode = modes.of(*shards[0])
-            outcome = _WAYS[mode](start.members, start.table, table.events, SESSION, start, brief)
+            outcome = _WAYS[mode](start.members, start.table, table.events, WRITTEN, start, brief)
             tables.append(outcome_of(number, table, mode, outcome))
     return following, tables
 
@@ -163,9 +160,8 @@ def _wanted(
             name, ddl = logical[place]
             # A table that is dropped with its database needs no DROP TABLE.
             gone = ddl.table is None and (place.key, name[0]) in dropped
-            cause = None if isinstance(ddl.cause, Decided) else (ddl.cause.shard.node, ddl.cause.key)
             statements = () if gone else ddl.statements
-            yield Wanted(place, name, table.number, statements, cause, ddl.own and ddl.alone)
+            yield Wanted(place, name, table.number, statements, ddl.ran, ddl.own and ddl.alone)
     renamings = {renaming.key: renaming for renaming in following.renamings}
     keys = {e.place.key for t in tables for e in t.effects if e.place is not None and e.place.rank == RENAMED}
     for key in keys | renamings.keys():
@@ -173,9 +169,7 @@ def _wanted(
             yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard was renamed back
             continue
         renaming = renamings[key]
-        ran = None if renaming.cause is None else log.ran.get(renaming.cause)
-        session = SESSION if ran is None else replace(SESSION, sql_mode=ran.variables.sql_mode)
-        sql = rename_sql(renaming, session)
+        sql = rename_sql(renaming, log.session(renaming.cause))
         yield Wanted(Place(key, RENAMED), renaming.pairs[0][0], _TOGETHER, (sql,), renaming.cause)
 
 

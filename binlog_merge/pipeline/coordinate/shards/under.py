@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import Naming, routed
 from binlog_merge.pipeline.coordinate.shards.values import (
+    WRITTEN,
     Decided,
     Empties,
     Event,
@@ -27,7 +28,6 @@ from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
 
-_SESSION = DdlSession()
 _OTHER = "\ue000"
 """Marks the name of another table that has the name under which this one is coordinated."""
 
@@ -57,11 +57,11 @@ def table_under(table: Table, name: Name) -> Table:
 
 
 def sql_under(sql: str, old: Name, name: Name, session: DdlSession | None) -> str:
-    """Return a statement on one table as a statement on a table of another name."""
+    """Return a statement on one table as a statement on a table of another name; `session` is the statement's own."""
     if old == name or not sql:
         return sql
     try:
-        return routed(sql, *name, session or _SESSION, Naming(*old, _names(old, name)))
+        return routed(sql, *name, session or WRITTEN, Naming(*old, _names(old, name)))
     except SnapshotStoreError:
         return sql  # it names no table
 
@@ -87,13 +87,17 @@ def event_under(event: Event, old: Name, name: Name) -> Event:
         case ShardDdl():
             return ddl_under(event, name)
         case Joins():
-            return replace(event, table=table_under(event.table, name), sql=sql_under(event.sql, old, name, None))
+            return replace(event, table=table_under(event.table, name), sql=_sql(event, old, name))
         case Leaves() | Empties():
-            return replace(event, sql=sql_under(event.sql, old, name, None))
+            return replace(event, sql=_sql(event, old, name))
         case Decided():
-            return replace(event, id=id_under(event.id, name), sql=sql_under(event.sql, old, name, None))
+            return replace(event, id=id_under(event.id, name), sql=_sql(event, old, name))
         case _:
             return event
+
+
+def _sql(event: Joins | Leaves | Empties | Decided, old: Name, name: Name) -> str:
+    return sql_under(event.sql, old, name, event.session)
 
 
 def id_under(id: str, name: Name) -> str:
@@ -113,8 +117,7 @@ def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
     """Return a logical DDL of the table `old` as one of a table called `name`."""
     if old == name:
         return ddl
-    session = ddl.cause.session if isinstance(ddl.cause, ShardDdl) else None
-    statements = tuple(sql_under(sql, old, name, session) for sql in ddl.statements)
+    statements = tuple(sql_under(sql, old, name, ddl.session) for sql in ddl.statements)
     return replace(ddl, statements=statements, table=None if ddl.table is None else table_under(ddl.table, name))
 
 

@@ -6,16 +6,22 @@ All tables carry their logical name, so that tables of two shards compare by the
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from binlog_merge.places import Place
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.render_sql import without_defaults_sql
 from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
 """A logical table's database and name."""
+
+WRITTEN: Final = DdlSession(sql_mode=DEFAULT_SQL_MODE)
+"""The session of text that no node ran: what operators write, and definitions that a merge writes anew."""
+
+Ran = tuple[str, OrderKey]
+"""A node's statement: the node, and the statement's order key."""
 
 
 class Shard(NamedTuple):
@@ -45,7 +51,8 @@ class ShardDdl:
     """A statement that a shard ran on its table, written for the logical table; `session` None: that of other
     statements.
 
-    `elsewhere`: its session's database has another name in the output, or none.
+    `elsewhere`: its session's database has another name in the output, or none. `text_of` is the statement that the
+    text and the session are from, if a shard counts as having run what another has.
     """
 
     key: OrderKey
@@ -55,6 +62,12 @@ class ShardDdl:
     steps: tuple[Step, ...]
     session: DdlSession | None = field(default=None, compare=False)
     elsewhere: bool = field(default=False, compare=False)
+    text_of: Ran | None = field(default=None, compare=False)
+
+    @property
+    def ran(self) -> Ran:
+        """Return the statement that the text is from."""
+        return self.text_of or (self.shard.node, self.key)
 
     @property
     def after(self) -> Table:
@@ -75,6 +88,7 @@ class Joins:
     shard: Shard
     table: Table
     sql: str = ""
+    session: DdlSession | None = field(default=None, compare=False)
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -90,6 +104,7 @@ class Leaves:
     shard: Shard
     sql: str = ""
     reported: bool = field(default=False, compare=False)
+    session: DdlSession | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +148,7 @@ class Empties:
     key: OrderKey
     shard: Shard
     sql: str = ""
+    session: DdlSession | None = field(default=None, compare=False)
 
 
 ShardEvent = ShardDdl | Joins | Leaves | Moves | Renamed | Empties
@@ -152,6 +168,11 @@ class Decided:
     sql: str = ""
     shard: Shard | None = None
 
+    @property
+    def session(self) -> DdlSession:
+        """Return the session of the operator's statement."""
+        return WRITTEN
+
 
 Event = ShardEvent | Decided
 
@@ -164,7 +185,8 @@ class Logical:
     """A logical DDL: its place, its statements, the table after it (None: dropped), and the event that causes it.
 
     `own`: the statements are those that the shard wrote; otherwise they were generated from the difference of the
-    tables. `alone`: all rows of the logical table are this shard's.
+    tables. `alone`: all rows of the logical table are this shard's. `author` is the event whose text it is, if that is
+    not its cause; `session` is the one that the text is written in.
     """
 
     place: Place
@@ -173,6 +195,19 @@ class Logical:
     cause: Event
     own: bool = True
     alone: bool = False
+    author: "Event | None" = field(default=None, compare=False)
+    session: DdlSession = field(default=WRITTEN, compare=False)
+
+    @property
+    def ran(self) -> Ran | None:
+        """Return the node's statement in whose session the text is written, None if no node ran one."""
+        match self.author or self.cause:
+            case Decided():
+                return None
+            case ShardDdl() as ddl:
+                return ddl.ran
+            case event:
+                return event.shard.node, event.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, applied_parsed, columns_named
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import no_tighter, tightens
+from binlog_merge.pipeline.coordinate.shards.values import ShardDdl
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.errors import SnapshotStoreError
@@ -22,23 +23,30 @@ from snapshot_store.mysql.sql.session import NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlS
 from snapshot_store.render_sql import column_sql, in_session
 
 Renames = Sequence[tuple[str, str]]
+Candidate = tuple[ShardDdl, Sequence[str]]
+"""Statements that may be written, and the shard's DDL that they are from."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDdl:
-    """Statements, the table after them, and whether they are the user's own; no statement if only display widths
-    change.
+    """Statements, the table after them, and the DDL that they are from, None if they are generated; no statement if
+    only display widths change.
     """
 
     statements: tuple[str, ...]
     table: Table
-    own: bool
+    author: ShardDdl | None = None
+
+    @property
+    def own(self) -> bool:
+        """Return whether they are a user's own."""
+        return self.author is not None
 
 
 def write(
     logical: Table,
     joined: Table,
-    own: Iterable[Sequence[str]],
+    own: Iterable[Candidate],
     renames: Renames,
     origin: Table,
     session: DdlSession,
@@ -47,15 +55,14 @@ def write(
     """Return the statements that turn the logical table into `joined`; None if no statement does.
 
     `own` are candidate statements of users, the likeliest first; unless `alone`, they must not empty a column, as other
-    shards may have kept it. New columns get their position from `origin`.
+    shards may have kept it. New columns get their position from `origin`. `session` is that of generated statements.
     """
-    session = writing_session(session)
-    for statements in own:
-        done = _carried_out(logical, joined, statements, session, alone)
+    for author, statements in own:
+        done = _carried_out(logical, joined, statements, writing_session(author.session or session), alone)
         if done is not None:
-            return WrittenDdl(*done, True)
-    made = _made(logical, joined, renames, origin, session)
-    return None if made is None else WrittenDdl(*made, False)
+            return WrittenDdl(*done, author)
+    made = _made(logical, joined, renames, origin, writing_session(session))
+    return None if made is None else WrittenDdl(*made)
 
 
 def writing_session(session: DdlSession) -> DdlSession:

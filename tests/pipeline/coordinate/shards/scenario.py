@@ -48,6 +48,7 @@ class Cluster:
     events: dict[Name, list[Event]] = field(default_factory=dict)
     rows: dict[Name, list[Row]] = field(default_factory=dict)
     tools: ToolTables = field(default_factory=ToolTables)
+    sessions: dict[tuple[str, OrderKey], DdlSession] = field(default_factory=dict)
     moment: int = 0
 
     def key(self) -> OrderKey:
@@ -75,11 +76,12 @@ class Cluster:
                 catalog = apply_ddl(catalog, f"CREATE DATABASE `{schema}`", None, SESSION).catalog
         return catalog
 
-    def run(self, node: str, sql: str) -> None:
+    def run(self, node: str, sql: str, session: DdlSession = SESSION) -> None:
         """Run a statement: DDL, or one that changes rows, of which only the table is looked at."""
         key, found = self.key(), ROWS.match(sql)
         if found is None:
-            self._run_ddl(node, key, sql)
+            self.sessions[node, key] = session
+            self._run_ddl(node, key, sql, session)
             return
         *schema, table = found[1].replace("`", "").split(".")
         name = (schema[0] if schema else self.default_schema, table)
@@ -88,10 +90,10 @@ class Cluster:
         if logical is not None and shape is not None:
             self.rows.setdefault(logical, []).append(Row(key, Shard(node, *name), shape.renamed(*logical)))
 
-    def _run_ddl(self, node: str, key: OrderKey, sql: str) -> None:
+    def _run_ddl(self, node: str, key: OrderKey, sql: str, session: DdlSession) -> None:
         before = self.catalog(node, sql)
-        effect = apply_ddl(before, sql, self.default_schema, SESSION)
-        parsed = ParsedDdl.of(sql, SESSION)
+        effect = apply_ddl(before, sql, self.default_schema, session)
+        parsed = ParsedDdl.of(sql, session)
         step = self.tools.step(node, key, parsed, before, effect, self.default_schema, lambda name: True)
         self.tools.add(step.events)
         ddl = NodeDdl(node, key, parsed, before, effect, step, self.default_schema)

@@ -7,9 +7,9 @@ import pytest
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.following import Following
 from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
-from binlog_merge.pipeline.coordinate.shards.together import SESSION, _may_follow
+from binlog_merge.pipeline.coordinate.shards.together import _may_follow
 from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
-from binlog_merge.pipeline.coordinate.shards.values import Shard, Start
+from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Shard, Start
 from snapshot_store.ddl import ParsedDdl, parse_dump
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.topology import Route, Topology
@@ -36,9 +36,9 @@ def follow(begin: str, *statements: str) -> Following:
     for moment, text in enumerate(statements, 1):
         node, _, sql = text.partition(" ")
         key, before = OrderKey(moment, 0, 0, int(node[1])), catalogs[node]
-        effect = apply_ddl(before, sql, "a", SESSION)
+        effect = apply_ddl(before, sql, "a", WRITTEN)
         catalogs[node] = effect.catalog
-        parsed = ParsedDdl.of(sql, SESSION)
+        parsed = ParsedDdl.of(sql, WRITTEN)
         step = tools.step(node, key, parsed, before, effect, "a", lambda name: True)
         tools.add(step.events)
         ddl = NodeDdl(node, key, parsed, before, effect, step, "a")
@@ -48,7 +48,7 @@ def follow(begin: str, *statements: str) -> Following:
 
 def renamed(following: Following) -> list[str]:
     """Return where tables were renamed, and how."""
-    return [f"{r.key.commit_tso} {rename_sql(r, SESSION)}".replace("`", "") for r in following.renamings]
+    return [f"{r.key.commit_tso} {rename_sql(r, WRITTEN)}".replace("`", "") for r in following.renamings]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     open_id,
 )
+from binlog_merge.pipeline.coordinate.shards.writing import Candidate
 from binlog_merge.places import Place
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
@@ -177,11 +178,11 @@ class LockKeeper(Run):
         infos = [info for queue in queues for info in queue]
         ddls = [info.ddl for info in infos]
         before, count, dropping = self.ledger.table, len(self.ledger.logical), self.lock.dropping
-        own: list[tuple[str, ...]] = [(ddl.sql,) for ddl in reversed(ddls)]
+        own: list[Candidate] = [(ddl, (ddl.sql,)) for ddl in reversed(ddls)]
         if operation is not None:
-            own.append(tuple(step.sql for step in operation.written))
-        own += [tuple(step.sql for step in ddl.steps[i:]) for ddl in reversed(ddls) for i in range(1, len(ddl.steps))]
-        own.append(tuple(step.sql for step in ddls[-1].steps if not step.drops and not step.renames))
+            own.append((ddls[-1], [step.sql for step in operation.written]))
+        own += [(ddl, [s.sql for s in ddl.steps[i:]]) for ddl in reversed(ddls) for i in range(1, len(ddl.steps))]
+        own.append((ddls[-1], [step.sql for step in ddls[-1].steps if not step.drops and not step.renames]))
         renames = tuple(pair for queue in queues for pair in change_of(queue).renames)
         place = self._write(event, own, renames, ddls[-1].after)
         if before is not None:
@@ -207,7 +208,7 @@ class LockKeeper(Run):
         return max((one.place for one in self.ledger.logical[written:]), default=self.ledger.here(event))
 
     def _write(
-        self, event: Event, own: Sequence[tuple[str, ...]], renames: Sequence[tuple[str, str]], origin: Table
+        self, event: Event, own: Sequence[Candidate], renames: Sequence[tuple[str, str]], origin: Table
     ) -> Place:
         """Write DDL that makes the logical table the join; return the place after which rows may rely on it."""
         joined = self.lock.joined

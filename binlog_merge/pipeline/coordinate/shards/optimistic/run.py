@@ -97,7 +97,7 @@ class OptimisticRun(LockKeeper):
         """Return a DDL as if its shard had really run what it counts as having run; unchanged if that is impossible."""
         before = self._last_of(ddl.shard)
         try:
-            steps = steps_of(ddl.sql, before, self.ledger.session)
+            steps = steps_of(ddl.sql, before, self.ledger.session_of(ddl))
         except SnapshotStoreError:
             return ddl
         return replace(ddl, before=before, steps=steps)
@@ -119,10 +119,10 @@ class OptimisticRun(LockKeeper):
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {head.sql!r}")
         before = self._last_of(shard)
         try:
-            steps = steps_of(head.sql, before, self.ledger.session)
+            steps = steps_of(head.sql, before, self.ledger.session_of(head))
         except SnapshotStoreError as error:
             raise Stopped(Fault.DECISION, event, f"{shard} could not have run {head.sql!r}: {error}") from None
-        pretended = ShardDdl(event.key, shard, head.sql, before, steps)
+        pretended = ShardDdl(event.key, shard, head.sql, before, steps, head.session, text_of=head.ran)
         self.pretended.append(pretended)
         self.debts.owe(shard, pretended)
         self._attempt_or_queue(pretended, event)
@@ -136,7 +136,7 @@ class OptimisticRun(LockKeeper):
         place, skips = self.ledger.here(event), event.action == "skip"
         if not skips:
             try:
-                table = applied(self.ledger.table, event.sql, self.ledger.session)
+                table = applied(self.ledger.table, event.sql, event.session)
             except SnapshotStoreError as error:
                 raise Stopped(Fault.DECISION, event, str(error)) from None
             place = self.ledger.append(event, (event.sql,), table)
@@ -169,7 +169,7 @@ class OptimisticRun(LockKeeper):
         """Return a shard's table as if it had run another shard's DDL; unchanged if it could not."""
         try:
             table = self.shapes[self.lock.normal[shard]]
-            return self.shapes.of(steps_of(ddl.sql, table, self.ledger.session)[-1].after)
+            return self.shapes.of(steps_of(ddl.sql, table, self.ledger.session_of(ddl))[-1].after)
         except SnapshotStoreError:
             return self.lock.normal[shard]
 
@@ -207,7 +207,8 @@ class OptimisticRun(LockKeeper):
         if like is None:
             raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
         self.lock = self.lock.with_table(event.shard, like)
-        made = ShardDdl(event.key, event.shard, event.sql, self.shapes[like], (Step(event.sql, event.table),))
+        step = Step(event.sql, event.table)
+        made = ShardDdl(event.key, event.shard, event.sql, self.shapes[like], (step,), event.session)
         self.strangers.append(made)
         self._attempt_or_queue(made, event)
 
