@@ -78,6 +78,7 @@ class Store:
     def __init__(self, path: Path, connection: Any) -> None:
         self.path = path
         self._connection = connection
+        self._is_locked_for_queries = False
 
     @classmethod
     @contextmanager
@@ -269,13 +270,8 @@ class Store:
 
         Raises QueryFailed. Open the store with `read_only`: nothing else prevents a statement from writing.
         """
-        for name, view in VIEWS.items():
-            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
-        self._connection.execute(TABLES_AT)
-        if isinstance(self._connection, _Reading):
-            self._connection.keep_engine_from_others()
-        self._connection.execute("SET enable_external_access = false")
-        self._connection.execute("SET lock_configuration = true")
+        if not self._is_locked_for_queries:
+            self._lock_for_queries()
         try:
             answer = self._connection.execute(sql)
             if answer is None:  # what DuckDB returns for text without a statement
@@ -287,6 +283,16 @@ class Store:
             if isinstance(failed, StoreDamaged) and "Extension " not in str(error):
                 raise failed from None
             raise QueryFailed(str(error)) from None
+
+    def _lock_for_queries(self) -> None:
+        for name, view in VIEWS.items():
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
+        self._connection.execute(TABLES_AT)
+        if isinstance(self._connection, _Reading):
+            self._connection.keep_engine_from_others()
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")  # for good: no later SET is taken
+        self._is_locked_for_queries = True
 
     def _floors(self) -> dict[str, str]:
         rows = self._connection.execute(

@@ -213,9 +213,12 @@ class KeysOfTask:
             chosen = np.flatnonzero(mask)
             hashes, states = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64)
             hash_keys(folded.buffer, folded.starts, folded.sizes, columns, side, chosen, 0, hashes, states)
-            if sign == FREES and (states == ABSENT).any():
-                first = int(np.flatnonzero(states == ABSENT)[0])
-                yield _Change(int(of[chosen[first]]), int(chosen[first]), sign, 0, None, ())
+            if sign == FREES:
+                absent = chosen[states == ABSENT]
+                if not changed[absent].any():  # deletes: in an event of them nobody takes a key in between
+                    absent = absent[np.unique(of[absent], return_index=True)[1]]
+                for row in absent.tolist():
+                    yield _Change(int(of[row]), row, sign, 0, None, ())
             numbers = hashes.view(np.uint64)
             known = np.flatnonzero(states == VALUE)
             if len(known) > MOST_KEYS:

@@ -196,6 +196,17 @@ def kept_by_minimal_images(nodes: Nodes) -> None:
     nodes["n2"].run("INSERT INTO t1 VALUES (2, 1, 1)")
 
 
+def kept_by_minimal_images_again(nodes: Nodes) -> None:
+    """Each such DELETE does, not only the first one of those that are looked at together."""
+    for session in nodes.values():
+        session.run("SET binlog_row_image = 'MINIMAL'")
+    for number in range(3):
+        nodes["n1"].run(f"INSERT INTO t1 VALUES ({2 * number}, 1, 1)")
+        nodes["n1"].run("DELETE FROM t1")
+        nodes["n2"].run(f"INSERT INTO t1 VALUES ({2 * number + 1}, 1, 1)")
+        nodes["n2"].run("DELETE FROM t1")
+
+
 def set_to_null(nodes: Nodes) -> None:
     """An UPDATE that makes NULL of a unique key frees it, whatever of the row the images hold."""
     for image, one in (("FULL", 1), ("MINIMAL", 3)):
@@ -205,7 +216,9 @@ def set_to_null(nodes: Nodes) -> None:
         nodes["n2"].run(f"INSERT INTO t1 VALUES ({one + 1}, 1, {one})")
 
 
-@pytest.mark.parametrize("story", [moved_by_application, emptied, apart, kept_by_minimal_images, set_to_null])
+@pytest.mark.parametrize(
+    "story", [moved_by_application, emptied, apart, kept_by_minimal_images, kept_by_minimal_images_again, set_to_null]
+)
 def test_keys_that_a_server_takes(stage: Stage, story: Callable[[Nodes], None]) -> None:
     assert told(stage, story.__name__, COLUMNS, story) == []
     stage.target.drop_databases()
