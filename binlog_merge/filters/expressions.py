@@ -21,6 +21,7 @@ from binlog_merge.filters.tables import TableFilter
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import engine_array, one_row
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, parse
+from binlog_merge.values.duckdb.engine import values_of
 from binlog_merge.values.duckdb.piece import ExpressionError
 from binlog_merge.values.duckdb.stopped import why_stopped
 from binlog_merge.values.duckdb.table_columns import TableColumns
@@ -60,7 +61,6 @@ class ExpressionFilter:
     def __init__(self, rules: Iterable[ExpressionRule], time_zone: str = "UTC") -> None:
         self._rules = [_Rule(rule, f"event-filters[{i}]") for i, rule in enumerate(rules)]
         self._time_zone = time_zone
-        self._engine: Any = None
 
     def concerns(self, schema: str, table: str) -> bool:
         """Return whether any expression applies to a table."""
@@ -161,22 +161,16 @@ class ExpressionFilter:
             arrays[place] = engine_array(column, batch.column(index), self._time_zone)
         if not arrays:
             arrays = {"c0": pa.nulls(length)}
-        rows = pa.table(arrays)
         try:
-            found = self._connection().from_arrow(rows).project(f"{compiled.sql} AS ignored").to_arrow_table()
+            found = values_of(compiled.sql, pa.table(arrays))
         except duckdb.Error as error:
             raise rule.error(key, table, f"cannot be evaluated: {why_stopped(error) or error}") from None
-        return found.column("ignored").combine_chunks()
+        return found.combine_chunks()
 
     def _absent(self, rule: "_Rule", key: str, table: Table, column: Column) -> Any:
         raise rule.error(
             key, table, f"needs the column {column.name}, which the rows do not hold (binlog_row_image is not FULL)"
         )
-
-    def _connection(self) -> Any:
-        if self._engine is None:
-            self._engine = duckdb.connect(config={"threads": 1})
-        return self._engine
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from binlog_merge.log.place import zone_named
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import engine_array
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value, parse
+from binlog_merge.values.duckdb.engine import values_of
 from binlog_merge.values.duckdb.piece import ExpressionError, condition
 from binlog_merge.values.duckdb.stopped import why_stopped
 from binlog_merge.values.duckdb.table_columns import TableColumns
@@ -79,7 +80,6 @@ class Where:
     lenient: bool = False
     sides: tuple[int, ...] = (BEFORE, AFTER)
     _known: dict[Table, _Compiled] = field(default_factory=dict, repr=False, compare=False)
-    _engine: Any = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -165,10 +165,10 @@ class Where:
         }
         arrays = arrays or {"c": pa.nulls(len(rows))}
         try:
-            found = self._connection().from_arrow(pa.table(arrays)).project(f"{sql} AS found").fetchnumpy()
+            found = values_of(sql, pa.table(arrays))
         except duckdb.Error as error:
             raise self._wrong(f"it cannot be evaluated: {why_stopped(error) or error}") from None
-        return found["found"].astype(bool)
+        return found.to_numpy().astype(bool)
 
     def _compiled(self, table: Table) -> _Compiled:
         if table not in self._known:
@@ -202,11 +202,6 @@ class Where:
             f"{self.option} {self.text!r}: {reason}",
             remedy="write a condition of MySQL's SQL on the table's columns, like \"id = 4711 AND price > 10\"",
         )
-
-    def _connection(self) -> Any:
-        if self._engine is None:
-            self._engine = duckdb.connect(config={"threads": 1})
-        return self._engine
 
 
 def _zone(name: str) -> str:

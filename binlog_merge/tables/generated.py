@@ -17,6 +17,7 @@ from binlog_merge.values.convert.cells import coerce
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import column_sql, engine_array
 from binlog_merge.values.duckdb.compile import compile_value, parse
+from binlog_merge.values.duckdb.engine import values_of
 from binlog_merge.values.duckdb.functions import OTHER_DIGITS
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql
 from binlog_merge.values.evaluate.kinds import TYPES
@@ -58,11 +59,10 @@ def cells_by_engine(column: Column, columns: Sequence[Column], rows: Any, zone: 
     try:
         found = _compiled(source_of(column), places)
         arrays = {place: engine_array(c, _plain(c, rows[c.name]), zone) for c, place in places.values()}
-        with duckdb.connect(config={"threads": 1}) as engine:
-            values = engine.from_arrow(pa.table(arrays)).project(f"{found.text} AS v").to_arrow_table()
+        values = values_of(found.text, pa.table(arrays))
     except (ExpressionError, UnknownCollation, duckdb.Error) as error:
         raise ConversionError(str(error).splitlines()[0]) from None
-    return [_cell(column, found.kind, value) for value in values.column("v").to_pylist()]
+    return [_cell(column, found.kind, value) for value in values.to_pylist()]
 
 
 def _compiled(source: str, places: Mapping[str, tuple[Column, str]]) -> Sql:
