@@ -12,7 +12,7 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.index import transactions_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.statements import statements
-from binlog_merge.log.transaction_texts import gtid_array, order_key_array
+from binlog_merge.log.table_changes import gtid_array, order_key_array
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.render_sql import type_sql
 from snapshot_store.store.db import Store

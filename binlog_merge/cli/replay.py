@@ -285,7 +285,7 @@ def replay(
 
 def _zero_dates(rules: str, to: str) -> "ZeroDates":
     """Return the rules for dates that no calendar has. Raises ConfigError, also for a target whose dates are text."""
-    from binlog_merge.ask.selection import zero_dates_of
+    from binlog_merge.log.question import zero_dates_of
 
     if rules != "stop" and not to.startswith(("parquet:", "duckdb:")):
         raise ConfigError("--zero-dates is for Parquet and DuckDB", remedy="leave it out")
