@@ -216,13 +216,11 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
 
 
 def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
-    from binlog_merge.log.walk import history_of
     from binlog_merge.targets.changes.parquet import ParquetTarget
     from binlog_merge.targets.changes.walk import capture
 
-    history = history_of(binlog.directory)
     columns = _columns(options)
-    with ParquetTarget(folder, binlog.cluster_uuid, history, text, columns, zero_dates=options.zero_dates) as target:
+    with ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target:
         return capture(binlog, target, options)
 
 

@@ -25,6 +25,7 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt
 from binlog_merge.log.sought import looks_for
 from binlog_merge.log.table_changes import Form, TableChanges, gtid_prefix, located, transactions_of
+from binlog_merge.log.versions import TableVersions
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.values.column_facts import facts_of
@@ -60,8 +61,9 @@ class RowReader:
     def parts(self, segment: Segment, part_bytes: int | None = PART_BYTES) -> Iterator[list[TableChanges]]:
         """Yield the rows of a segment that are chosen, table by table, in parts of so many bytes of events.
 
-        Raises what reading the log does, UnknownTableSchema, ReplayStopped for rows that a filter declares an error,
-        and ConfigError for rows of which the log does not say whether they match.
+        Of a table that has no such row here, there may be changes without rows. Raises what reading the log does,
+        UnknownTableSchema, ReplayStopped for rows that a filter declares an error, and ConfigError for rows of which
+        the log does not say whether they match.
         """
         chosen = narrowed(segment, self.wants, self.ops)
         if not len(chosen.events):
@@ -70,9 +72,9 @@ class RowReader:
         whole = with_whole_json(chosen, lenient=self.lenient)
         for part in (whole,) if part_bytes is None else parts_of(whole, part_bytes):
             found = (self._changes(Changes(part, table, run), facts, prefix) for table, run in runs_of(part))
-            yield [changes for changes in found if changes is not None]
+            yield list(found)
 
-    def _changes(self, changes: Changes, facts: Any, prefix: bytes | None) -> TableChanges | None:
+    def _changes(self, changes: Changes, facts: Any, prefix: bytes | None) -> TableChanges:
         try:
             transaction = changes.segment.events[changes.events[0], k.E_TRANSACTION]
             table, form = self.definition(changes.table, key_of(facts[transaction]))
@@ -81,8 +83,6 @@ class RowReader:
             raise self._undecided(changes, undecided) from None
         except MergeError as error:
             raise located(error, changes) from None
-        if rows is not None and not len(rows):
-            return None
         return TableChanges(changes, rows, table, facts, prefix, form)
 
     def _passing(self, changes: Changes, table: Table) -> Any:
@@ -137,7 +137,7 @@ def pieces_between(
 def reader_of(log: MergedBinlog, selection: AnySelection) -> RowReader:
     """Return what reads the rows of a selection."""
     if isinstance(selection, Selection):
-        return RowReader(log, selection.wants, _Definitions(selection).of, selection.ops, selection.where)
+        return RowReader(log, selection.wants, _definitions(selection).of, selection.ops, selection.where)
     return RowReader(log, selection.wants, _DefinitionsOfMany(selection).of, selection.ops)
 
 
@@ -187,55 +187,62 @@ def _changes(
 ) -> Iterator[list[TableChanges]]:
     for piece in pieces:
         if isinstance(piece, Segment):
-            yield from reader.parts(piece, part_bytes)
+            for part in reader.parts(piece, part_bytes):
+                yield [changes for changes in part if len(changes)]
 
 
-class _Definitions:
-    """The definitions of a table's rows, and how their columns become those of a selection, as far as they are known.
+class Definitions:
+    """What the rows of a table are: their definition, and the form that is made of it, as far as they are known.
 
-    `of` raises UnknownTableSchema, and ConversionFailed for a column that the selection lacks.
+    `of` raises UnknownTableSchema, and what making a form does.
     """
 
-    def __init__(self, selection: Selection) -> None:
-        self.selection = selection
+    def __init__(self, versions: TableVersions, form_of: Callable[[TableMap, Table], Form]) -> None:
+        self._versions, self._form_of = versions, form_of
         self._found: dict[tuple[int, int], tuple[Any, ...]] = {}
 
-    def of(self, witness: TableMap, key: OrderKey | None) -> Definition:
-        selection = self.selection
-        known = None if key is None else selection.versions.at(key)
+    def of(self, witness: TableMap, key: OrderKey | None) -> tuple[Table, Form]:
+        """Return the definition and the form of rows with a table map, of a transaction with this key."""
+        known = None if key is None else self._versions.at(key)
         if (id(witness), id(known)) not in self._found:
-            table = selection.versions.of_rows(witness, key)
-            if selection.whole:
-                _check_whole(selection.shape, table)
-            facts = facts_of(table, selection.temporal_text, witness, selection.zero_dates)
+            table = self._versions.of_rows(witness, key)
             if len(self._found) >= _MOST_KNOWN:
                 self._found.clear()
-            # With what keeps the ids theirs.
-            self._found[id(witness), id(known)] = (
-                witness,
-                known,
-                table,
-                Form(facts, selection.shape, selection.fields),
-            )
+            form = self._form_of(witness, table)
+            self._found[id(witness), id(known)] = witness, known, table, form  # with what keeps the ids theirs
         _, _, table, form = self._found[id(witness), id(known)]
         return table, form
 
 
+def _definitions(selection: Selection) -> Definitions:
+    """Return what the rows of a selection are. A column that it lacks is ConversionFailed."""
+
+    def form_of(witness: TableMap, table: Table) -> Form:
+        if selection.whole:
+            _check_whole(selection.shape, table)
+        facts = facts_of(table, selection.temporal_text, witness, selection.zero_dates)
+        return Form(facts, selection.shape, selection.fields)
+
+    return Definitions(selection.versions, form_of)
+
+
 class _DefinitionsOfMany:
-    """The definitions of the rows of many tables; those of a table, while its shape is the same."""
+    """What the rows of many tables are; of a table, while its shape is the same."""
 
     def __init__(self, selection: ManySelection) -> None:
         self._selection = selection
-        self._known: dict[Name, _Definitions] = {}
+        self._known: dict[Name, tuple[Shape, Definitions]] = {}
 
     def of(self, witness: TableMap, key: OrderKey | None) -> Definition:
+        """Return the definition and the form of rows with a table map, of a transaction with this key."""
         selection = self._selection.of_rows(witness, key)
-        known = self._known.get(selection.name)
-        if known is None or known.selection.shape is not selection.shape:
+        shape, definitions = self._known.get(selection.name, (None, None))
+        if definitions is None or shape is not selection.shape:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            known = self._known[selection.name] = _Definitions(selection)
-        return known.of(witness, key)
+            definitions = _definitions(selection)
+            self._known[selection.name] = selection.shape, definitions
+        return definitions.of(witness, key)
 
 
 def _check_whole(shape: Shape, table: Table) -> None:

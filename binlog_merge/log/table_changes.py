@@ -61,7 +61,7 @@ _OPS: Final = np.frombuffer("".join(OPS).encode(), np.uint8).copy()
 _SIDES: Final = {"before": BEFORE, "after": AFTER, "before_absent": BEFORE, "after_absent": AFTER}
 
 
-def schema_of(shape: Shape, fields: Sequence[str]) -> Any:
+def schema_of(shape: Shape, fields: Sequence[str] = tuple(FIELDS)) -> Any:
     """Return the schema of batches with these columns."""
     return pa.schema([pa.field(name, FIELDS[name] or shape.struct) for name in fields])
 

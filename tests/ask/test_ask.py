@@ -25,6 +25,7 @@ from binlog_merge.log.read import PART_BYTES, batches
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from tests.command_line import command_line
 from tests.json_documents import check
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
@@ -149,6 +150,12 @@ def test_rows_of_an_event_with_differences_are_numbered_once(mysql_server: MySql
     ]
     assert answers[0] == answers[1]
     assert {bool(row["after_absent"]) for row in answers[0] if row["op"] == "update"} == {True, False}
+    printed = command_line(["changes", binlog.directory, "--table", "d.t", "--columns", "id", "-o", "debezium"])
+    messages = [json.loads(line) for line in printed.stdout.splitlines()]
+    sources = [message["source"] for message in messages if message.get("op") in ("c", "u", "d")]
+    # An UPDATE of the key is two messages.
+    places = list(dict.fromkeys((source["pos"], source["row"]) for source in sources))
+    assert places == [(row["position"], row["row"]) for row in answers[0]]
     told = mysqlbinlog([tmp_path / "merged" / file.name for file in binlog.state.files]).decode()
     places = [(int(end), kind) for end, kind in re.findall(r"end_log_pos (\d+) .*?\t(\w+)", told)]
     sizes = [end - before for (before, _), (end, kind) in itertools.pairwise(places) if "_rows" in kind]
