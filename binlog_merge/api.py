@@ -108,10 +108,10 @@ def replay(
     `stop`, for Parquet also `text`, or a rule for one column: `born=null`. `system_zone` is what SYSTEM was for the
     servers that ran the DDL, for DuckDB. Raises MergeError, with what was applied before as its `result`.
     """
-    from binlog_merge.ask.selection import zero_dates_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
     from binlog_merge.log.place import Place
+    from binlog_merge.log.question import zero_dates_of
     from binlog_merge.log.walk import ReplayOptions
 
     with opened_log(merged) as folder:
@@ -216,13 +216,11 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
 
 
 def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
-    from binlog_merge.log.walk import history_of
     from binlog_merge.targets.changes.parquet import ParquetTarget
     from binlog_merge.targets.changes.walk import capture
 
-    history = history_of(binlog.directory)
     columns = _columns(options)
-    with ParquetTarget(folder, binlog.cluster_uuid, history, text, columns, zero_dates=options.zero_dates) as target:
+    with ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target:
         return capture(binlog, target, options)
 
 

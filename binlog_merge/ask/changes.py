@@ -7,20 +7,20 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from binlog_merge.ask.selection import AllSelection, Place, Selection, patterns_of, select, select_all, zero_dates_of
-from binlog_merge.binlog.zero_dates import STOP
+from binlog_merge.ask.all_tables import any_batches
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import AnySelection, Moment, Question, select_any, zero_dates_of
 
 
 def changes(
     merged: str | Path | LogFolder,
     table: str | tuple[str, str] | None = None,
     *,
-    start: Place = None,
-    stop: Place = None,
+    start: Moment = None,
+    stop: Moment = None,
     where: str | None = None,
     op: str | Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -32,9 +32,9 @@ def changes(
 ) -> Any:
     """Return the changes of a table's rows, in commit order, as a `pyarrow.RecordBatchReader`.
 
-    The reader has the columns of `ask.rows`: op, commit_tso, commit_time, gtid, order_key, file, position, row,
-    before, after, before_absent, after_absent; `fields` chooses some of them. It reads the log while it is read, in
-    batches of a few megabytes, up to what was published when it was made. Iterate over it, or give it to DuckDB
+    The reader has the columns of `log.table_changes`: op, commit_tso, commit_time, gtid, order_key, file, position,
+    row, before, after, before_absent, after_absent; `fields` chooses some of them. It reads the log while it is read,
+    in batches of a few megabytes, up to what was published when it was made. Iterate over it, or give it to DuckDB
     (`duckdb.from_arrow(reader)`), Polars (`pl.from_arrow(reader.read_all())`) or pandas (`reader.read_pandas()`).
 
     `merged` is the output of a merge, in a folder or an object store; `table` a name like shop.orders. Without a table,
@@ -50,7 +50,7 @@ def changes(
     zone are read, too. A column that a version of the table does not have is NULL in it.
 
     `columns` are the table's columns that `before` and `after` have; default: all. Their types are those of the table's
-    versions in the range, merged by name (`ask.shape`); with `as_of`, a TSO or an order key, those of the version
+    versions in the range, merged by name (`log.columns`); with `as_of`, a TSO or an order key, those of the version
     at that time. `temporal="text"` shows dates and times as MySQL's text, which has every value: without it a date
     that no calendar has, like 0000-00-00, is an error, or what `zero_dates` says: `null`, `text` (columns of dates are
     text), `stop`, or a rule for some columns: `born=null,at=text`.
@@ -59,27 +59,17 @@ def changes(
     """
     if temporal not in ("typed", "text"):
         raise ConfigError(f"temporal is typed or text, not {temporal!r}")
-    rules = zero_dates_of("zero_dates", zero_dates)
+    question = Question(
+        table, start, stop, where, op, columns, as_of, time_zone, fields, temporal == "text",
+        zero_dates_of("zero_dates", zero_dates),
+    )  # fmt: skip
     stack = ExitStack()
     with stack:
-        folder = merged if isinstance(merged, LogFolder) else stack.enter_context(opened_log(merged))
-        selection: Selection | AllSelection
-        if (patterns := patterns_of(table)) is not None:
-            for name, value in (("where", where), ("columns", columns), ("as_of", as_of), ("zero_dates", rules)):
-                if value is not None and value != STOP:
-                    raise ConfigError(f"{name} is for one table", remedy="name it: table='shop.orders'")
-            selection = select_all(
-                Log(folder), patterns, start=start, stop=stop, op=op, time_zone=time_zone, fields=fields
-            )
-        else:
-            assert table is not None
-            selection = select(
-                Log(folder), table, start=start, stop=stop, where=where, op=op, columns=columns, as_of=as_of,
-                temporal_text=temporal == "text", zero_dates=rules, time_zone=time_zone, fields=fields,
-            )  # fmt: skip
-        return pa.RecordBatchReader.from_batches(selection.asked.schema, _read(stack.pop_all(), selection))
+        log = Log(merged if isinstance(merged, LogFolder) else stack.enter_context(opened_log(merged)))
+        selection = select_any(log, question)
+        return pa.RecordBatchReader.from_batches(selection.schema, _read(stack.pop_all(), log, selection))
 
 
-def _read(stack: ExitStack, selection: Selection | AllSelection) -> Iterator[Any]:
+def _read(stack: ExitStack, log: Log, selection: AnySelection) -> Iterator[Any]:
     with stack:
-        yield from selection.batches()
+        yield from any_batches(log, selection)

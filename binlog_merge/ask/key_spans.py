@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.ask.selection import select
 from binlog_merge.errors import UnknownTable
 from binlog_merge.log.log import Log
 from binlog_merge.log.names import Named, Said, Tenure
+from binlog_merge.log.question import Question, select
+from binlog_merge.log.read import batches
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
@@ -130,8 +131,8 @@ def _keeps_text(old: ColumnType, new: ColumnType) -> bool:
 
 
 def _has_rows(binlog: Log, named: Named) -> bool:
-    selection = select(binlog, (named.schema, named.name), fields=("op",))
-    return any(len(batch) for batch in selection.between(named.first, named.last).batches())
+    selection = select(binlog, Question((named.schema, named.name), fields="op"))
+    return any(len(batch) for batch in batches(binlog, replace(selection, first=named.first, last=named.last)))
 
 
 def _may_change_key(statement: st.Statement) -> bool:

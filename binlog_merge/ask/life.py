@@ -22,13 +22,12 @@ import numpy as np
 from binlog_merge.ask.altered_keys import AlteredKey, Values
 from binlog_merge.ask.formats.json_lines import records
 from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of, versions_made
-from binlog_merge.ask.selection import Place, select
 from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.log import Log
 from binlog_merge.log.names import Said, Tables, tables_of
-from binlog_merge.log.place import parse_place, zone_named
+from binlog_merge.log.question import Moment, Question, select
 from binlog_merge.log.versions import versions_between
 from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
@@ -90,20 +89,15 @@ def life_of(
     name: tuple[str, str],
     key: Mapping[str, str],
     *,
-    start: Place = None,
-    stop: Place = None,
+    start: Moment = None,
+    stop: Moment = None,
     time_zone: str = "UTC",
 ) -> Life:
     """Return the changes of the row with this key, and the statements about its table between them, in order.
 
     `key` has a text for each column of the primary key. Raises ConfigError and UnknownTable, and what reading does.
     """
-    zone_named(time_zone)
-    places = [
-        None if place is None else parse_place(f"--{option}", place, time_zone)
-        for option, place in (("start", start), ("stop", stop))
-    ]
-    first, last = binlog.between(*places)
+    first, last = Question(name, start, stop, time_zone=time_zone, option="--").range_in(binlog)
     wanted = _wanted(binlog, name, key, last)
     tables = tables_of(binlog, *name, last)
     rows, left_out, doubts = list[_Row](), list(tables.others), list[str]()
@@ -297,15 +291,14 @@ class _Asking:
             wanted = keys(altered)
             if first > last or not wanted:
                 continue
-            selection = select(
-                self._binlog, (span.named.schema, span.named.name), start=f"{self._binlog.cluster_uuid}:{first}",
-                stop=f"{self._binlog.cluster_uuid}:{last}", temporal_text=True,
-            )  # fmt: skip
+            uuid, name = self._binlog.cluster_uuid, (span.named.schema, span.named.name)
+            question = Question(name, f"{uuid}:{first}", f"{uuid}:{last}", temporal_text=True)
+            selection = select(self._binlog, question)
             where = " OR ".join("(" + " AND ".join(map(_equal, span.columns, span.kinds, key)) + ")" for key in wanted)
-            tables = selection.asked.versions.tables()
+            tables = selection.versions.tables()
             names = frozenset(column.name.lower() for table in tables for column in table.columns)
-            asked = replace(selection.asked, where=Where(where, zone, names, "the key", sides=sides))
-            for record in records(replace(selection, asked=asked).between(first, last)):
+            condition = Where(where, zone, names, "the key", sides=sides)
+            for record in records(self._binlog, replace(selection, first=first, last=last, where=condition)):
                 before, after = (_key(record[side], span.columns, altered) for side in ("before", "after"))
                 yield _Row(record, before, after)
 

@@ -11,8 +11,8 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.index import transactions_of
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.statements import statements
-from binlog_merge.log.transaction_texts import gtid_array, order_key_array
+from binlog_merge.log.statements import DDL_COLUMNS, statement_record, statements
+from binlog_merge.log.table_changes import gtid_array, order_key_array
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.render_sql import type_sql
 from snapshot_store.store.db import Store
@@ -30,16 +30,6 @@ TRANSACTION_COLUMNS: Final = pa.schema(
         ("file", pa.string()),
         ("position", pa.int64()),
         ("bytes", pa.int64()),
-    ]
-)
-DDL_COLUMNS: Final = pa.schema(
-    [
-        ("gtid", pa.string()),
-        ("commit_time", _TIME),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-        ("schema", pa.string()),
-        ("statement", pa.string()),
     ]
 )
 SCHEMA_COLUMNS: Final = pa.schema(
@@ -82,14 +72,7 @@ def ddl_batches(binlog: MergedBinlog) -> Iterator[Any]:
     """Yield the statements of a log."""
     for file in binlog.state.files:
         found = [
-            {
-                "gtid": piece.begin.gtid if ":" in piece.begin.gtid else None,
-                "commit_time": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=piece.begin.commit_us),
-                "file": file.name,
-                "position": piece.begin.position,
-                "schema": piece.statement.schema,
-                "statement": piece.statement.text,
-            }
+            statement_record(piece, piece.statement.text)
             for piece in statements(binlog, file.first_rank, file.last_rank)
         ]
         if found:

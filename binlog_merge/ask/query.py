@@ -20,17 +20,18 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from binlog_merge.ask.lists import (
-    DDL_COLUMNS,
     SCHEMA_COLUMNS,
     TRANSACTION_COLUMNS,
     ddl_batches,
     schema_rows,
     transaction_batches,
 )
-from binlog_merge.ask.rows import FIELDS
-from binlog_merge.ask.selection import Selection, select
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import Question, Selection, select
+from binlog_merge.log.read import batches
+from binlog_merge.log.statements import DDL_COLUMNS
+from binlog_merge.log.table_changes import FIELDS
 
 _ARGUMENTS: Final = ("start", "stop", "where", "op", "as_of", "time_zone")
 _REMEDY: Final = "ask over changes('SCHEMA.TABLE'), transactions, ddl and schemas; changes takes " + ", ".join(
@@ -79,12 +80,12 @@ def ask(binlog: Log, question: str, batch_rows: int = 10_000) -> Answer:
         if len(statements) != 1:
             raise ConfigError("the query is not one statement", remedy=_REMEDY)
         for name, selection in calls.items():
-            connection.register(name, selection.asked.schema.empty_table())
+            connection.register(name, selection.schema.empty_table())
         _lists(connection, binlog)
         # PIVOT asks for the values of a column first: what it needs then, no plan over empty relations says.
         planned = statements[0].type is not duckdb.StatementType.MULTI
         needed = _needed(connection, text) if calls and planned else dict.fromkeys(FIELDS)
-        relations = {name: _relation(selection, needed) for name, selection in calls.items()}
+        relations = {name: _relation(binlog, selection, needed) for name, selection in calls.items()}
         for name, relation in relations.items():
             connection.register(name, relation)
     except duckdb.Error as error:
@@ -185,15 +186,13 @@ def _literal(tokens: Sequence[Any], number: int) -> bool:
 def _selection(binlog: Log, arguments: Mapping[str, str]) -> Selection:
     if "" not in arguments:
         raise ConfigError("changes(…) names no table", remedy=_REMEDY)
-    selection = select(
-        binlog, arguments[""], start=arguments.get("start"), stop=arguments.get("stop"), where=arguments.get("where"),
-        op=[op.strip() for op in arguments["op"].split(",")] if "op" in arguments else None,
-        as_of=arguments.get("as_of"), time_zone=arguments.get("time_zone", "UTC"),
-    )  # fmt: skip
+    given: dict[str, Any] = {name: value for name, value in arguments.items() if name not in ("", "op")}
+    ops = [op.strip() for op in arguments["op"].split(",")] if "op" in arguments else None
+    selection = select(binlog, Question(arguments[""], operations=ops, **given))
     # DuckDB's decimals have 38 digits.
-    shape = selection.asked.shape
+    shape = selection.shape
     kinds = tuple(pa.string() if pa.types.is_decimal256(kind) else kind for kind in shape.types)
-    return replace(selection, asked=replace(selection.asked, shape=replace(shape, types=kinds)))
+    return replace(selection, shape=replace(shape, types=kinds))
 
 
 def _lists(connection: Any, binlog: Log) -> None:
@@ -231,20 +230,20 @@ def _projections(nodes: Sequence[Any]) -> Iterator[str]:
             yield from [columns] if isinstance(columns, str) else columns
 
 
-def _relation(selection: Selection, needed: Needed) -> _Relation:
+def _relation(binlog: Log, selection: Selection, needed: Needed) -> _Relation:
     """Return the relation of a call: what the query does not need is NULL."""
-    asked, schema = selection.asked, selection.asked.schema
-    fields = tuple(name for name in asked.fields if name in needed) or asked.fields[:1]
+    schema, names = selection.schema, selection.shape.names
+    fields = tuple(name for name in selection.fields if name in needed) or selection.fields[:1]
     parts: set[str] = set()
     for side in ("before", "after"):
         wanted = needed.get(side, frozenset())
-        parts |= set(asked.shape.names) if wanted is None else wanted & set(asked.shape.names)
+        parts |= set(names) if wanted is None else wanted & set(names)
     if "before_absent" in fields or "after_absent" in fields:
-        parts = set(asked.shape.names)
-    kept = [name for name in asked.shape.names if name in parts]
-    shape = asked.shape.only(kept, "the query") if kept else asked.shape
-    narrow = replace(selection, asked=replace(asked, fields=fields, shape=shape, whole=False))
-    return _Relation(schema, lambda: (_widened(batch, schema) for batch in narrow.batches()))
+        parts = set(names)
+    kept = [name for name in names if name in parts]
+    shape = selection.shape.only(kept, "the query") if kept else selection.shape
+    narrow = replace(selection, fields=fields, shape=shape, whole=False)
+    return _Relation(schema, lambda: (_widened(batch, schema) for batch in batches(binlog, narrow)))
 
 
 def _widened(batch: Any, schema: Any) -> Any:

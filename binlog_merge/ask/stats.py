@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
@@ -21,6 +20,7 @@ from binlog_merge.log.changes import OPS, op_codes, runs_of
 from binlog_merge.log.index import transactions_of as indexed
 from binlog_merge.log.reader import DAMAGED, MergedBinlog
 from binlog_merge.log.segments import Segment, segments
+from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.log.whole_json import with_whole_json
 
 Name = tuple[str, str]

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from binlog_merge.ask.selection import Selection
+    from binlog_merge.log.log import Log
+    from binlog_merge.log.question import Selection
 
-Pieces = Callable[["Selection"], Iterator[bytes]]
+Pieces = Callable[["Log", "Selection"], Iterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)

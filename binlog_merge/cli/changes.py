@@ -99,29 +99,30 @@ def changes(
     if zero_dates is not None and not form.typed:
         raise ConfigError(f"--zero-dates does not go with -o {output}, whose dates are text", remedy="leave it out")
     options = _message_options(form, output, format_option or [])
-    from binlog_merge.ask.selection import select, zero_dates_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
+    from binlog_merge.log.question import Question, select, zero_dates_of
 
     with opened_log(place) as folder:
-        selection = select(
-            Log(folder),
+        question = Question(
             table,
-            start=start,
-            stop=stop,
-            where=where,
-            op=_listed(op),
-            columns=_listed(columns),
-            as_of=as_of,
+            start,
+            stop,
+            where,
+            _listed(op),
+            _listed(columns),
+            as_of,
+            time_zone,
             temporal_text=not form.typed or temporal == "text",
             zero_dates=zero_dates_of("--zero-dates", zero_dates or "stop"),
-            time_zone=time_zone,
             limit=limit,
-            options="--",
+            option="--",
         )
+        log = Log(folder)
+        selection = select(log, question)
         with _opened(to, form.binary) as write:
             pieces: Any = form.pieces()
-            for piece in pieces(selection, output, options) if form.messages else pieces(selection):
+            for piece in pieces(log, selection, output, options) if form.messages else pieces(log, selection):
                 write(piece)
 
 

@@ -159,9 +159,9 @@ def _selected(
     output: UndoFormat,
 ) -> "Selected":
     """Return what is asked, checked. Raises ConfigError, UnknownTable and OutsideLog."""
-    from binlog_merge.ask.selection import name_of
     from binlog_merge.log.changes import OPS
     from binlog_merge.log.place import parse_place, zone_named
+    from binlog_merge.log.question import name_of
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
     from binlog_merge.undo.across import Written

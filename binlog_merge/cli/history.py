@@ -50,9 +50,9 @@ def history(
     """Print the life of one row."""
     start_log(log_level, log_format)
     from binlog_merge.ask.life import life_of
-    from binlog_merge.ask.selection import name_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
+    from binlog_merge.log.question import name_of
 
     with opened_log(merged_of(None, merged)) as folder:
         name, values = name_of(table), _pairs(key)

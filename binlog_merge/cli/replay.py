@@ -285,7 +285,7 @@ def replay(
 
 def _zero_dates(rules: str, to: str) -> "ZeroDates":
     """Return the rules for dates that no calendar has. Raises ConfigError, also for a target whose dates are text."""
-    from binlog_merge.ask.selection import zero_dates_of
+    from binlog_merge.log.question import zero_dates_of
 
     if rules != "stop" and not to.startswith(("parquet:", "duckdb:")):
         raise ConfigError("--zero-dates is for Parquet and DuckDB", remedy="leave it out")
@@ -315,7 +315,6 @@ def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: b
 def _capture(
     binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
-    from binlog_merge.log.walk import history_of
     from binlog_merge.targets.changes.parquet import ParquetTarget
     from binlog_merge.targets.changes.walk import capture
 
@@ -323,10 +322,9 @@ def _capture(
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{shown} written to {folder}"
     text = temporal is Temporal.text
-    history = history_of(binlog.directory)
     with (
         _done_so_far(shown, title, output),
-        ParquetTarget(folder, binlog.cluster_uuid, history, text, columns, zero_dates=options.zero_dates) as target,
+        ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target,
     ):
         result = capture(binlog, target, options)
     _print(result, shown, title, output)

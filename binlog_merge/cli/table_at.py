@@ -96,9 +96,9 @@ def table_at(
         raise ConfigError("give --at-tso, or --from-tso and --to-tso")
     if between and (from_tso is None or to_tso is None or base is not None or to is not None):
         raise ConfigError("--from-tso goes with --to-tso, and without --base and --to")
-    from binlog_merge.ask.selection import name_of
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
+    from binlog_merge.log.question import name_of
 
     name = name_of(table)
     with opened_log(merged_of(None, merged)) as folder:

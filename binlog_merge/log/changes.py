@@ -91,6 +91,13 @@ def changes_of(segment: Segment, wanted: Callable[[int], bool] | None = None) ->
         yield found
 
 
+def without_ranks(segment: Segment, ranks: Collection[int]) -> Segment:
+    """Return a segment without the rows events of some transactions."""
+    if not ranks:
+        return segment
+    return replace(segment, events=segment.events[_of_ranks(segment, lambda rank: rank not in ranks)])
+
+
 def _of_ranks(segment: Segment, wanted: Callable[[int], bool]) -> Any:
     """Return a mask of the events of transactions whose rank is wanted."""
     ranks = segment.transactions[segment.events[:, k.E_TRANSACTION], k.T_RANK]

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog_merge.ask.selection import Selection
+from binlog_merge.log.question import Selection
+from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.messages import json_text as j
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.message import Format, Message
@@ -18,11 +19,11 @@ from binlog_merge.messages.read import Ddl, Reading
 from binlog_merge.messages.rows import TableRows
 
 
-def pieces(selection: Selection, form: str, options: Mapping[str, str]) -> Iterator[bytes]:
+def pieces(log: MergedBinlog, selection: Selection, form: str, options: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the lines of what is asked. Raises what reading the log does, ConfigError, UnsupportedInput."""
     maker = format_of(form, options)
     left = selection.limit
-    reading = replace(reading_of(selection), placing=placing_of(maker))
+    reading = replace(reading_of(log, selection), placing=placing_of(maker))
     for piece in reading.pieces():
         if isinstance(piece, Ddl):
             yield b"".join(_line(message, maker.keyed) for message in maker.ddl(piece, time.time_ns()))
@@ -38,20 +39,18 @@ def pieces(selection: Selection, form: str, options: Mapping[str, str]) -> Itera
                     return
 
 
-def reading_of(selection: Selection) -> Reading:
+def reading_of(log: MergedBinlog, selection: Selection) -> Reading:
     """Return what a selection asks, for messages."""
-    asked = selection.asked
-    name = (asked.versions.schema, asked.versions.name)
     return Reading(
-        selection.binlog,
+        log,
         selection.first,
         selection.last,
-        lambda schema, table: (schema, table) == name,
-        asked.ops,
-        asked.where,
-        None if asked.whole else asked.shape.names,
-        only=name,
-        known={name: asked.versions},
+        selection.wants,
+        selection.ops,
+        selection.where,
+        None if selection.whole else selection.shape.names,
+        only=selection.name,
+        known={selection.name: selection.versions},
     )
 
 

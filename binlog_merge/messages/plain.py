@@ -27,9 +27,9 @@ def float_texts(array: Any) -> Any:
 
 def member_numbers(rows: TableRows, side: int, place: int) -> Any:
     """Return the numbers of an ENUM's members, or the bits of a SET's."""
-    cut = rows.changes.cut
+    cut = rows.cut
     facts = replace(rows.facts(place), members=None, type=pa.uint64())
-    return decode_column(facts, cut.buffer, cut.starts[side, place][rows.chosen], cut.sizes[side, place][rows.chosen])
+    return decode_column(facts, cut.buffer, cut.starts[side, place][rows.rows], cut.sizes[side, place][rows.rows])
 
 
 def value_texts(rows: TableRows, side: int, place: int, binary: Callable[[Any], Any]) -> Any:

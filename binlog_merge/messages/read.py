@@ -2,37 +2,32 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.errors import ConfigError
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
-from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, parts_of, rows_that_pass
+from binlog_merge.log.changes import OPS
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.key_index import segments_with
+from binlog_merge.log.read import PART_BYTES, RowReader, pieces_between
 from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
-from binlog_merge.log.sought import looks_for
 from binlog_merge.log.statement import Statement
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions, key_before, versions_between
-from binlog_merge.log.where import Undecided, Where
-from binlog_merge.log.whole_json import with_whole_json
+from binlog_merge.log.where import Where
 from binlog_merge.messages.placing import Placing
 from binlog_merge.messages.rows import UNKNOWN, Begins, InTransaction, TableRows, select_places, u32_at
 from binlog_merge.polardbx.ddl.comments import split_comment
-from binlog_merge.values.column_facts import facts_of
 from snapshot_store.ddl.statements import CreateView, DropViews
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Table
 from snapshot_store.tso import ORIGIN, OrderKey
-
-PART_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,72 +131,45 @@ class Reading:
     def _unsettled(self) -> Iterator[Part | Ddl]:
         if self.first > self.last:
             return
-        for piece in segments(self.binlog, self.first, self.last) if self.only is None else self._sought(self.only):
+        reader = RowReader(self.binlog, self.wanted, self._definition, self.ops, self.where, self.filter)
+        for piece in self._sought():
             if isinstance(piece, StatementAt):
                 ddl = self._ddl(piece)
                 if ddl is not None:
                     yield ddl
             else:
-                yield from self._parts(piece)
+                yield from self._parts(reader, piece)
 
-    def _sought(self, table: tuple[str, str]) -> Iterator[Segment | StatementAt]:
-        """Yield what may have rows of a table that match, and statements."""
-        self.binlog.check_there(self.first)
-        terms = () if self.where is None else self.where.terms
-        versions = self.known.get(table)
-        make = versions is not None and looks_for(terms, versions.tables())
-        for file in self.binlog.state.files:
-            first, last = max(self.first, file.first_rank), min(self.last, file.last_rank)
-            if first <= last:
-                yield from segments_with(self.binlog, file, first, last, self.wanted, terms, make=make, statements=True)
+    def _sought(self) -> Iterator[Segment | StatementAt]:
+        """Yield what may have rows of the one wanted table that match, and statements; else all there is."""
+        if self.only is None:
+            return segments(self.binlog, self.first, self.last)
+        known = self.known.get(self.only)
+        tables = () if known is None else known.tables()
+        return pieces_between(self.binlog, self.first, self.last, self.wanted, self.where, tables, statements=True)
 
-    def _parts(self, segment: Segment) -> Iterator[Part]:
-        facts, begins = transactions_of(segment), self._begins(segment)
+    def _parts(self, reader: RowReader, segment: Segment) -> Iterator[Part]:
+        begins = self._begins(segment)
         last = segment.last_rank if segment.ended else segment.last_rank - 1
-        prefix = self._prefix(segment)
         self._key, self._rank = segment.key(len(segment.transactions) - 1) or self._key, segment.last_rank
-        for part in parts_of(with_whole_json(narrowed(segment, self._named, self.ops), lenient=True), self.part_bytes):
-            ends = int(part.transactions[part.events[-1, k.E_TRANSACTION], k.T_RANK]) - 1
-            found = []
-            for changes in changes_of(part):
-                rows = self._rows(changes, facts, begins, prefix)
-                if rows is not None:
-                    found.append(rows)
+        for part in reader.parts(segment, self.part_bytes):
+            found = [self._rows(changes, begins) for changes in part if len(changes)]
             if found:
-                yield Part(self.placing.placed(found), ends)
+                yield Part(self.placing.placed(found), max(int(rows.ranks[-1]) for rows in found) - 1)
         yield Part((), last)
 
-    def _named(self, schema: str, table: str) -> bool:
-        return self.wanted(schema, table)
-
-    def _rows(self, changes: Changes, facts: Any, begins: Begins, prefix: bytes | None) -> TableRows | None:
-        name = (changes.table.schema, changes.table.table)
+    def _definition(self, witness: TableMap, key: OrderKey | None) -> tuple[Table, None]:
+        name = (witness.schema, witness.table)
         if name not in self.known:
             self.known[name] = versions_between(self.binlog, *name, self.first, self.last)
-        table = self.known[name].of_rows(changes.table, changes.segment.key(changes.transaction_of(0)))
-        chosen = np.arange(len(changes.cut))
-        if self.where is not None:
-            try:
-                chosen = chosen[self.where.matches(table, changes.cut, facts_of(table, True, changes.table), chosen)]
-            except Undecided as undecided:
-                raise ConfigError(
-                    f"whether a row of {'.'.join(name)} matches is not known: its images do not hold "
-                    f"{', '.join(undecided.columns)} (binlog_row_image is not FULL)",
-                    file=changes.segment.file,
-                    position=changes.segment.position(changes.event_of(undecided.row)),
-                    remedy="ask by the columns of the key, which every image holds",
-                ) from None
-        if self.filter is not None:
-            chosen = chosen[rows_that_pass(changes, self.filter, table, facts_of(table, True, changes.table))[chosen]]
-        if not len(chosen):
-            return None
-        nowhere = InTransaction(chosen, chosen)
-        return TableRows(changes, chosen, table, select_places(table, self.columns), facts, begins, prefix, nowhere)
+        return self.known[name].of_rows(witness, key), None
 
-    def _prefix(self, segment: Segment) -> bytes | None:
-        at = int(segment.transactions[-1, k.T_GTID])
-        anonymous = segment.begin(0).gtid == "ANONYMOUS" if at < 0 else segment.buffer[at + 4] != t.GTID_LOG_EVENT
-        return None if anonymous else f"{self.binlog.cluster_uuid}:".encode()
+    def _rows(self, changes: TableChanges, begins: Begins) -> TableRows:
+        nowhere = InTransaction(changes.rows, changes.rows)
+        return TableRows(
+            changes.changes, changes.chosen, changes.table, changes.transactions, changes.gtid_prefix,
+            places=select_places(changes.table, self.columns), begins=begins, place=nowhere,
+        )  # fmt: skip
 
     def _begins(self, segment: Segment) -> Begins:
         """Return the session and the position of each BEGIN."""

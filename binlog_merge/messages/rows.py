@@ -10,14 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
-from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
-from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.kernels.cell_pairs import differing
-from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
-from binlog_merge.errors import ConversionFailed, UnsupportedInput
-from binlog_merge.log.changes import Changes, op_codes
-from binlog_merge.log.transaction_texts import gtid_array, order_key_array
+from binlog_merge.binlog.kernels.row_cells import ABSENT
+from binlog_merge.errors import UnsupportedInput
+from binlog_merge.log.table_changes import TableChanges, located
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column, Table
 
@@ -58,32 +54,21 @@ class Begins:
     positions: Any
 
 
-@dataclass(frozen=True)
-class TableRows:
-    """Rows with the same definition, in the log's order.
+@dataclass(frozen=True, kw_only=True)
+class TableRows(TableChanges):
+    """Changes of a table, and what messages say of them beside: `places` are the columns' numbers in `table`.
 
-    They never go to an executor, since they hold a segment's buffer.
-
-    `chosen` are their numbers in `changes`, `places` the columns' numbers in `table`; `transactions` has the columns
-    X_* of `kernels.log_index`, and `begins` says where the BEGIN of each transaction is, and of which session it is,
-    -1 where the log does not say it.
+    `begins` says where the BEGIN of each transaction is, and of which session it is, `place` where each row is in its
+    transaction.
     """
 
-    changes: Changes
-    chosen: Any
-    table: Table
     places: tuple[int, ...]
-    transactions: Any
-    begins: "Begins"
-    gtid_prefix: bytes | None
-    place: "InTransaction"
-
-    def __len__(self) -> int:
-        return len(self.chosen)
+    begins: Begins
+    place: InTransaction
 
     def first(self, count: int) -> "TableRows":
         """Return the first rows."""
-        return replace(self, chosen=self.chosen[:count], place=self.place.first(count))
+        return replace(self, chosen=self.rows[:count], place=self.place.first(count))
 
     @property
     def columns(self) -> list[Column]:
@@ -103,63 +88,19 @@ class TableRows:
         return tuple(place for place in found if place is not None)
 
     @cached_property
-    def ops(self) -> Any:
-        """Return the operation of each row: INSERT, UPDATE or DELETE."""
-        return op_codes(self._events[:, k.E_KIND])
-
-    @cached_property
-    def _numbers(self) -> Any:
-        """Return the number in the segment of each row's event."""
-        return self.changes.events[self.changes.cut.events[self.chosen]]
-
-    @cached_property
-    def _events(self) -> Any:
-        return self.changes.segment.events[self._numbers]
+    def _at(self) -> Any:
+        """Return where each row's event begins in the segment."""
+        return self.positions - self.segment.base
 
     @cached_property
     def order(self) -> Any:
         """Return a number for each row that grows through the tables of a segment as the log does."""
-        return self._events[:, k.E_AT] * (1 << 24) + self.row_numbers
+        return self._at * (1 << 24) + self.row_numbers
 
     @property
     def transaction_numbers(self) -> Any:
         """Return the number in the segment of each row's transaction."""
-        return np.ascontiguousarray(self._events[:, k.E_TRANSACTION])
-
-    @property
-    def ranks(self) -> Any:
-        """Return the rank of each row's transaction."""
-        return self.transactions[self.transaction_numbers, x.X_RANK]
-
-    @property
-    def commit_us(self) -> Any:
-        """Return the commit time of each row in µs since 1970."""
-        return self.transactions[self.transaction_numbers, x.X_COMMIT_US]
-
-    @property
-    def commit_tsos(self) -> Any:
-        """Return the commit TSO of each row, -1 where the log does not say it."""
-        return self.transactions[self.transaction_numbers, x.X_TSO]
-
-    @cached_property
-    def gtids(self) -> Any:
-        """Return the GTID of each row; null in a log with anonymous GTIDs."""
-        return gtid_array(self.transaction_numbers, self.transactions, self.gtid_prefix)
-
-    @cached_property
-    def order_keys(self) -> Any:
-        """Return the order key of each row, 54 digits; null where the log does not say it."""
-        return order_key_array(self.transaction_numbers, self.transactions, self.changes.segment.buffer)
-
-    @property
-    def file(self) -> str:
-        """Return the name of the log's file."""
-        return self.changes.segment.file.rpartition("/")[2]
-
-    @property
-    def positions(self) -> Any:
-        """Return where each row's event begins."""
-        return self._events[:, k.E_AT] + self.changes.segment.base
+        return self.in_event[0]
 
     @cached_property
     def ends(self) -> Any:
@@ -178,7 +119,7 @@ class TableRows:
 
     def _header(self, at: int) -> Any:
         """Return four bytes of the header of each row's event as a number."""
-        return u32_at(self.changes.segment.buffer, self._events[:, k.E_AT] + at)
+        return u32_at(self.segment.buffer, self._at + at)
 
     @property
     def thread_ids(self) -> Any:
@@ -191,14 +132,6 @@ class TableRows:
         """Return where the BEGIN of each row's transaction is in the file; -1 where the log does not say it."""
         return self.begins.positions[self.transaction_numbers]
 
-    @cached_property
-    def row_numbers(self) -> Any:
-        """Return the number of each row in its event."""
-        events = self.changes.cut.events
-        starts = np.flatnonzero(np.diff(events, prepend=-1))
-        first = np.repeat(starts, np.diff(starts, append=len(events)))
-        return (np.arange(len(events)) - first)[self.chosen]
-
     @property
     def offsets(self) -> Any:
         """Return the number of each row in its transaction, over all tables."""
@@ -209,20 +142,14 @@ class TableRows:
         """Return a mask of the rows with which their transactions end."""
         return self.place.last
 
-    def there(self, side: int) -> Any:
-        """Return a mask of the rows that have an image on a side."""
-        return self.changes.cut.sizes[side, 0, self.chosen] != NONE
-
     def column(self, side: int, place: int, temporal_text: bool = False) -> Any:
         """Return a column of a side as an Arrow array; null where there is no image.
 
         Raises CellValueError for a date that Arrow does not have; `temporal_text` shows every one as MySQL's text.
         """
         facts = self.facts(place, temporal_text)
-        cut = self.changes.cut
-        return decode_column(
-            facts, cut.buffer, cut.starts[side, place][self.chosen], cut.sizes[side, place][self.chosen]
-        )
+        cut = self.cut
+        return decode_column(facts, cut.buffer, cut.starts[side, place][self.rows], cut.sizes[side, place][self.rows])
 
     def facts(self, place: int, temporal_text: bool = False) -> ColumnFacts:
         """Return what determines a column's values."""
@@ -231,38 +158,24 @@ class TableRows:
 
     def changed(self, place: int) -> Any:
         """Return a mask of the rows whose cell before is not the one after."""
-        cut = self.changes.cut
+        cut = self.cut
         out = np.empty(len(cut), np.uint8)
         differing(cut.buffer, cut.starts, cut.sizes, place, out)
-        return out[self.chosen].astype(bool)
+        return out[self.rows].astype(bool)
 
     def check_whole(self, form: str) -> None:
         """Raise UnsupportedInput if an image does not hold one of the columns: no message could say so."""
         for side in (BEFORE, AFTER):
             for place in self.places:
-                lacking = np.flatnonzero(self.changes.cut.sizes[side, place, self.chosen] == ABSENT)
+                lacking = np.flatnonzero(self.cut.sizes[side, place, self.rows] == ABSENT)
                 if len(lacking):
-                    row = int(self.chosen[lacking[0]])
-                    segment = self.changes.segment
-                    raise UnsupportedInput(
+                    error = UnsupportedInput(
                         f"a row of {self.table.schema}.{self.table.name} has no value "
                         f"{'before' if side == BEFORE else 'after'} of {self.table.columns[place].name}: a message of "
                         f"{form} has whole rows, and binlog_row_image or binlog_row_value_options left it out",
-                        file=segment.file,
-                        position=segment.position(self.changes.event_of(row)),
-                        order_key=segment.key(self.changes.transaction_of(row)),
                         remedy="-o jsonl names what is absent; with binlog_row_image=FULL nothing is",
                     )
-
-    def failed(self, error: CellValueError | BinlogFormatError) -> ConversionFailed:
-        """Return an error that names the table and where its rows begin."""
-        segment, first = self.changes.segment, int(self.chosen[0])
-        return ConversionFailed(
-            f"{self.table.schema}.{self.table.name}: {error}",
-            file=segment.file,
-            position=segment.position(self.changes.event_of(first)),
-            order_key=segment.key(self.changes.transaction_of(first)),
-        )
+                    raise located(error, self.changes, int(self.rows[lacking[0]]))
 
 
 def u32_at(buffer: Any, places: Any) -> Any:

@@ -27,13 +27,13 @@ class BinlogSource(DataSource):
 
     def schema(self) -> Any:
         """Return the columns of the rows, typed over the versions of the table."""
-        from binlog_merge.spark.source_options import Options, schema_of
+        from binlog_merge.spark.source_options import Options, schema_of, spark_schema
 
         options = Options.of(self.options)
         if not options.of_nodes:
             return schema_of(options)
         self._planned = options.plan()
-        return options.chosen_of(self._planned).schema
+        return spark_schema(options.selected_unmerged(self._planned))
 
     def reader(self, schema: Any) -> Any:
         """Return a reader of a batch, which takes filters where Spark hands them."""

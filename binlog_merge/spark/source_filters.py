@@ -12,43 +12,42 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import datasource as ds
 
-from binlog_merge.ask.all_tables import AskedAll, Question
-from binlog_merge.ask.read import Asked
 from binlog_merge.ask.values import quoted
 from binlog_merge.errors import MergeError
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
+from binlog_merge.log.question import AnySelection, ManySelection, Selection
 from binlog_merge.log.where import Where
 from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
 
 
-def pushed(log: Log, filters: Sequence[Any], asked: Question, first: int, last: int) -> tuple[Question, int, int]:
-    """Return what is asked, and the ranks of the range, with what the filters say."""
+def pushed(log: Log, filters: Sequence[Any], selection: AnySelection) -> AnySelection:
+    """Return what is selected, with what the filters say."""
     for one in filters:
         name, value = one.attribute[0] if hasattr(one, "attribute") else None, getattr(one, "value", None)
         if name == "op":
-            asked = _ops(asked, one, value)
+            selection = _ops(selection, one, value)
         elif name in ("commit_tso", "order_key") and len(one.attribute) == 1:
             low, high = _range(log, one, name, value)
-            first, last = max(first, low), min(last, high)
-        elif isinstance(asked, AskedAll) and name in ("schema", "table"):
-            asked = _named(asked, one, name)
-    return asked if isinstance(asked, AskedAll) else _condition(asked, filters), first, last
+            selection = replace(selection, first=max(selection.first, low), last=min(selection.last, high))
+        elif isinstance(selection, ManySelection) and name in ("schema", "table"):
+            selection = _named(selection, one, name)
+    return selection if isinstance(selection, ManySelection) else _condition(selection, filters)
 
 
-def _named(asked: AskedAll, one: Any, name: str) -> AskedAll:
-    """Return what is asked of the schemas or tables that a filter leaves."""
+def _named(selection: ManySelection, one: Any, name: str) -> ManySelection:
+    """Return what is selected of the schemas or tables that a filter leaves."""
     if isinstance(one, ds.EqualTo | ds.EqualNullSafe):
         wanted = frozenset([one.value])
     elif isinstance(one, ds.In):
         wanted = frozenset(one.value)
     else:
-        return asked
-    known = asked.schemas if name == "schema" else asked.tables
+        return selection
+    known = selection.schemas if name == "schema" else selection.tables
     left = wanted if known is None else known & wanted
-    return replace(asked, schemas=left) if name == "schema" else replace(asked, tables=left)
+    return replace(selection, schemas=left) if name == "schema" else replace(selection, tables=left)
 
 
 _COMPARED: dict[Any, str] = {
@@ -56,18 +55,18 @@ _COMPARED: dict[Any, str] = {
 }  # fmt: skip
 
 
-def _condition(asked: Asked, filters: Sequence[Any]) -> Asked:
-    """Return what is asked with a condition on the values of one side of the rows.
+def _condition(selection: Selection, filters: Sequence[Any]) -> Selection:
+    """Return what is selected with a condition on the values of one side of the rows.
 
     Integers and decimals are compared by MySQL as by Spark, and texts that are equal in Spark are so in every
     collation. Nothing else is: a YEAR column takes 5 for 2005, a JSON document differs from its own text.
     """
-    if asked.where is not None:
-        return asked
-    tables = asked.versions.tables()
+    if selection.where is not None:
+        return selection
+    tables = selection.versions.tables()
     kinds = {
         name: kind
-        for name, kind in zip(asked.shape.names, asked.shape.types, strict=True)
+        for name, kind in zip(selection.shape.names, selection.shape.types, strict=True)
         if all(_alike(table, name, kind) for table in tables)
     }
     sides: dict[str, list[str]] = {"before": [], "after": []}
@@ -77,15 +76,15 @@ def _condition(asked: Asked, filters: Sequence[Any]) -> Asked:
             sides[path[0]] += _terms(one, path[1], kinds[path[1]])
     terms = max(sides.values(), key=len)
     if not terms:
-        return asked
-    names = frozenset(name.lower() for name in asked.shape.names)
+        return selection
+    names = frozenset(name.lower() for name in selection.shape.names)
     try:
         where = Where(" AND ".join(terms), elsewhere=names, option="filter", lenient=True)
         for table in tables:
             where.check(table)
     except MergeError:
-        return asked
-    return replace(asked, where=where)
+        return selection
+    return replace(selection, where=where)
 
 
 _TEXTS: Final = TEXT_TYPES | INTEGER_BYTES.keys() | {"enum", "set"}
@@ -118,12 +117,12 @@ def _terms(one: Any, column: str, kind: Any) -> list[str]:
     return [f"{name} {word} {literals[0]}"] if word is not None and (exact or word == "=") else []
 
 
-def _ops(asked: Question, one: Any, value: Any) -> Question:
+def _ops(selection: AnySelection, one: Any, value: Any) -> AnySelection:
     if isinstance(one, ds.EqualTo | ds.EqualNullSafe):
-        return replace(asked, ops=tuple(op for op in asked.ops if op == value))
+        return replace(selection, ops=tuple(op for op in selection.ops if op == value))
     if isinstance(one, ds.In):
-        return replace(asked, ops=tuple(op for op in asked.ops if op in value))
-    return asked
+        return replace(selection, ops=tuple(op for op in selection.ops if op in value))
+    return selection
 
 
 def _range(log: Log, one: Any, name: str, value: Any) -> tuple[int, int]:

@@ -11,11 +11,12 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from binlog_merge.spark.source_options import Options
+from binlog_merge.spark.source_options import Options, fitted_to
 from binlog_merge.spark.source_reader import NOTHING, read_file
 from binlog_merge.spark.transactions import say
 from binlog_merge.unmerged.files import rendered
 from binlog_merge.unmerged.plan import Unmerged, UnmergedFile
+from binlog_merge.unmerged.selection import files_of
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,9 @@ class NodesReader(DataSourceReader):
 
     def __init__(self, options: Options, unmerged: Unmerged, schema: Any) -> None:
         self.schema = schema
-        chosen = options.chosen_of(unmerged).fitted_to(schema)
-        self.asked, self.first, self.last = chosen.asked, chosen.first, chosen.last
+        self.selection = fitted_to(options.selected_unmerged(unmerged), schema)
         self.common, self.header = unmerged.common, unmerged.header
-        self._files = unmerged.files
+        self._files = tuple(files_of(unmerged, self.selection))
         say(unmerged.result)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -42,14 +42,11 @@ class NodesReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return the files that have transactions of the range."""
-        parts = [
-            NodesPart(file) for file in self._files if file.last_rank >= self.first and file.first_rank <= self.last
-        ]
-        return parts or [NOTHING]
+        return [NodesPart(file) for file in self._files] or [NOTHING]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield a file's record batches; called on an executor."""
         if not isinstance(partition, NodesPart) or self.common is None:
             return
         with rendered(partition.file, self.common, self.header) as (binlog, output):
-            yield from read_file(binlog, self.asked, output, self.first, self.last, self.schema)
+            yield from read_file(binlog, self.selection, output, self.schema)

@@ -6,20 +6,23 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from binlog_merge.ask import all_tables
-from binlog_merge.ask.all_tables import AskedAll, Question
-from binlog_merge.ask.read import Asked
-from binlog_merge.ask.rows import FIELDS
-from binlog_merge.ask.selection import patterns_of, select, select_all, zero_dates_of
-from binlog_merge.ask.shape import Shape
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.remote_log import opened_log
+from binlog_merge.log.columns import Shape
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import (
+    MANY_FIELDS,
+    AnySelection,
+    ManySelection,
+    Question,
+    select_any,
+    zero_dates_of,
+)
+from binlog_merge.log.table_changes import FIELDS
 from binlog_merge.spark.source_start import without_removed_start
 from binlog_merge.unmerged.plan import Unmerged, plan
 from binlog_merge.unmerged.selection import select_unmerged
-from snapshot_store.names import NamePattern
 
 _OPTIONS: Final = frozenset(
     {"path", "table", "start", "stop", "where", "op", "columns", "fields", "asof", "temporal", "zerodates", "timezone",
@@ -32,24 +35,6 @@ _SPARK_TYPES: Final = {
     "uint32": pa.int64(),
     "uint64": pa.decimal128(20, 0),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """What is asked, and the ranks of the first and the last transaction."""
-
-    asked: Question
-    first: int
-    last: int
-
-    @property
-    def schema(self) -> Any:
-        """Return the schema of the rows, as Spark has it."""
-        return from_arrow_schema(self.asked.schema)
-
-    def fitted_to(self, schema: Any) -> "Chosen":
-        """Return the same with the columns only that a schema has. Raises ConfigError for others."""
-        return replace(self, asked=fitted_to(self.asked, schema))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +77,15 @@ class Options:
         values, error = without_removed_start(binlog, self.values)
         return Options(values), error
 
-    def chosen(self, binlog: Log) -> Chosen:
-        """Return what the options ask of a merged log."""
+    def selected(self, log: Log) -> AnySelection:
+        """Return what the options select of a merged log, in types that Spark has."""
         if "endofinput" in self.values:
             raise ConfigError("option endOfInput: it is of a cluster that is not merged", remedy="leave it out")
-        if (patterns := self._patterns()) is not None:
-            every = select_all(binlog, patterns, **self._common())
-            return Chosen(every.asked, every.first, every.last)
-        one = select(binlog, self.values["table"], **self._common(), **self._of_one_table())
-        return Chosen(_in_spark_types(one.asked), one.first, one.last)
+        return _in_spark_types(select_any(log, self.question()))
 
-    def chosen_of(self, unmerged: Unmerged) -> Chosen:
-        """Return what the options ask of a cluster that is not merged."""
-        more = {} if self._patterns() is not None else self._of_one_table()
-        found = select_unmerged(unmerged, self.values.get("table"), **self._common(), **more)
-        return Chosen(_in_spark_types(found.asked), found.first, found.last)
+    def selected_unmerged(self, unmerged: Unmerged) -> AnySelection:
+        """Return what they select of a cluster that is not merged."""
+        return _in_spark_types(select_unmerged(unmerged, self.question()))
 
     def plan(self) -> Unmerged:
         """Return the transactions of the cluster in order, which a merge would write."""
@@ -120,41 +99,40 @@ class Options:
             raise ConfigError(f"option endOfInput: it is true or false, not {end!r}")
         return plan(MergeConfig.load(self.place), end_of_input=end == "true")
 
-    def _patterns(self) -> tuple[NamePattern, ...] | None:
-        """Return the patterns of tables that are named; None if it is one table. Raises ConfigError."""
-        found = patterns_of(self.values.get("table"))
-        for name in _OF_ONE_TABLE if found is not None else ():
-            if name in self.values:
-                raise ConfigError(f"option {name} is for one table", remedy='name it: .option("table", "shop.orders")')
-        return found
-
-    def _common(self) -> dict[str, Any]:
-        return {
-            "start": self.values.get("start"),
-            "stop": self.values.get("stop"),
-            "op": self.listed("op"),
-            "fields": self.listed("fields"),
-            "time_zone": self.values.get("timezone", "UTC"),
-        }
-
-    def _of_one_table(self) -> dict[str, Any]:
+    def question(self) -> Question:
+        """Return what the options ask. Raises ConfigError."""
         temporal = self.values.get("temporal", "typed")
         if temporal not in ("typed", "text"):
             raise ConfigError(f"option temporal: it is typed or text, not {temporal!r}")
-        return {
-            "where": self.values.get("where"),
-            "columns": self.listed("columns"),
-            "as_of": self.values.get("asof"),
-            "temporal_text": temporal == "text",
-            "zero_dates": zero_dates_of("option zeroDates", self.values.get("zerodates", "stop")),
-        }
+        question = Question(
+            self.values.get("table"),
+            self.values.get("start"),
+            self.values.get("stop"),
+            self.values.get("where"),
+            self.listed("op"),
+            self.listed("columns"),
+            self.values.get("asof"),
+            self.values.get("timezone", "UTC"),
+            self.listed("fields"),
+            temporal == "text",
+            zero_dates_of("option zeroDates", self.values.get("zerodates", "stop")),
+        )
+        for name in _OF_ONE_TABLE if question.patterns is not None else ():
+            if name in self.values:
+                raise ConfigError(f"option {name} is for one table", remedy='name it: .option("table", "shop.orders")')
+        return question
 
 
-def _in_spark_types(asked: Question) -> Question:
-    if isinstance(asked, AskedAll):
-        return asked
-    types = tuple(map(_spark_type, asked.shape.types))
-    return replace(asked, shape=Shape(asked.shape.names, types))
+def spark_schema(selection: AnySelection) -> Any:
+    """Return the schema of the rows, as Spark has it."""
+    return from_arrow_schema(selection.schema)
+
+
+def _in_spark_types(selection: AnySelection) -> AnySelection:
+    if isinstance(selection, ManySelection):
+        return selection
+    types = tuple(map(_spark_type, selection.shape.types))
+    return replace(selection, shape=Shape(selection.shape.names, types))
 
 
 def _spark_type(kind: Any) -> Any:
@@ -164,37 +142,29 @@ def _spark_type(kind: Any) -> Any:
 
 
 def schema_of(options: Options) -> Any:
-    """Return the columns of a merged log's rows: those of `ask.rows` or of `ask.all_tables`."""
+    """Return the columns of a merged log's rows: those of one table, or of many."""
     with opened_log(options.place) as folder:
         # A batch that begins with what was removed is refused when it is read.
-        binlog = Log(folder)
-        return options.of_stream(binlog)[0].chosen(binlog).schema
+        log = Log(folder)
+        return spark_schema(options.of_stream(log)[0].selected(log))
 
 
-def fitted_to(asked: Question, schema: Any) -> Question:
-    """Return what is asked, of the columns only that a schema has. Raises ConfigError for others."""
-    names = schema.fieldNames()
-    known = all_tables.FIELDS if isinstance(asked, AskedAll) else FIELDS
+def fitted_to(selection: AnySelection, schema: Any) -> AnySelection:
+    """Return what is selected, of the columns only that a schema has. Raises ConfigError for others."""
+    names = tuple(schema.fieldNames())
+    known = MANY_FIELDS if isinstance(selection, ManySelection) else FIELDS
     for name in names:
         if name not in known:
             raise ConfigError(f"the schema has a column {name}; a log's are {', '.join(known)}")
-    if isinstance(asked, AskedAll):
+    if isinstance(selection, ManySelection):
         for name in ("before", "after"):
             if name in names and schema[name].dataType.typeName() != "string":
                 raise ConfigError(f"{name} of many tables is JSON text, a string", remedy="name one table, or parse it")
-        return replace(asked, fields=tuple(names))
+        return replace(selection, fields=names)
     wanted = dict.fromkeys(
         child.name for name in ("before", "after") if name in names for child in schema[name].dataType.fields
     )
     if wanted:
-        whole = asked.whole and set(wanted) == set(asked.shape.names)
-        asked = replace(asked, shape=asked.shape.only(list(wanted), "the schema"), whole=whole)
-    return replace(asked, fields=tuple(names))
-
-
-def with_versions(asked: Question, now: Question) -> Question:
-    """Return what was asked with the versions that the tables have now."""
-    if isinstance(asked, AskedAll) and isinstance(now, AskedAll):
-        return replace(asked, versions=now.versions)
-    assert isinstance(asked, Asked) and isinstance(now, Asked)
-    return replace(asked, versions=now.versions)
+        whole = selection.whole and set(wanted) == set(selection.shape.names)
+        selection = replace(selection, shape=selection.shape.only(list(wanted), "the schema"), whole=whole)
+    return replace(selection, fields=names)

@@ -5,26 +5,26 @@ options `fields` and `columns`, are what prunes. Filters come only with spark.sq
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from binlog_merge.ask.all_tables import AskedAll, Question, all_file_batches
-from binlog_merge.ask.read import file_batches
+from binlog_merge.ask.all_tables import file_batches
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import AnySelection
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import key_at
 from binlog_merge.spark.arrow_types import arrow_schema
 from binlog_merge.spark.source_filters import pushed
-from binlog_merge.spark.source_options import Options, with_versions
+from binlog_merge.spark.source_options import Options, fitted_to
 from binlog_merge.spark.source_start import check_goes_on
 
 _PARTITION_BYTES: Final = 32 << 20
@@ -38,17 +38,17 @@ class Part(InputPartition):
     first: int
     last: int
     position: int | None = None
-    asked: Question | None = None
+    selection: AnySelection | None = None
 
 
-def parts_of(binlog: Log, first: int, last: int, size: int, asked: Question | None = None) -> Iterator[Part]:
+def parts_of(binlog: Log, first: int, last: int, size: int, selection: AnySelection | None = None) -> Iterator[Part]:
     """Yield transactions `first` to `last` in parts of about `size` bytes; each is of one file."""
     for file in binlog.state.files:
         if file.last_rank < first or file.first_rank > last:
             continue
         low, high = max(first, file.first_rank), min(last, file.last_rank)
         if file.size <= size + size // 2:
-            yield Part(file, low, high, None, asked)
+            yield Part(file, low, high, None, selection)
             continue
         begin: tuple[int, int] | None = None
         for rows in transactions_between(binlog, file, low, high):
@@ -56,29 +56,25 @@ def parts_of(binlog: Log, first: int, last: int, size: int, asked: Question | No
                 if begin is None:
                     begin = rank, at
                 elif at - begin[1] >= size:
-                    yield Part(file, begin[0], rank - 1, begin[1], asked)
+                    yield Part(file, begin[0], rank - 1, begin[1], selection)
                     begin = rank, at
         if begin is not None:
-            yield Part(file, begin[0], high, begin[1], asked)
+            yield Part(file, begin[0], high, begin[1], selection)
 
 
-def read_part(place: str, asked: Question, part: Part, schema: Any) -> Iterator[Any]:
+def read_part(place: str, selection: AnySelection, part: Part, schema: Any) -> Iterator[Any]:
     """Yield the record batches of a part, exactly as Spark's schema says."""
+    selection = replace(selection, first=part.first, last=part.last)
     with opened_log(place, schema=False) as folder:
-        yield from read_file(Log(folder), asked, part.file, part.first, part.last, schema, part.position)
+        yield from read_file(Log(folder), selection, part.file, schema, part.position)
 
 
 def read_file(
-    binlog: MergedBinlog, asked: Question, file: OutputFile, first: int, last: int, schema: Any,
-    position: int | None = None,
-) -> Iterator[Any]:  # fmt: skip
-    """Yield the record batches of some transactions of a file, exactly as Spark's schema says."""
+    binlog: MergedBinlog, selection: AnySelection, file: OutputFile, schema: Any, position: int | None = None
+) -> Iterator[Any]:
+    """Yield the record batches of what is selected of a file, exactly as Spark's schema says."""
     wanted = arrow_schema(schema)
-    if isinstance(asked, AskedAll):
-        batches = all_file_batches(binlog, asked, file, first, last, position)
-    else:
-        batches = file_batches(binlog, asked, file, first, last, position)
-    for batch in batches:
+    for batch in file_batches(binlog, selection, file, position):
         yield pa.RecordBatch.from_arrays(
             [_cast(batch.column(field.name), field.type) for field in wanted], schema=wanted
         )
@@ -100,21 +96,20 @@ class BinlogReader(DataSourceReader):
         self.options = options
         self.schema = schema
         with opened_log(options.place) as folder:
-            chosen = options.chosen(Log(folder)).fitted_to(schema)
-            self.asked, self.first, self.last = chosen.asked, chosen.first, chosen.last
+            self.selection = fitted_to(options.selected(Log(folder)), schema)
 
     def partitions(self) -> Sequence[Part]:
         """Return the parts of the range."""
         with opened_log(self.options.place, schema=False) as folder:
             size = self.options.number("partitionbytes", _PARTITION_BYTES)
-            parts = list(parts_of(Log(folder), self.first, self.last, size))
+            parts = list(parts_of(Log(folder), self.selection.first, self.selection.last, size))
         return parts or [NOTHING]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield a part's record batches; called on an executor."""
         if partition is NOTHING or partition.first > partition.last:
             return iter(())
-        return read_part(self.options.place, self.asked, partition, self.schema)
+        return read_part(self.options.place, self.selection, partition, self.schema)
 
 
 _EMPTY: Final = OutputFile("", 0, True, "", "", 1, 0, 0, 0, 0)
@@ -128,8 +123,7 @@ class PushingReader(BinlogReader):
     def pushFilters(self, filters: list[Any]) -> Iterator[Any]:  # noqa: N802 (Spark's name)
         """Take what narrows the range, the operations or the rows down; Spark asks all of it again of the rows."""
         with opened_log(self.options.place) as folder:
-            binlog = Log(folder)
-            self.asked, self.first, self.last = pushed(binlog, filters, self.asked, self.first, self.last)
+            self.selection = pushed(Log(folder), filters, self.selection)
         yield from filters
 
 
@@ -159,20 +153,19 @@ class BinlogStream(DataSourceStreamReader):
         with opened_log(options.place) as folder:
             binlog = Log(folder)
             left, self.no_begin = options.of_stream(binlog)
-            chosen = left.chosen(binlog).fitted_to(schema)
-            self.asked, self.begin = chosen.asked, chosen.first
+            self.selection = fitted_to(left.selected(binlog), schema)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the place before the first transaction. Raises OutsideLog if it was removed."""
         if self.no_begin is not None:
             raise self.no_begin
-        return {"rank": self.begin - 1, "order_key": ""}
+        return {"rank": self.selection.first - 1, "order_key": ""}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802 (Spark's name)
         """Return the last transaction that is published, of at most so many files as the option says."""
         with opened_log(self.options.place, schema=False) as folder:
             state = Log(folder).state
-        done = self.begin - 1 if start is None else int(start["rank"])
+        done = self.selection.first - 1 if start is None else int(start["rank"])
         files = [file for file in state.files if file.last_rank > done]
         if not files:
             return start if start is not None else self.initialOffset()
@@ -189,14 +182,14 @@ class BinlogStream(DataSourceStreamReader):
             self._check(binlog, first, start)
             if last > binlog.last_rank:
                 raise OutsideLog(f"the log ends with transaction {binlog.last_rank}, and {last} was read of it before")
-            asked = with_versions(self.asked, self.options.of_stream(binlog)[0].chosen(binlog).asked)
+            now: Any = self.options.of_stream(binlog)[0].selected(binlog)
+            selection = replace(self.selection, versions=now.versions)
             size = self.options.number("partitionbytes", _PARTITION_BYTES)
-            return list(parts_of(binlog, first, last, size, asked))
+            return list(parts_of(binlog, first, last, size, selection))
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield a part's record batches; called on an executor."""
-        asked = partition.asked if partition.asked is not None else self.asked
-        return read_part(self.options.place, asked, partition, self.schema)
+        return read_part(self.options.place, partition.selection or self.selection, partition, self.schema)
 
     def _check(self, binlog: Log, first: int, start: dict[str, Any]) -> None:
         """Raise OutsideLog if the log does not go on where the stream has stopped."""

@@ -17,6 +17,7 @@ from binlog_merge.log.changes import Changes, changes_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import versions_between
 from binlog_merge.tables.load import catalog_at
 from binlog_merge.tables.rows import RowRefused, TableWriter
@@ -26,7 +27,7 @@ from binlog_merge.time_travel.bases import Found, Name
 from binlog_merge.time_travel.made import Made, not_there
 from binlog_merge.undo.across import Written
 from binlog_merge.undo.blocks import Waiting
-from binlog_merge.undo.selection import Chosen, Reader, Selected
+from binlog_merge.undo.selection import Reader, Selected
 from binlog_merge.undo.statements import check_undoable
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.model import Catalog, Table
@@ -75,7 +76,7 @@ def _made(binlog: MergedBinlog, target: DuckdbTarget, history: TableShapes, read
                 reader.pass_over(piece)
                 continue
             doubts += [text for text in _unlogged(piece, name, base.catalog) if text not in doubts]
-            for _, chosen in reader.chosen_in(piece):
+            for chosen in reader.chosen_in(piece):
                 waiting.add([_inverse(each) for each in chosen])
         table = _begin(binlog, target, history, name, first - 1, base, statements)
         for inverses in waiting.backwards():
@@ -95,7 +96,7 @@ def _unlogged(segment: Segment, name: Name, catalog: Catalog | None) -> Iterator
         yield from (text for text in unlogged_changes(changes, catalog) if text.startswith(own))
 
 
-def _inverse(chosen: Chosen) -> _Inverse:
+def _inverse(chosen: TableChanges) -> _Inverse:
     """Return what undoes rows, with no more bytes than it takes. Raises UndoRefused if their images are not whole."""
     check_undoable(chosen)
     changes, cut = chosen.changes, chosen.cut

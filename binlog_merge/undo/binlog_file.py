@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from binlog_merge.ask.rows import transactions_of
 from binlog_merge.binlog.constants import BINLOG_MAGIC, MAX_EVENT_SIZE, EventFlag, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -19,10 +18,10 @@ from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import written_log as w
-from binlog_merge.log.segments import Segment
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.undo.blocks import blocks, ordered
 from binlog_merge.undo.inverse_events import forward_events, inverse_events
-from binlog_merge.undo.selection import Chosen, Reader
+from binlog_merge.undo.selection import Reader
 
 _SERVER_VERSION: Final = 80_000
 
@@ -105,17 +104,17 @@ class RowsWriter:
 
     do_again: bool
 
-    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> tuple[Bodies, int]:
+    def block(self, chosen: list[TableChanges], backwards: bool) -> tuple[Bodies, int]:
         """Return the transactions of a segment, and how many rows they have."""
         make = forward_events if self.do_again else inverse_events
         made = [make(each) for each in chosen]
-        order, numbers, ends = ordered(segment, [(each.numbers, each.lasts) for each in made], backwards)
+        order, numbers, ends = ordered(chosen[0].segment, [(each.numbers, each.lasts) for each in made], backwards)
         base, placed = 0, []
         for each in made:
             placed.append(each.bodies + np.array((base, base, 0)))
             base += len(each.data)
         events = np.concatenate(placed)[order].reshape(-1, 3)
-        facts = transactions_of(segment)[numbers]
+        facts = chosen[0].transactions[numbers]
         bodies = Bodies(
             np.concatenate([each.data for each in made]), events, 2 * np.diff(ends, prepend=0),
             facts[:, x.X_RANK].copy(), facts[:, x.X_COMMIT_US].copy(),

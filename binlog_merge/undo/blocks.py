@@ -12,7 +12,8 @@ import numpy as np
 
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.log.segments import Segment
-from binlog_merge.undo.selection import Chosen, Reader
+from binlog_merge.log.table_changes import TableChanges
+from binlog_merge.undo.selection import Reader
 
 Made = TypeVar("Made")
 Block = TypeVar("Block")
@@ -24,13 +25,13 @@ Entries = tuple[Any, Any, Sequence[Made]]
 class Writer(Protocol[BlockOut]):
     """Makes blocks."""
 
-    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> BlockOut:
+    def block(self, chosen: list[TableChanges], backwards: bool) -> BlockOut:
         """Return what comes out of the chosen rows of a segment, the last one first if `backwards`; it pickles."""
 
 
 def blocks(reader: Reader, writer: Writer[Block], backwards: bool) -> Iterator[Block]:
     """Yield the blocks of all segments, the last one first if `backwards`."""
-    made = (writer.block(segment, chosen, backwards) for segment, chosen in reader.pieces())
+    made = (writer.block(chosen, backwards) for chosen in reader.pieces())
     if not backwards:
         yield from made
         return

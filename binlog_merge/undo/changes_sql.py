@@ -4,45 +4,45 @@ A DDL on the table does not stop it: a comment says where it was.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-from binlog_merge.ask.selection import Selection
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.place import time_text
-from binlog_merge.log.reader import Begin
+from binlog_merge.log.question import Selection
+from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.undo.blocks import Entries, by_transaction
-from binlog_merge.undo.selection import Chosen, Reader, Selected, touched_by
+from binlog_merge.undo.selection import Reader, Selected, touched_by
 from binlog_merge.undo.sql_script import SETTINGS, lines, names
 from binlog_merge.undo.statements import RowStatement, forward, key_of
 
 
-def pieces(selection: Selection) -> Iterator[bytes]:
+def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     """Yield the statements, a transaction of the log as a transaction.
 
     Raises ConfigError for columns without the key's, UndoRefused for rows of which the log does not hold enough, and
     what reading the rows does.
     """
-    yield from (text.encode("utf-8", "surrogateescape") for text in _texts(selection))
+    yield from (text.encode("utf-8", "surrogateescape") for text in _texts(log, selection))
 
 
-def _texts(selection: Selection) -> Iterator[str]:
-    asked = selection.asked
-    only = None if asked.whole else frozenset(name.lower() for name in asked.shape.names)
-    selected = Selected((asked.versions,), selection.first, selection.last, asked.where, asked.ops)
-    reader, left, rank = Reader(selection.binlog, selected), selection.limit, 0
+def _texts(log: MergedBinlog, selection: Selection) -> Iterator[str]:
+    only = None if selection.whole else frozenset(name.lower() for name in selection.shape.names)
+    selected = Selected((selection.versions,), selection.first, selection.last, selection.where, selection.ops)
+    reader, left, rank = Reader(log, selected), selection.limit, 0
     yield SETTINGS
-    for piece in segments(selection.binlog, selection.first, selection.last):
+    for piece in segments(log, selection.first, selection.last):
         if isinstance(piece, StatementAt):
             if touched_by(piece, selected.tables):
                 yield from _ended(rank)
                 rank = 0
                 yield f"-- {_name(piece.begin)}: not carried out here: {piece.statement.line}\n"
             continue
-        for segment, chosen in reader.chosen_in(piece):
+        for chosen in reader.chosen_in(piece):
+            segment = chosen[0].segment
             found = list(by_transaction(segment, _entries(chosen, only), backwards=False))
-            called = names(segment, [number for number, _ in found], with_tso=False)
+            called = names(chosen[0], [number for number, _ in found], with_tso=False)
             for (number, statements), name in zip(found, called, strict=True):
                 if left == 0:
                     break
@@ -62,7 +62,7 @@ def _ended(rank: int) -> Iterator[str]:
         yield "COMMIT;\n"
 
 
-def _entries(chosen: list[Chosen], only: frozenset[str] | None) -> list[Entries[RowStatement]]:
+def _entries(chosen: list[TableChanges], only: frozenset[str] | None) -> list[Entries[RowStatement]]:
     """Return the statements of a segment's rows, table by table."""
     for each in chosen:
         lacking = [each.table.columns[i].name for i in key_of(each.table) or ()]
@@ -70,7 +70,7 @@ def _entries(chosen: list[Chosen], only: frozenset[str] | None) -> list[Entries[
             raise ConfigError(
                 f"--columns: -o sql needs the columns of the key ({', '.join(lacking)})", remedy="leave --columns out"
             )
-    return [(each.order(), each.rows, forward(replace(each, only=only))) for each in chosen]
+    return [(each.events, each.rows, forward(each, only)) for each in chosen]
 
 
 def _name(begin: Begin) -> str:

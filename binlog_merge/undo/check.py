@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Protocol
 
-from binlog_merge.undo.selection import Chosen, Reader
+from binlog_merge.log.table_changes import TableChanges
+from binlog_merge.undo.selection import Reader
 from binlog_merge.undo.statements import Expected, expected_rows
 
 _AT_ONCE: Final = 200
@@ -41,7 +42,7 @@ def expected(reader: Reader) -> dict[tuple[str, str], Expected]:
     Rows that are in tables without a key are not judged. Raises what reading the rows does.
     """
     found: dict[tuple[str, str], Expected] = {}
-    for _, pieces in reader.pieces():
+    for pieces in reader.pieces():
         for chosen in sorted(pieces, key=_first_event):
             for before, after in expected_rows(chosen):
                 if before is not None:
@@ -51,8 +52,8 @@ def expected(reader: Reader) -> dict[tuple[str, str], Expected]:
     return found
 
 
-def _first_event(chosen: Chosen) -> int:
-    return int(chosen.order()[0])
+def _first_event(chosen: TableChanges) -> int:
+    return int(chosen.events[0])
 
 
 def conflicts(rows: dict[tuple[str, str], Expected], session: Session) -> Iterator[Conflict]:

@@ -19,7 +19,7 @@ from binlog_merge.binlog.kernels import log_walk as w
 from binlog_merge.binlog.rows import ABSENT as NOT_HELD
 from binlog_merge.binlog.rows import Row, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.undo.selection import Chosen
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.undo.statements import check_undoable
 
 _INVERSE: Final[dict[int, int]] = {
@@ -58,13 +58,13 @@ class _Head(NamedTuple):
     lacking: bool
 
 
-def inverse_events(chosen: Chosen) -> Events:
+def inverse_events(chosen: TableChanges) -> Events:
     """Return the inverse of each event with chosen rows. Raises UndoRefused."""
     check_undoable(chosen)
     return _Making(chosen, True).events()
 
 
-def forward_events(chosen: Chosen) -> Events:
+def forward_events(chosen: TableChanges) -> Events:
     """Return each event with chosen rows, with these alone."""
     return _Making(chosen, False).events()
 
@@ -72,7 +72,7 @@ def forward_events(chosen: Chosen) -> Events:
 class _Making:
     """Makes events of chosen rows; the heads of events are few, and made once."""
 
-    def __init__(self, chosen: Chosen, undo: bool) -> None:
+    def __init__(self, chosen: TableChanges, undo: bool) -> None:
         self.undo, self.chosen = undo, chosen
         self.table, self.buffer = chosen.changes.table, chosen.changes.segment.buffer
 
@@ -103,7 +103,7 @@ class _Making:
 
     def _old_events(self) -> tuple[Any, Any]:
         """Return the numbers of the events with chosen rows, and these with the columns R_*."""
-        changes, of_rows = self.chosen.changes, self.chosen.order()
+        changes, of_rows = self.chosen.changes, self.chosen.events
         begins = np.flatnonzero(np.diff(of_rows, prepend=-1))
         numbers = of_rows[begins]
         of_all = changes.events[self.chosen.cut.events]

@@ -21,13 +21,14 @@ from binlog_merge.errors import UndoRefused
 from binlog_merge.files.source import open_source
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.pipeline.base.runner import Files, InDriver
 from binlog_merge.pipeline.gather.listing import listed
 from binlog_merge.pipeline.transactions import found_transactions
 from binlog_merge.polardbx import placements
 from binlog_merge.store_errors import as_merge_errors
-from binlog_merge.undo.selection import Chosen, Reader, Selected
+from binlog_merge.undo.selection import Reader, Selected
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
@@ -56,7 +57,7 @@ class NodeReader(Reader):
         """Return that of the node's first file with such rows."""
         return None if not self.branches else _head(self.branches[0].path)
 
-    def pieces(self) -> Iterator[tuple[Segment, list[Chosen]]]:
+    def pieces(self) -> Iterator[list[TableChanges]]:
         """Yield the chosen rows of each branch that has some. Raises what reading them does."""
         for branch in self.branches:
             yield from self.chosen_in(_segment(branch))

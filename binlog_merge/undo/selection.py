@@ -7,29 +7,25 @@ column that the rows name as they are (`across`).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
-
-from binlog_merge.binlog.columnar import CutRows
 from binlog_merge.binlog.header import RawEvent
-from binlog_merge.errors import ConfigError, MergeError, UndoRefused
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import UndoRefused
 from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.expressions import Op
-from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed
+from binlog_merge.log.changes import OPS
+from binlog_merge.log.read import RowReader
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions
-from binlog_merge.log.where import Undecided, Where
-from binlog_merge.log.whole_json import with_whole_json
+from binlog_merge.log.where import Where
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.undo.across import Definitions, Written, after_ddl
-from binlog_merge.values.column_facts import facts_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +48,6 @@ class Selected:
         return next((t for t in self.tables if (t.schema, t.name) == (schema, table)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Rows of one table in a segment, by number; `table` is their definition. `order` sorts rows of several tables.
-
-    `only` are the lower-case names of the columns that statements set; all if None.
-    """
-
-    changes: Changes
-    table: Table
-    rows: Numbers
-    only: frozenset[str] | None = None
-
-    @property
-    def cut(self) -> CutRows:
-        """Return the rows' cells."""
-        return self.changes.cut
-
-    def order(self) -> Numbers:
-        """Return the number of each row's event in its segment, which grows."""
-        return self.changes.events[self.changes.cut.events[self.rows]]
-
-
 @dataclass
 class Reader:
     """Reads what is selected. `passed` are the DDL that were passed over."""
@@ -87,8 +61,8 @@ class Reader:
         """Return the format description of a binlog of these rows."""
         return self.binlog.format_description()
 
-    def pieces(self) -> Iterator[tuple[Segment, list[Chosen]]]:
-        """Yield the chosen rows of each segment that has some.
+    def pieces(self) -> Iterator[list[TableChanges]]:
+        """Yield the selected rows of each segment that has some, table by table.
 
         Raises UndoRefused for a DDL, ConfigError for rows of which it is not known whether they match, and what reading
         the log does.
@@ -99,49 +73,36 @@ class Reader:
         for piece in segments(self.binlog, selected.first, selected.last):
             if isinstance(piece, StatementAt):
                 self.pass_over(piece)
-                continue
-            yield from self.chosen_in(piece)
+            else:
+                yield from self.chosen_in(piece)
 
-    def chosen_in(self, segment: Segment) -> Iterator[tuple[Segment, list[Chosen]]]:
-        """Yield a segment with its chosen rows, if it has some. Raises as `pieces` does."""
+    def chosen_in(self, segment: Segment) -> Iterator[list[TableChanges]]:
+        """Yield the selected rows of a segment, if it has some. Raises as `pieces` does."""
         selected = self.selected
-        kept = narrowed(segment, lambda *name: selected.versions(*name) is not None, selected.ops)
-        if not len(kept.events):
-            return
-        whole = with_whole_json(kept)
-        found = [chosen for changes in changes_of(whole) if len((chosen := self._chosen(changes)).rows)]
-        if found:
-            yield whole, found
+        reader = RowReader(
+            self.binlog, lambda *name: selected.versions(*name) is not None, self._definition, selected.ops,
+            selected.where, lenient=False,
+        )  # fmt: skip
+        for found in reader.parts(segment, None):
+            if chosen := [changes for changes in found if len(changes)]:
+                for changes in chosen:
+                    self._note(changes)
+                yield chosen
 
-    def _chosen(self, changes: Changes) -> Chosen:
-        versions = self.selected.versions(changes.table.schema, changes.table.table)
+    def _definition(self, witness: TableMap, key: OrderKey | None) -> tuple[Table, None]:
+        versions = self.selected.versions(witness.schema, witness.table)
         assert versions is not None
-        rows = np.arange(len(changes.cut))
-        try:
-            table = definition(versions, changes, changes.segment.key(changes.transaction_of(0)))
-            if self.selected.where is not None:
-                facts = facts_of(table, True, changes.table)
-                rows = rows[self.selected.where.matches(table, changes.cut, facts, rows)]
-        except Undecided as undecided:
-            name = f"{changes.table.schema}.{changes.table.table}"
-            error = ConfigError(
-                f"whether an {changes.op_of(undecided.row)} of {name} matches the condition is not known, for its "
-                f"images do not hold {', '.join(undecided.columns)} (binlog_row_image is not FULL)",
-                remedy="ask by the columns of the key, which every image holds",
-            )
-            raise located(error, changes, undecided.row) from None
-        except MergeError as error:
-            raise located(error, changes, 0) from None
-        if len(rows):
-            self._note(versions, changes, table)
-        return Chosen(changes, table, rows)
+        return definition(versions, witness, key), None
 
-    def _note(self, versions: TableVersions, changes: Changes, table: Table) -> None:
-        """Note the definition of chosen rows; what a table map alone says is not all of it."""
-        fitting = {table for table in _certain(versions) if check_witness(table, changes.table) is None}
-        certain = changes.segment.key(changes.transaction_of(0)) is not None or len(fitting) == 1
-        name = (versions.schema, versions.name)
-        noted = table if certain and table in fitting else None
+    def _note(self, changes: TableChanges) -> None:
+        """Note the definition of selected rows; what a table map alone says is not all of it."""
+        witness = changes.changes.table
+        name = (witness.schema, witness.table)
+        versions = self.selected.versions(*name)
+        assert versions is not None
+        fitting = {table for table in _certain(versions) if check_witness(table, witness) is None}
+        certain = changes.commit_tsos[0] >= 0 or len(fitting) == 1
+        noted = changes.table if certain and changes.table in fitting else None
         self._known[name] = self._known.get(name, frozenset()) | {noted}
 
     def pass_over(self, piece: StatementAt) -> None:
@@ -191,16 +152,16 @@ class Reader:
         return f"{self.binlog.cluster_uuid}:{rank}"
 
 
-def definition(versions: TableVersions, changes: Changes, key: OrderKey | None) -> Table:
+def definition(versions: TableVersions, witness: TableMap, key: OrderKey | None) -> Table:
     """Return the definition of rows: where the log has no order keys, the latest one that fits their table map.
 
     A table map alone does not say which columns are generated. Raises UnknownTableSchema.
     """
     if key is None:
-        fitting = [v.table for v in versions.versions if v.table and check_witness(v.table, changes.table) is None]
+        fitting = [v.table for v in versions.versions if v.table and check_witness(v.table, witness) is None]
         if fitting:
             return fitting[-1]
-    return versions.of_rows(changes.table, key)
+    return versions.of_rows(witness, key)
 
 
 def _certain(versions: TableVersions) -> frozenset[Table]:
@@ -235,10 +196,3 @@ def _named(piece: StatementAt, table: TableVersions) -> str:
     if (table.schema.lower(), table.name.lower()) in named:
         return f"a DDL on {table.schema}.{table.name}"
     return f"a statement on the database of {table.schema}.{table.name}"
-
-
-def located(error: MergeError, changes: Changes, row: int) -> MergeError:
-    """Return the error with the place of a row's event."""
-    event, segment = changes.event_of(row), changes.segment
-    key = segment.key(changes.transaction_of(row))
-    return error.located(file=segment.file, position=segment.position(event), order_key=key)

@@ -7,14 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from binlog_merge.ask.rows import transactions_of
-from binlog_merge.binlog.gtid import format_sid
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.log.segments import Segment
+from binlog_merge.log.table_changes import TableChanges, gtid_array
 from binlog_merge.undo.blocks import blocks, by_transaction
-from binlog_merge.undo.selection import Chosen, Reader
+from binlog_merge.undo.selection import Reader
 from binlog_merge.undo.statements import RowStatement, forward, inverse
 
 SETTINGS: Final = (
@@ -53,19 +49,19 @@ class SqlWriter:
 
     do_again: bool
 
-    def block(self, segment: Segment, chosen: list[Chosen], backwards: bool) -> Text:
+    def block(self, chosen: list[TableChanges], backwards: bool) -> Text:
         """Return the text of a segment's transactions."""
         make = forward if self.do_again else inverse
-        entries = [(each.order(), each.rows, make(each)) for each in chosen]
-        found = list(by_transaction(segment, entries, backwards))
+        entries = [(each.events, each.rows, make(each)) for each in chosen]
+        found = list(by_transaction(chosen[0].segment, entries, backwards))
         numbers = [number for number, _ in found]
         word = "does again" if self.do_again else "undoes"
-        heads = [f"-- {word} {name}\nBEGIN;\n" for name in names(segment, numbers, with_tso=True)]
+        heads = [f"-- {word} {name}\nBEGIN;\n" for name in names(chosen[0], numbers, with_tso=True)]
         rest = [lines(found[0][1])]
         for head, (_, statements) in zip(heads[1:], found[1:], strict=True):
             rest += "COMMIT;\n", head, lines(statements)
         counts = Counter(statement.head[0] for _, _, made in entries for statement in made)
-        first, last = segment.transactions[[numbers[0], numbers[-1]], k.T_RANK].tolist()
+        first, last = chosen[0].transactions[[numbers[0], numbers[-1]], x.X_RANK].tolist()
         return Text(first, last, heads[0], "".join(rest), len(found), {_OPS[op]: n for op, n in counts.items()})
 
 
@@ -84,29 +80,18 @@ def script(reader: Reader, counts: Counts, do_again: bool = False) -> Iterator[s
         yield "COMMIT;\n"
 
 
-def names(segment: Segment, numbers: Sequence[int], with_tso: bool) -> Iterator[str]:
-    """Yield what transactions are called in comments: GTID, TSO if wanted and known, and time."""
-    facts = transactions_of(segment)[numbers]
+def names(changes: TableChanges, numbers: Sequence[int], with_tso: bool) -> Iterator[str]:
+    """Yield what transactions of the segment of some rows are called in comments: GTID, TSO if wanted and known, time.
+
+    `numbers` are their numbers in the segment.
+    """
+    facts = changes.transactions[numbers]
+    gtids = gtid_array(np.arange(len(facts)), facts, changes.gtid_prefix).to_pylist()
     millis = (facts[:, x.X_COMMIT_US] // 1000).astype("datetime64[ms]")
     times = np.datetime_as_string(millis, unit="ms").tolist()
-    tsos = facts[:, x.X_TSO].tolist()
-    for gtid, tso, time in zip(_gtids(segment, numbers), tsos, times, strict=True):
-        yield f"{gtid}, TSO {tso}, committed {time}Z" if with_tso and tso >= 0 else f"{gtid}, committed {time}Z"
-
-
-def _gtids(segment: Segment, numbers: Sequence[int]) -> Iterator[str]:
-    uuids: dict[bytes, str] = {}
-    for at, rank in segment.transactions[numbers][:, [k.T_GTID, k.T_RANK]].tolist():
-        if at < 0 and segment.carried is not None:
-            gtid = segment.carried.gtid
-            yield gtid if ":" in gtid else f"transaction {rank}"
-        elif segment.buffer[at + 4] == t.GTID_LOG_EVENT:
-            sid = segment.buffer[at + 20 : at + 36].tobytes()
-            if sid not in uuids:
-                uuids[sid] = format_sid(sid)
-            yield f"{uuids[sid]}:{rank}"
-        else:
-            yield f"transaction {rank}"
+    for gtid, rank, tso, time in zip(gtids, *facts[:, [x.X_RANK, x.X_TSO]].T.tolist(), times, strict=True):
+        name = gtid or f"transaction {rank}"
+        yield f"{name}, TSO {tso}, committed {time}Z" if with_tso and tso >= 0 else f"{name}, committed {time}Z"
 
 
 def lines(statements: Sequence[RowStatement]) -> str:

@@ -21,8 +21,8 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ConversionFailed, UndoRefused
 from binlog_merge.filters.expressions import Op
+from binlog_merge.log.table_changes import TableChanges, located
 from binlog_merge.undo.literals import Exact, Literals, literals
-from binlog_merge.undo.selection import Chosen, located
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.sql.names import quote_name
@@ -55,14 +55,17 @@ def _key_columns(table: Table, index: Index) -> tuple[int, ...] | None:
     return tuple(number for number in numbers if number is not None)
 
 
-def inverse(chosen: Chosen) -> list[RowStatement]:
+def inverse(chosen: TableChanges) -> list[RowStatement]:
     """Return what undoes each of the rows. Raises UndoRefused and ConversionFailed."""
     return _statements(chosen, AFTER, BEFORE)
 
 
-def forward(chosen: Chosen) -> list[RowStatement]:
-    """Return what does each of the rows again. Raises UndoRefused and ConversionFailed."""
-    return _statements(chosen, BEFORE, AFTER)
+def forward(chosen: TableChanges, only: frozenset[str] | None = None) -> list[RowStatement]:
+    """Return what does each of the rows again; it sets `only` these columns, in lower case, all if None.
+
+    Raises UndoRefused and ConversionFailed.
+    """
+    return _statements(chosen, BEFORE, AFTER, only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Expected:
     conditions: tuple[tuple[str, str], ...] = ()
 
 
-def expected_rows(chosen: Chosen) -> Iterator[tuple[Expected | None, Expected | None]]:
+def expected_rows(chosen: TableChanges) -> Iterator[tuple[Expected | None, Expected | None]]:
     """Yield, for each row in order, that its key before is gone, and what its key after has; nothing without a key."""
     if key_of(chosen.table) is None:
         return
@@ -95,7 +98,7 @@ def expected_rows(chosen: Chosen) -> Iterator[tuple[Expected | None, Expected | 
     yield from ((before, after) for _, before, after in sorted(found, key=lambda each: each[0]))
 
 
-def check_undoable(chosen: Chosen) -> None:
+def check_undoable(chosen: TableChanges) -> None:
     """Raise UndoRefused unless the images of the rows hold what undoing them takes."""
     for op in ("insert", "update", "delete"):
         rows = chosen.rows[chosen.changes.rows_of(op)[chosen.rows]]
@@ -103,7 +106,7 @@ def check_undoable(chosen: Chosen) -> None:
             _Rows(chosen, rows, True).check(op)
 
 
-def _statements(chosen: Chosen, old: int, new: int) -> list[RowStatement]:
+def _statements(chosen: TableChanges, old: int, new: int, only: frozenset[str] | None = None) -> list[RowStatement]:
     """Return statements that make rows of the side `old` those of the side `new`."""
     undoing = new == BEFORE
     found = [RowStatement("")] * len(chosen.rows)
@@ -111,7 +114,7 @@ def _statements(chosen: Chosen, old: int, new: int) -> list[RowStatement]:
         places = np.flatnonzero(chosen.changes.rows_of(op)[chosen.rows])
         if not len(places):
             continue
-        made = _Rows(chosen, chosen.rows[places], undoing)
+        made = _Rows(chosen, chosen.rows[places], undoing, only)
         if op == "update":
             texts = made.updates(old, new)
         elif (op == "insert") == undoing:
@@ -127,9 +130,10 @@ def _statements(chosen: Chosen, old: int, new: int) -> list[RowStatement]:
 class _Rows:
     """Rows of one operation, and the literals of their columns as they are asked for."""
 
-    chosen: Chosen
+    chosen: TableChanges
     rows: Any
     undoing: bool
+    only: frozenset[str] | None = None
 
     @cached_property
     def table(self) -> Table:
@@ -155,8 +159,7 @@ class _Rows:
     @cached_property
     def written(self) -> list[tuple[int, Column]]:
         """Return the columns that statements set."""
-        only = self.chosen.only
-        return [(i, column) for i, column in self.stored if only is None or column.name.lower() in only]
+        return [(i, column) for i, column in self.stored if self.only is None or column.name.lower() in self.only]
 
     def literals(self, side: int, column: int) -> Literals:
         """Return the literals of a column. Raises ConversionFailed."""

@@ -1,18 +1,14 @@
-"""What a user asks of a cluster's changes, in the user's words, as `ask.selection` has it of a merged log."""
+"""What a question selects of a cluster that is not merged, and its changes, as of the log that a merge would write."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from binlog_merge.ask.all_tables import FIELDS, AskedAll, Question, all_file_batches
-from binlog_merge.ask.read import checked_fields, checked_ops, file_batches
-from binlog_merge.ask.selection import Place as Given
-from binlog_merge.ask.selection import asked_by, name_of, patterns_of
+from binlog_merge.ask.all_tables import file_batches
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.errors import UnknownTable, UnknownTableSchema
-from binlog_merge.log.place import parse_place
+from binlog_merge.log.question import AnySelection, Question
 from binlog_merge.log.versions import TableVersions, in_force_between, like
 from binlog_merge.unmerged.files import rendered
 from binlog_merge.unmerged.plan import Unmerged, UnmergedFile
@@ -20,63 +16,34 @@ from snapshot_store.names import NamePattern
 from snapshot_store.tso import OrderKey
 
 
-@dataclass(frozen=True)
-class UnmergedSelection:
-    """Changes of a cluster: what is asked, and the ranks of the first and the last transaction."""
-
-    unmerged: Unmerged
-    asked: Question
-    first: int
-    last: int
-
-    def files(self) -> Iterator[UnmergedFile]:
-        """Yield the files that have such transactions."""
-        for file in self.unmerged.files:
-            if file.last_rank >= self.first and file.first_rank <= self.last:
-                yield file
-
-    def batches(self) -> Iterator[Any]:
-        """Yield the changes as record batches, in order; one file is rendered at a time."""
-        for file in self.files():
-            assert self.unmerged.common is not None
-            with rendered(file, self.unmerged.common, self.unmerged.header) as (binlog, output):
-                if isinstance(self.asked, AskedAll):
-                    yield from all_file_batches(binlog, self.asked, output, self.first, self.last)
-                else:
-                    yield from file_batches(binlog, self.asked, output, self.first, self.last)
+def files_of(unmerged: Unmerged, selection: AnySelection) -> Iterator[UnmergedFile]:
+    """Yield the files that have such transactions."""
+    for file in unmerged.files:
+        if file.last_rank >= selection.first and file.first_rank <= selection.last:
+            yield file
 
 
-def select_unmerged(
-    unmerged: Unmerged,
-    table: str | tuple[str, str] | None,
-    *,
-    start: Given = None,
-    stop: Given = None,
-    op: str | Sequence[str] | None = None,
-    fields: Sequence[str] | None = None,
-    time_zone: str = "UTC",
-    **of_one_table: Any,
-) -> UnmergedSelection:
-    """Return the changes that `ask.changes` describes, of a cluster that is not merged."""
-    first, last = unmerged.log.between(
-        None if start is None else parse_place("start", start, time_zone),
-        None if stop is None else parse_place("stop", stop, time_zone),
-    )
-    between = _keys_between(unmerged, first, last)
-    if (patterns := patterns_of(table)) is not None:
+def unmerged_batches(unmerged: Unmerged, selection: AnySelection) -> Iterator[Any]:
+    """Yield the changes as record batches, in order; one file is rendered at a time."""
+    for file in files_of(unmerged, selection):
+        assert unmerged.common is not None
+        with rendered(file, unmerged.common, unmerged.header) as (binlog, output):
+            yield from file_batches(binlog, selection, output)
+
+
+def select_unmerged(unmerged: Unmerged, question: Question) -> AnySelection:
+    """Return what a question selects of a cluster that is not merged, as `log.question.select_any` does of a log."""
+    found = question.range_in(unmerged.log)
+    between = _keys_between(unmerged, *found)
+    if (patterns := question.patterns) is not None:
         known = {name: of for name, of in unmerged.versions.items() if any(p.matches(*name) for p in patterns)}
         _check_there(unmerged, patterns)
-        ops = checked_ops((op,) if isinstance(op, str) else op)
-        every = AskedAll(patterns, in_force_between(known, between), checked_fields(fields, FIELDS), ops)
-        return UnmergedSelection(unmerged, every, first, last)
-    assert table is not None
-    name = name_of(table)
+        return question.of_many(in_force_between(known, between), found)
+    name = question.name
     _check_there(unmerged, [NamePattern.exact(*name)])
     (versions,) = in_force_between({name: unmerged.versions[name]}, between).values()
     _check_known(versions)
-    ever = TableVersions(*name, tuple(unmerged.versions[name]))
-    asked = asked_by(versions, ever, op=op, fields=fields, time_zone=time_zone, **of_one_table)
-    return UnmergedSelection(unmerged, asked, first, last)
+    return question.of_table(versions, TableVersions(*name, tuple(unmerged.versions[name])), found)
 
 
 def _check_there(unmerged: Unmerged, patterns: Sequence[NamePattern]) -> None:

@@ -14,17 +14,18 @@ import pytest
 import binlog_merge
 from binlog_merge.ask.life import Change, life_of
 from binlog_merge.ask.query import ask
-from binlog_merge.ask.read import PART_BYTES, asked_of, batches_of
-from binlog_merge.ask.shape import fitted, shape_of, wider
 from binlog_merge.ask.stats import count
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed
+from binlog_merge.log.columns import fitted, wider
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
-from binlog_merge.log.versions import versions_between
+from binlog_merge.log.question import Question, select
+from binlog_merge.log.read import PART_BYTES, batches
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from tests.command_line import command_line
 from tests.json_documents import check
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
@@ -67,19 +68,17 @@ def test_a_part_of_what_is_asked_is_that_part(merged: Path, rows: list[dict[str,
 
 def test_the_size_of_batches_changes_nothing(merged: Path, rows: list[dict[str, Any]]) -> None:
     binlog = Log(merged)
-    versions = versions_between(binlog, "shop", "orders", 1, binlog.last_rank)
-    asked = asked_of(versions, shape_of(versions.tables()))
     assert PART_BYTES > 1000
-    batches = list(batches_of(binlog, asked, 1, binlog.last_rank, part_bytes=300))
-    assert len(batches) > 50
-    assert [row for batch in batches for row in batch.to_pylist()] == rows
+    found = list(batches(binlog, select(binlog, Question(TABLE)), part_bytes=300))
+    assert len(found) > 50
+    assert [row for batch in found for row in batch.to_pylist()] == rows
 
 
 @pytest.mark.parametrize("window", [200, 333, 500])
 def test_a_window_that_ends_within_a_transaction_changes_nothing(
     merged: Path, rows: list[dict[str, Any]], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("binlog_merge.ask.read.WINDOW", window)
+    monkeypatch.setattr("binlog_merge.log.read.WINDOW", window)
     assert all(row["order_key"] and row["commit_tso"] is not None for row in rows)
     assert binlog_merge.changes(merged, TABLE).read_all().to_pylist() == rows
 
@@ -144,14 +143,19 @@ def test_rows_of_an_event_with_differences_are_numbered_once(mysql_server: MySql
         "d",
     )
     binlog = merged_of(mysql_server, tmp_path)
-    versions = versions_between(binlog, "d", "t", 1, binlog.last_rank)
-    asked = asked_of(versions, shape_of(versions.tables()))
+    selection = select(binlog, Question("d.t"))
     answers = [
-        [row for batch in batches_of(binlog, asked, 1, binlog.last_rank, part_bytes=size) for row in batch.to_pylist()]
+        [row for batch in batches(binlog, selection, part_bytes=size) for row in batch.to_pylist()]
         for size in (PART_BYTES, 1)
     ]
     assert answers[0] == answers[1]
     assert {bool(row["after_absent"]) for row in answers[0] if row["op"] == "update"} == {True, False}
+    printed = command_line(["changes", binlog.directory, "--table", "d.t", "--columns", "id", "-o", "debezium"])
+    messages = [json.loads(line) for line in printed.stdout.splitlines()]
+    sources = [message["source"] for message in messages if message.get("op") in ("c", "u", "d")]
+    # An UPDATE of the key is two messages.
+    places = list(dict.fromkeys((source["pos"], source["row"]) for source in sources))
+    assert places == [(row["position"], row["row"]) for row in answers[0]]
     told = mysqlbinlog([tmp_path / "merged" / file.name for file in binlog.state.files]).decode()
     places = [(int(end), kind) for end, kind in re.findall(r"end_log_pos (\d+) .*?\t(\w+)", told)]
     sizes = [end - before for (before, _), (end, kind) in itertools.pairwise(places) if "_rows" in kind]

@@ -7,12 +7,13 @@ import duckdb
 import pytest
 
 import binlog_merge
-from binlog_merge.ask.read import batches_of
 from binlog_merge.binlog.zero_dates import ZeroDates
 from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, ConversionFailed
 from binlog_merge.log.log import Log
-from binlog_merge.spark.source_options import Options
+from binlog_merge.log.question import Selection
+from binlog_merge.log.read import batches
+from binlog_merge.spark.source_options import Options, spark_schema
 from tests.mysql_server import MySqlServer
 from tests.targets.as_merged import run_session
 from tests.time_travel.one_server import merged_of
@@ -66,14 +67,14 @@ def test_changes(log: Path) -> None:
 
 @pytest.mark.mysql
 def test_the_data_source_asks_the_same(log: Path) -> None:
-    chosen = Options.of({"path": str(log), "table": "shop.t", "zeroDates": "at=text,null"}).chosen(Log(log))
-    types = {field.name: field.dataType.simpleString() for field in chosen.schema["after"].dataType}
+    selection = Options.of({"path": str(log), "table": "shop.t", "zeroDates": "at=text,null"}).selected(Log(log))
+    types = {field.name: field.dataType.simpleString() for field in spark_schema(selection)["after"].dataType}
     assert (types["born"], types["At"], types["ts"]) == ("date", "string", "timestamp")
-    rows = [row for batch in batches_of(Log(log), chosen.asked, chosen.first, chosen.last)
-        for row in batch.to_pylist()]  # fmt: skip
+    assert isinstance(selection, Selection)
+    rows = [row for batch in batches(Log(log), selection) for row in batch.to_pylist()]
     assert rows[1]["after"]["born"] is None and rows[1]["after"]["At"] == "2024-02-00 00:00:00.000"
     with pytest.raises(ConfigError, match="option zeroDates: 'none' is none of"):
-        Options.of({"path": str(log), "table": "shop.t", "zeroDates": "none"}).chosen(Log(log))
+        Options.of({"path": str(log), "table": "shop.t", "zeroDates": "none"}).selected(Log(log))
 
 
 @pytest.mark.mysql

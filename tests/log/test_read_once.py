@@ -68,7 +68,7 @@ RESOLVES: Final = {"log/log.py"}
 MOMENTS: Final = {
     *RESOLVES,
     "log/around.py",  # whether the log reaches it
-    "ask/selection.py",  # a table's definition at a TSO
+    "log/question.py",  # a table's definition at a TSO
 }
 """The modules of those rooms that read what a place says, and what for."""
 

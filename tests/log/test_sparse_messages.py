@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from binlog_merge import changes
-from binlog_merge.ask.selection import select
 from binlog_merge.log import key_index
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import Question, select
+from binlog_merge.log.read import batches
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.lines import reading_of
 from binlog_merge.messages.placing import placing_of
@@ -29,7 +30,8 @@ def told(log: Path, form: str, options: dict[str, str], table: str = TABLE, **as
 
     def made() -> Iterator[Any]:
         maker = format_of(form, options)
-        reading = reading_of(select(Log(log), table, **asked))
+        log_ = Log(log)
+        reading = reading_of(log_, select(log_, Question(table, operations=asked.pop("op", None), **asked)))
         reading.placing = placing_of(maker)
         for piece in reading.pieces():
             if isinstance(piece, Ddl):
@@ -46,8 +48,7 @@ def told(log: Path, form: str, options: dict[str, str], table: str = TABLE, **as
 def test_no_message_changes(merged: Path, unindexed: Callable[[Callable[[], Any]], Any]) -> None:  # noqa: F811
     r = random.Random(seed_of_search())
     binlog = Log(merged)
-    rows = select(binlog, TABLE).batches()
-    known = [row for batch in rows for row in batch.to_pylist()]
+    known = [row for batch in batches(binlog, select(binlog, Question(TABLE))) for row in batch.to_pylist()]
     for number in range(4):
         asked = question(r, known, binlog.last_rank, binlog.cluster_uuid) if number else {"where": "id = -77"}
         form = FORMS[number % 2]

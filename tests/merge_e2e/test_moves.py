@@ -17,9 +17,10 @@ import yaml
 from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import KeysInDoubt
+from binlog_merge.log.question import Question
 from binlog_merge.pipeline.gather import arranging
 from binlog_merge.unmerged.plan import plan
-from binlog_merge.unmerged.selection import select_unmerged
+from binlog_merge.unmerged.selection import select_unmerged, unmerged_batches
 from snapshot_store.tso import OrderKey
 from tests.binlog_server.running import PASSWORD, USER, serving
 from tests.command_line import command_line
@@ -358,7 +359,8 @@ def test_moves_that_need_more_than_the_next_statement(
     assert written(out) != {} and with_it.transactions == 1
     # Who reads the nodes without a merge is told, too.
     with caplog.at_level("WARNING"):
-        assert list(select_unmerged(plan(MergeConfig.load(lenient), end_of_input=True), "bank.item").batches())
+        planned = plan(MergeConfig.load(lenient), end_of_input=True)
+        assert list(unmerged_batches(planned, select_unmerged(planned, Question("bank.item"))))
     assert len([text for text in caplog.messages if "no order keeps its keys unique" in text]) == 1
     # Left out by its commit TSO, it has nothing to be put in order.
     (tmp_path / "lenient" / "filter.toml").write_text(

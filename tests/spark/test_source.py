@@ -19,12 +19,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import binlog_merge
 from binlog_merge.ask.lists import schema_rows
-from binlog_merge.ask.read import batches_of
-from binlog_merge.ask.selection import select
 from binlog_merge.errors import ConversionFailed, OutsideLog
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import remove
 from binlog_merge.log.log import Log
+from binlog_merge.log.question import Question, select
+from binlog_merge.log.read import batches
 from binlog_merge.spark.source_filters import pushed
 from binlog_merge.spark.source_options import Options, fitted_to, schema_of
 from binlog_merge.spark.source_reader import BinlogReader, BinlogStream
@@ -184,16 +184,16 @@ def test_conditions_that_mysql_understands_otherwise_are_left_to_spark(tmp_path:
     merge(case_named("all-types") / "cluster.yaml", tmp_path)
     binlog, taken = Log(tmp_path), set()
     for table in sorted({(row["schema"], row["table"]) for row in schema_rows(binlog)}):
-        asked = select(binlog, table).asked
+        asked = select(binlog, Question(table))
         for column in asked.versions.tables()[-1].columns:
             filters = [[EqualTo(("after", column.name), value)] for value in (5, "5")]
-            if any(pushed(binlog, one, asked, 1, 1)[0].where is not None for one in filters):
+            if any(pushed(binlog, one, asked).where is not None for one in filters):
                 taken.add(column.type.name)
     assert {"int", "bigint", "decimal", "varchar"} <= taken
     assert {"year", "json", "float", "date", "varbinary"}.isdisjoint(taken)
-    asked = select(binlog, "types.reals").asked
+    asked = select(binlog, Question("types.reals"))
     name = next(c.name for c in asked.versions.tables()[-1].columns if c.type.name == "decimal")
-    small = pushed(binlog, [EqualTo(("after", name), Decimal("1E-7"))], asked, 1, 1)[0].where
+    small = pushed(binlog, [EqualTo(("after", name), Decimal("1E-7"))], asked).where
     assert small is not None and small.text.endswith(" = 0.0000001")  # 1E-7 would be a DOUBLE
 
 
@@ -223,17 +223,17 @@ def test_what_is_wrong_is_said(options: dict[str, str], reason: str, spark: Any,
 def test_a_stream_stops_before_rows_with_columns_that_it_does_not_have(merged: Path) -> None:
     binlog = Log(merged)
     altered = next(row for row in schema_rows(binlog) if row["table"] == "orders" and len(row["columns"]) == 7)
-    early = select(binlog, TABLE, stop=altered["order_key"])
-    asked = fitted_to(early.asked, from_arrow_schema(early.asked.schema))
-    later = replace(asked, versions=select(binlog, TABLE).asked.versions)
-    assert list(batches_of(binlog, later, early.first, early.last))
+    early = select(binlog, Question(TABLE, stop=altered["order_key"]))
+    asked = fitted_to(early, from_arrow_schema(early.schema))
+    later = replace(asked, versions=select(binlog, Question(TABLE)).versions)
+    assert list(batches(binlog, later))
     with pytest.raises(ConversionFailed, match="which it did not have when the read began"):
-        list(batches_of(binlog, later, early.last + 1, binlog.last_rank))
+        list(batches(binlog, replace(later, first=early.last + 1, last=binlog.last_rank)))
 
 
 def test_a_stream_goes_on_in_its_own_log_alone(merged: Path) -> None:
     options = Options.of({"path": str(merged), "table": TABLE})
-    schema = from_arrow_schema(select(Log(merged), TABLE).asked.schema)
+    schema = from_arrow_schema(select(Log(merged), Question(TABLE)).schema)
     row = said(merged)[30]
     start = {"rank": int(row["gtid"].rpartition(":")[2]), "order_key": row["order_key"]}
     end = BinlogStream(options, schema).latestOffset()
@@ -247,7 +247,7 @@ def test_a_stream_needs_no_start_that_was_removed_once_it_has_a_checkpoint(merge
     shutil.copytree(merged, out)
     row, later = said(out)[0], said(out)[-60]
     options = Options.of({"path": str(out), "table": TABLE, "start": row["order_key"]})
-    schema = from_arrow_schema(select(Log(out), TABLE).asked.schema)
+    schema = from_arrow_schema(select(Log(out), Question(TABLE)).schema)
     assert BinlogStream(options, schema).initialOffset()["rank"] + 1 == int(row["gtid"].rpartition(":")[2])
     manifest = Manifest.load(out)
     assert len(manifest.state.files) > 1

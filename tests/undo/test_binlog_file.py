@@ -17,11 +17,12 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.wire import pack_packed
 from binlog_merge.log.log import Log
 from binlog_merge.log.reader import Begin, Rows
-from binlog_merge.log.segments import Segment, StatementAt, segments
+from binlog_merge.log.segments import StatementAt, segments
+from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import versions_between
 from binlog_merge.undo.across import Written
 from binlog_merge.undo.binlog_file import Binlog, binlog
-from binlog_merge.undo.selection import Chosen, Reader, Selected
+from binlog_merge.undo.selection import Reader, Selected
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 
@@ -32,7 +33,7 @@ INVERSE = {30: 32, 32: 30}
 class InSmallPieces(Reader):
     """Reads in windows smaller than most transactions."""
 
-    def pieces(self) -> Iterator[tuple[Segment, list[Chosen]]]:
+    def pieces(self) -> Iterator[list[TableChanges]]:
         for piece in segments(self.binlog, self.selected.first, self.selected.last, window=700):
             if isinstance(piece, StatementAt):
                 self.pass_over(piece)

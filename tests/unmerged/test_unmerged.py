@@ -10,8 +10,9 @@ import pytest
 import binlog_merge
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog, UnknownTable
+from binlog_merge.log.question import Question
 from binlog_merge.unmerged.plan import Unmerged, plan
-from binlog_merge.unmerged.selection import select_unmerged
+from binlog_merge.unmerged.selection import files_of, select_unmerged, unmerged_batches
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge, written
 
@@ -23,8 +24,13 @@ def planned(path: Path, end_of_input: bool = True) -> Unmerged:
 
 
 def rows(unmerged: Unmerged, table: str | None, **options: Any) -> Any:
-    found = select_unmerged(unmerged, table, **options)
-    return pa.Table.from_batches(found.batches(), found.asked.schema)
+    selection = select_unmerged(unmerged, asked(table, **options))
+    return pa.Table.from_batches(unmerged_batches(unmerged, selection), selection.schema)
+
+
+def asked(table: str | None, op: Any = None, **options: Any) -> Question:
+    """Return the question that `changes` asks with these arguments."""
+    return Question(table, operations=op, **options)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +82,8 @@ def test_a_part_of_what_is_asked_is_that_part(both: tuple[Path, Path, Unmerged])
     assert rows(unmerged, "shop.orders", **narrow).equals(
         binlog_merge.changes(merged, "shop.orders", **narrow).read_all()
     )
-    read = [file.name for file in select_unmerged(unmerged, "shop.orders", start=gtids[0], stop=gtids[0]).files()]
-    assert read == [early["file"]]
+    selection = select_unmerged(unmerged, Question("shop.orders", gtids[0], gtids[0]))
+    assert [file.name for file in files_of(unmerged, selection)] == [early["file"]]
 
 
 def test_what_is_wrong_is_said(both: tuple[Path, Path, Unmerged], tmp_path: Path) -> None:
@@ -91,15 +97,16 @@ def test_what_is_wrong_is_said(both: tuple[Path, Path, Unmerged], tmp_path: Path
         ("shop.orders", {"start": f"{unmerged.header.cluster_uuid}:9999"}, OutsideLog, "is after the end of the log"),
     ):
         with pytest.raises(kind, match=reason):
-            select_unmerged(unmerged, table, **options)
+            select_unmerged(unmerged, asked(table, **options))
     other = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case")
-    found = select_unmerged(planned(other), "shop.orders")
+    found = planned(other)
+    selection = select_unmerged(found, Question("shop.orders"))
     file = next(other.parent.glob("nodes/dn-2/binlog.*"))
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(MergeError, match=r"checksum|changed"):
-        list(found.batches())
+        list(unmerged_batches(found, selection))
     with pytest.raises(MergeError, match="checksum"):
         planned(other)
 

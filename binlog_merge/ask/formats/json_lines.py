@@ -5,18 +5,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.ask.selection import Selection
 from binlog_merge.ask.values import image_rows, plain_of
 from binlog_merge.json_values import json_text
+from binlog_merge.log.question import Selection
+from binlog_merge.log.read import batches
+from binlog_merge.log.reader import MergedBinlog
 
 _VERSION: Final = 1
 """That of `cli.output`."""
 
 
-def records(selection: Selection) -> Iterator[dict[str, Any]]:
+def records(log: MergedBinlog, selection: Selection) -> Iterator[dict[str, Any]]:
     """Yield each change as plain values; TSOs and order keys are texts."""
-    schema, table = selection.asked.versions.schema, selection.asked.versions.name
-    for batch in selection.batches():
+    schema, table = selection.name
+    for batch in batches(log, selection):
         rows = facts_of(batch)
         sides = [image_rows(batch.column(name), plain_of) for name in ("before", "after")]
         for row, before, after in zip(rows, *sides, strict=True):
@@ -50,14 +52,14 @@ def time_text(moment: Any) -> str:
     return str(moment.isoformat(timespec="microseconds")).replace("+00:00", "Z")
 
 
-def pieces(selection: Selection) -> Iterator[bytes]:
+def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     """Yield a line for each change."""
-    for record in records(selection):
+    for record in records(log, selection):
         yield json_text({"schema_version": _VERSION, **record}).encode() + b"\n"
 
 
-def document_pieces(selection: Selection) -> Iterator[bytes]:
+def document_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     """Yield one object with all changes, once all are read: an error leaves nothing behind."""
-    found = list(records(selection))
-    document = {"schema_version": _VERSION, "error": None, "table": selection.name, "changes": found}
+    found = list(records(log, selection))
+    document = {"schema_version": _VERSION, "error": None, "table": ".".join(selection.name), "changes": found}
     yield json_text(document).encode() + b"\n"

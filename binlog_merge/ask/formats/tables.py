@@ -9,8 +9,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from binlog_merge.ask.formats.json_lines import time_text
-from binlog_merge.ask.selection import Selection
 from binlog_merge.ask.values import plain_of
+from binlog_merge.log.question import Selection
+from binlog_merge.log.read import batches
+from binlog_merge.log.reader import MergedBinlog
 
 
 class _Pieces(io.RawIOBase):
@@ -37,25 +39,25 @@ class _Pieces(io.RawIOBase):
         return b"".join(parts)
 
 
-def parquet_pieces(selection: Selection) -> Iterator[bytes]:
+def parquet_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     """Yield a Parquet file, a row group for each batch."""
     sink = _Pieces()
-    with pq.ParquetWriter(pa.PythonFile(sink, "w"), selection.asked.schema, compression="zstd") as writer:
-        for batch in selection.batches():
+    with pq.ParquetWriter(pa.PythonFile(sink, "w"), selection.schema, compression="zstd") as writer:
+        for batch in batches(log, selection):
             writer.write_batch(batch)
             yield sink.take()
     yield sink.take()
 
 
-def csv_pieces(selection: Selection) -> Iterator[bytes]:
+def csv_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     """Yield a CSV file with a header; `before` and `after` are a column for each of theirs (before.id).
 
     NULL is nothing, and an empty text is "". Lists of absent columns are joined by commas.
     """
-    schema = pa.schema([pa.field(name, _csv_type(kind)) for name, kind in _flat(selection.asked.schema)])
+    schema = pa.schema([pa.field(name, _csv_type(kind)) for name, kind in _flat(selection.schema)])
     sink = _Pieces()
     with pyarrow.csv.CSVWriter(pa.PythonFile(sink, "w"), schema) as writer:
-        for batch in selection.batches():
+        for batch in batches(log, selection):
             arrays = [_csv_array(array) for array in _flattened(batch)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
             yield sink.take()

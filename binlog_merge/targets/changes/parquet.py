@@ -19,50 +19,47 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from binlog_merge.binlog.columns import column_names
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
-from binlog_merge.errors import ConfigError, IoError, OutputBusy, ReplayStopped, TargetBusy, io_error
+from binlog_merge.errors import ConfigError, IoError, OutputBusy, TargetBusy, io_error
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import MANIFEST_NAME
-from binlog_merge.log.reader import Begin, Rows
-from binlog_merge.log.rows import TableShapes
-from binlog_merge.log.statement import Statement
-from binlog_merge.targets.changes.changes import ChangeBuffer
+from binlog_merge.log.columns import Shape, shape_of
+from binlog_merge.log.read import Definitions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.segments import StatementAt
+from binlog_merge.log.statements import DDL_COLUMNS, statement_record
+from binlog_merge.log.table_changes import FIELDS, Form, TableChanges, schema_of
+from binlog_merge.log.versions import history_of
+from binlog_merge.values.column_facts import facts_of
+from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 _STATEMENTS = "_statements"
 _PART_BYTES = 32 << 20
-_STATEMENT_TYPE = pa.schema(
-    [
-        ("rank", pa.int64()),
-        ("gtid", pa.string()),
-        ("committed_at", pa.timestamp("us", tz="UTC")),
-        ("schema", pa.string()),
-        ("statement", pa.string()),
-    ]
-)
+_COLUMNS = 2
+"""The columns of the files, as a number in the position: 1, which was not written, had rank and committed_at."""
 
 
 @dataclass
 class ParquetTarget:
     """A change log under `folder`; use it as a context manager. Raises TargetBusy, ConfigError, IoError.
 
-    `history` has the columns' names if table maps do not. At most `part_bytes` of rows are held in memory.
+    `columns` says which columns of a table are written. At most `part_bytes` of rows are held in memory.
     """
 
     folder: Path
     cluster: str
-    history: TableShapes | None = None
     temporal_text: bool = False
     columns: Callable[[str, str], Any] = lambda schema, table: None
     part_bytes: int = _PART_BYTES
     zero_dates: ZeroDates = STOP
     rank: int = 0
     key: str | None = None
-    _buffers: dict[tuple[str, str], ChangeBuffer] = field(default_factory=dict)
-    _statements: list[tuple[int, str, int, str, str]] = field(default_factory=list)
+    _batches: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
+    _statements: list[dict[str, Any]] = field(default_factory=list)
     _written: list[tuple[Path, Path]] = field(default_factory=list)
     _bytes: int = 0
     _first: int = 0
@@ -94,23 +91,29 @@ class ParquetTarget:
         """Return whether nothing has been written to the directory yet."""
         return not (self.folder / "position.json").exists()
 
-    def add(self, rows: Rows, cut: list[Any], op: str, begin: Begin, key: OrderKey | None) -> None:
-        """Add the rows of an event."""
-        name = (rows.table.schema, rows.table.table)
-        names = self._names(rows, key)
-        buffer = self._buffers.get(name)
-        if buffer is None or not _same_shape(buffer, rows, names):
+    def definitions(self, log: MergedBinlog) -> Callable[[TableMap, OrderKey | None], tuple[Table, Form]]:
+        """Return what says of rows of a log their definition, and how their columns are written.
+
+        It raises UnknownTableSchema.
+        """
+        return _Tables(log, self).of
+
+    def add(self, changes: TableChanges) -> None:
+        """Add rows, which have a form. Raises ConversionFailed for a date that Arrow cannot represent."""
+        assert changes.form is not None
+        name = (changes.changes.table.schema, changes.changes.table.table)
+        batch = changes.batch(schema_of(changes.form.shape))
+        batches = self._batches.setdefault(name, [])
+        if batches and not batches[0].schema.equals(batch.schema):
             self._part(name)
-            buffer = ChangeBuffer(rows.table, names, self.columns(*name), self.temporal_text, self.zero_dates)
-            self._buffers[name] = buffer
-        buffer.add(op, begin, key, cut)
-        self._bytes += len(rows.event.rows) + 100 * len(cut)
+        self._batches.setdefault(name, []).append(batch)
+        self._bytes += batch.nbytes
         if self._bytes > self.part_bytes:
             self._parts()
 
-    def statement(self, item: Statement, sql: str, begin: Begin) -> None:
+    def statement(self, piece: StatementAt, text: str) -> None:
         """Add a statement."""
-        self._statements.append((begin.rank, begin.gtid, begin.commit_us, item.schema, sql))
+        self._statements.append(statement_record(piece, text))
 
     @property
     def full(self) -> bool:
@@ -132,41 +135,23 @@ class ParquetTarget:
         self._written.clear()
         self._number = 0
         temporal = "text" if self.temporal_text else "typed"
-        data = {"cluster_uuid": self.cluster, "rank": rank, "order_key": key, "temporal": temporal}
+        data = {"cluster_uuid": self.cluster, "rank": rank, "order_key": key, "temporal": temporal, "columns": _COLUMNS}
         data["zero_dates_as_text"] = self.zero_dates.as_text
         replace_file(self.folder / "position.json", json.dumps(data).encode() + b"\n")
         self.rank, self.key = rank, key
         failpoint("parquet-committed")
 
-    def _names(self, rows: Rows, key: OrderKey | None) -> tuple[str, ...]:
-        names = column_names(rows.table)
-        if names[:1] != ("@1",):
-            return names
-        name = f"{rows.table.schema}.{rows.table.table}"
-        version = (
-            None if self.history is None or key is None else self.history.at(rows.table.schema, rows.table.table, key)
-        )
-        if version is None or version.table is None:
-            raise ReplayStopped(
-                f"the columns of {name} have no names: neither its table map nor a schema history says them",
-                remedy="let the nodes write binlog_row_metadata=FULL, or keep schema.duckdb with the merged binlog",
-            )
-        return tuple(column.name for column in version.table.columns)
-
     def _parts(self) -> None:
-        for name in list(self._buffers):
+        for name in list(self._batches):
             self._part(name)
         if self._statements:
-            columns = [list(values) for values in zip(*self._statements, strict=True)]
-            arrays = [pa.array(values, kind) for values, kind in zip(columns, _STATEMENT_TYPE.types, strict=True)]
-            self._write(self.folder / _STATEMENTS, pa.table(arrays, schema=_STATEMENT_TYPE))
+            self._write(self.folder / _STATEMENTS, pa.Table.from_pylist(self._statements, DDL_COLUMNS))
             self._statements.clear()
         self._bytes = 0
 
     def _part(self, name: tuple[str, str]) -> None:
-        buffer = self._buffers.pop(name, None)
-        if buffer is not None and buffer.rows:
-            self._write(self.folder.joinpath(*(quote(part, safe=" ") for part in name)), buffer.to_arrow())
+        if batches := self._batches.pop(name, None):
+            self._write(self.folder.joinpath(*(quote(part, safe=" ") for part in name)), pa.Table.from_batches(batches))
 
     def _write(self, folder: Path, table: Any) -> None:
         path = folder / f"{self._number:05d}.parquet"
@@ -194,6 +179,12 @@ class ParquetTarget:
             raise IoError(f"the position cannot be read: {error}", file=str(path)) from None
         if cluster != self.cluster:
             raise ConfigError(f"the directory is a change log of cluster {cluster}", file=str(path))
+        if values.get("columns") != _COLUMNS:
+            raise ConfigError(
+                "the change log was begun by an earlier version, whose files have other columns (rank, committed_at)",
+                file=str(path),
+                remedy="name a new directory, and replay from the beginning: what this one has stays as it is",
+            )
         if temporal != ("text" if self.temporal_text else "typed"):
             raise ConfigError(f"the change log was begun with --temporal {temporal}", file=str(path))
         if (texts := values.get("zero_dates_as_text", "")) != self.zero_dates.as_text:
@@ -213,6 +204,25 @@ class ParquetTarget:
                 path.unlink()
 
 
-def _same_shape(buffer: ChangeBuffer, rows: Rows, names: tuple[str, ...]) -> bool:
-    one, two = buffer.table, rows.table
-    return tuple(buffer.names) == names and (one.types, one.metas, one.optional) == (two.types, two.metas, two.optional)
+class _Tables:
+    """What the rows of a log become, by their table maps: columns as of their definition, of these the chosen ones."""
+
+    def __init__(self, log: MergedBinlog, target: ParquetTarget) -> None:
+        self._log, self._target = log, target
+        self._known: dict[tuple[str, str], Definitions] = {}
+
+    def of(self, witness: TableMap, key: OrderKey | None) -> tuple[Table, Form]:
+        """Return the definition of rows of a transaction with this key, and how their columns are written."""
+        name = (witness.schema, witness.table)
+        if name not in self._known:
+            self._known[name] = Definitions(history_of(self._log, *name), self._form)
+        return self._known[name].of(witness, key)
+
+    def _form(self, witness: TableMap, table: Table) -> Form:
+        target = self._target
+        shape = shape_of((table,), target.temporal_text, target.zero_dates)
+        chosen = target.columns(witness.schema, witness.table)
+        if chosen is not None:
+            kept = [i for i, name in enumerate(shape.names) if chosen.matches(name)]
+            shape = Shape(tuple(shape.names[i] for i in kept), tuple(shape.types[i] for i in kept))
+        return Form(facts_of(table, target.temporal_text, witness, target.zero_dates), shape, tuple(FIELDS))

@@ -9,17 +9,14 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+import binlog_merge
 from binlog_merge.binlog.arrow import rows_to_batch
-from binlog_merge.binlog.columns import column_names
-from binlog_merge.binlog.json_binary import decode_json, json_text
-from binlog_merge.binlog.json_diff import apply_diffs, parse_diffs
-from binlog_merge.binlog.rows import PartialJson, split_rows
+from binlog_merge.binlog.rows import split_rows
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
-from binlog_merge.targets.changes.changes import ChangeBuffer
+from binlog_merge.log.reader import MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.walk import ReplayOptions, ReplayResult
 from binlog_merge.targets.changes.parquet import ParquetTarget
 from binlog_merge.targets.changes.walk import capture
 from binlog_merge.targets.server.run import dry_run
@@ -43,7 +40,7 @@ def binlog(tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
 def written(binlog: MergedBinlog, folder: Path, part_bytes: int = 32 << 20, **options: Any) -> ReplayResult:
     chosen = options.get("filter")
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
-    target = ParquetTarget(folder, binlog.cluster_uuid, history_of(binlog.directory), False, columns, part_bytes)
+    target = ParquetTarget(folder, binlog.cluster_uuid, False, columns, part_bytes)
     with target:
         return capture(binlog, target, ReplayOptions(**options))
 
@@ -52,6 +49,10 @@ def changes(folder: Path, table: str = "shop/orders") -> list[dict[str, Any]]:
     """Return the records of a table, in order."""
     files = sorted((folder / table).glob("*.parquet"))
     return [row for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+
+def rank(record: dict[str, Any]) -> int:
+    return int(record["gtid"].rpartition(":")[2])
 
 
 def told(binlog: MergedBinlog) -> list[dict[str, Any]]:
@@ -76,8 +77,7 @@ def test_every_row_is_there_once_in_order(binlog: MergedBinlog, tmp_path: Path) 
         ("update", False, False),
         ("delete", False, True),
     }
-    assert all(r["gtid"] == f"{binlog.cluster_uuid}:{r['rank']}" for r in records)
-    assert [r["rank"] for r in records] == sorted(r["rank"] for r in records)
+    assert [rank(r) for r in records] == sorted(map(rank, records))
     assert result.transactions == 210
     assert result.selector.applied == dry_run(binlog, ReplayOptions()).selector.applied
     assert [r["statement"].split()[3] for r in changes(tmp_path, "_statements")] == ["ADD", "MODIFY"]
@@ -97,8 +97,8 @@ def test_small_parts_and_ranges_come_to_the_same(binlog: MergedBinlog, tmp_path:
 
 def test_shapes_change_with_the_table(binlog: MergedBinlog, tmp_path: Path) -> None:
     written(binlog, tmp_path)
-    with_note = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and r["rank"] > 91}
-    without = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and r["rank"] < 91}
+    with_note = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and rank(r) > 91}
+    without = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and rank(r) < 91}
     assert (with_note, without) == ({True}, {False})
     counted = duckdb.sql(
         f"SELECT count(*), sum(after.price) FROM read_parquet('{tmp_path}/shop/orders/*.parquet', union_by_name=true) "
@@ -150,29 +150,43 @@ def test_other_ways_to_write_rows(name: str, tmp_path: Path) -> None:
     assert not any(name.startswith("@") for name in names)
 
 
-def test_json_differences_become_the_value_they_make(tmp_path: Path) -> None:
-    binlog = merged("partial-json", tmp_path / "merged")
-    begin, seen, without = Begin(1, "g", 0, "f", 4), 0, 0
-    for item in binlog.items():
-        if not isinstance(item, Rows):
-            continue
-        for row in split_rows(item.event, item.table):
-            partial = [i for i, cell in enumerate(row[1] or ()) if isinstance(cell, PartialJson)]
-            buffer = ChangeBuffer(item.table, column_names(item.table))
-            if any(not isinstance((row[0] or ())[i], memoryview) for i in partial):
-                with pytest.raises(ConversionFailed, match="the value before is not there"):
-                    buffer.add("update", begin, None, [row])
-                without += 1
-                continue
-            buffer.add("update", begin, None, [row])
-            after = buffer.to_arrow()["after"].to_pylist()[0]
-            for i in partial:
-                before, cell = (row[0] or ())[i], (row[1] or ())[i]
-                document = decode_json(memoryview(before)[item.table.metas[i] :])
-                diffs = parse_diffs(memoryview(cell.cell)[item.table.metas[i] :])
-                assert after[buffer.names[i]] == json_text(apply_diffs(document, diffs))
-                seen += 1
-    assert seen and without
+def held(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with the columns alone of which the log has a value; a file has no others of its table."""
+    sides = {side: record.pop(f"{side}_absent") or () for side in ("before", "after")}
+    images = {
+        side: record[side] and {name: value for name, value in record[side].items() if name not in absent}
+        for side, absent in sides.items()
+    }
+    return record | images
+
+
+@pytest.mark.parametrize("name", ["partial-json", "row-image-minimal", "row-image-noblob", "all-types", "gtid-off"])
+def test_records_are_those_of_changes(name: str, tmp_path: Path) -> None:
+    """What an image does not hold is absent, as is a document that the log does not have; neither is NULL."""
+    binlog = merged(name, tmp_path / "merged")
+    target = ParquetTarget(tmp_path / "log", binlog.cluster_uuid, temporal_text=True)
+    with target:
+        capture(binlog, target, ReplayOptions())
+    absent = 0
+    for folder in (tmp_path / "log").glob("[!_]*/*"):
+        table, records = (folder.parent.name, folder.name), changes(folder.parent, folder.name)
+        absent += sum(1 for record in records if record["after_absent"])
+        told = binlog_merge.changes(binlog.directory, table, temporal="text")
+        assert pq.read_schema(next(folder.glob("*.parquet"))).names == told.schema.names
+        assert list(map(held, records)) == list(map(held, told.read_all().to_pylist()))
+    assert absent or name in ("row-image-noblob", "all-types", "gtid-off")
+
+
+def test_a_change_log_with_other_columns_is_not_gone_on_with(binlog: MergedBinlog, tmp_path: Path) -> None:
+    written(binlog, tmp_path, last_rank=100)
+    path = tmp_path / "position.json"
+    position = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in position.items() if name != "columns"}))
+    before = sorted(file.name for file in tmp_path.rglob("*.parquet"))
+    with pytest.raises(ConfigError, match="begun by an earlier version") as caught:
+        written(binlog, tmp_path)
+    assert "name a new directory" in (caught.value.remedy or "")
+    assert sorted(file.name for file in tmp_path.rglob("*.parquet")) == before
 
 
 def test_dates_that_arrow_has_no_place_for(tmp_path: Path) -> None:
