@@ -18,8 +18,8 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
 from binlog_merge.log.question import AnySelection, ManySelection, Selection
 from binlog_merge.log.where import Where
-from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import CHARACTERS, Family
 from snapshot_store.mysql.sql.names import quote_name
 
 
@@ -87,8 +87,8 @@ def _condition(selection: Selection, filters: Sequence[Any]) -> Selection:
     return replace(selection, where=where)
 
 
-_TEXTS: Final = TEXT_TYPES | INTEGER_BYTES.keys() | {"enum", "set"}
-_NUMBERS: Final = INTEGER_BYTES.keys() | {"decimal"}
+_TEXTS: Final = CHARACTERS | {Family.INTEGER}
+_NUMBERS: Final = frozenset({Family.INTEGER, Family.DECIMAL})
 
 
 def _alike(table: Table, name: str, kind: Any) -> bool:
@@ -97,7 +97,7 @@ def _alike(table: Table, name: str, kind: Any) -> bool:
     A DECIMAL and a text are compared as DOUBLE.
     """
     place = table.index_of(name)
-    return place is None or table.columns[place].type.name in (_TEXTS if pa.types.is_string(kind) else _NUMBERS)
+    return place is None or table.columns[place].type.family in (_TEXTS if pa.types.is_string(kind) else _NUMBERS)
 
 
 def _terms(one: Any, column: str, kind: Any) -> list[str]:

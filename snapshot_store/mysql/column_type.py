@@ -168,6 +168,12 @@ class ColumnType:
         return facts_of(self.name).family
 
     @property
+    def limits(self) -> tuple[int, int]:
+        """Return the least and the greatest number that an integer column holds."""
+        bits = 8 * self.facts.size
+        return (0, (1 << bits) - 1) if self.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+    @property
     def is_lob(self) -> bool:
         """Return whether it is a TEXT or BLOB of any size."""
         return self.facts.counter > 0
