@@ -22,7 +22,6 @@ import numpy as np
 from binlog_merge.ask.altered_keys import AlteredKey, Values
 from binlog_merge.ask.formats.json_lines import records
 from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of, versions_made
-from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.log import Log
@@ -33,6 +32,7 @@ from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import CHARACTERS, Family, facts_of
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.tso import OrderKey
 
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -330,7 +330,7 @@ def _literal(kind: str, text: str) -> str:
     if number and kind == "float":
         exact = repr(float(np.float32(text)))
         return exact if "e" in exact else f"{exact}e0"
-    return text if number else quoted(text)
+    return text if number else quote_string(text)
 
 
 def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) -> tuple[set[int], list[Key]]:

@@ -19,7 +19,7 @@ from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import MEMBERS, ColumnType, Family
+from snapshot_store.mysql.column_type import AS_CHARACTERS, MEMBERS, ColumnType, Family
 
 _STRINGS: Final = frozenset({Family.TEXT, Family.BYTES})
 
@@ -151,7 +151,7 @@ def _narrowed(old: Column, new: Column) -> str:
     if before.family is after.family is Family.INTEGER:
         return "value range decrease" if after.facts.size < before.facts.size or sign else ""
     strings = before.family in _STRINGS and after.family in _STRINGS
-    if strings and {_code(before), _code(after)} != {"char", "varchar"}:
+    if strings and not (before.is_sized and after.is_sized):
         return "modify column" if shorter else ""
     return "modify column"
 
@@ -160,7 +160,7 @@ def _code(type: ColumnType) -> str:
     """Return the storage type: byte and character types share one."""
     if type.is_lob:
         return f"text of {type.facts.counter}"
-    return {"binary": "char", "varbinary": "varchar"}.get(type.name, type.name)
+    return AS_CHARACTERS.get(type.name, type.name)
 
 
 def _size(type: ColumnType) -> int:

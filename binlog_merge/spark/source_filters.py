@@ -12,7 +12,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import datasource as ds
 
-from binlog_merge.ask.values import quoted
 from binlog_merge.errors import MergeError
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
@@ -20,7 +19,7 @@ from binlog_merge.log.question import AnySelection, ManySelection, Selection
 from binlog_merge.log.where import Where
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import CHARACTERS, Family
-from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 
 
 def pushed(log: Log, filters: Sequence[Any], selection: AnySelection) -> AnySelection:
@@ -109,7 +108,8 @@ def _terms(one: Any, column: str, kind: Any) -> list[str]:
     name = quote_name(column)
     # With an exponent a number would be a DOUBLE.
     literals = [
-        f"{value:f}" if isinstance(value, Decimal) else quoted(value) if not exact else str(value) for value in values
+        f"{value:f}" if isinstance(value, Decimal) else quote_string(str(value)) if not exact else str(value)
+        for value in values
     ]
     if isinstance(one, ds.In):
         return [f"{name} IN ({', '.join(literals)})"]

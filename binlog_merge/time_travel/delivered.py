@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
 from binlog_merge.tables.as_text import in_duckdb
@@ -15,9 +16,10 @@ from binlog_merge.targets.server.mysql import MysqlTarget, Session
 from binlog_merge.targets.server.places import Place
 from binlog_merge.time_travel.made import Made
 from binlog_merge.undo.statements import key_of
+from binlog_merge.values.sql.server_text import literal_of_text
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import DATES, NUMERIC, OPAQUE, TEMPORAL, Family
-from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.column_type import DATES, TEMPORAL, Family
+from snapshot_store.mysql.sql.names import quote_name, quote_plainly
 from snapshot_store.render_sql import create_schema_sql, make_sql
 from snapshot_store.server import message_of
 
@@ -52,8 +54,8 @@ def rows_of(made: Made, temporal_text: bool, limit: int | None = None) -> Any:
 
 def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
     """Write a Parquet file. Raises ConversionFailed for what is no date."""
-    escaped = str(path).replace("'", "''")
-    sql = f"COPY ({query_of(made.table, () if temporal_text else _IN_PARQUET)}) TO '{escaped}' (FORMAT parquet)"
+    query = query_of(made.table, () if temporal_text else _IN_PARQUET)
+    sql = f"COPY ({query}) TO {quote_plainly(str(path))} (FORMAT parquet)"
     _converted(made, lambda: made.target.connection.execute(sql))
 
 
@@ -68,8 +70,8 @@ def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Place) ->
         file.has_only(name)
         file.begin()
         file.commit(made.rank, place_then.gtid or "", place_then.key)
-    connection, escaped = made.target.connection, str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{escaped}' AS made")
+    connection = made.target.connection
+    connection.execute(f"ATTACH {quote_plainly(str(path))} AS made")
     try:
         typed = () if temporal_text else TEMPORAL
         names = listed([column.name for column in made.table.columns])
@@ -141,17 +143,8 @@ def _shown(column: Column) -> str:
 
 
 def _literal(column: Column, value: Any) -> str:
-    kind = column.type.family
-    if value is None:
-        return "NULL"
-    if kind is Family.VECTOR:
-        import numpy as np
-
-        return f"x'{np.asarray(value, '<f4').tobytes().hex()}'"
-    if kind in OPAQUE:
-        return f"x'{value}'"
-    if kind is Family.FLOAT:
-        return repr(float(value))
-    if kind in NUMERIC | {Family.BIT}:
-        return str(value)
-    return f"'{value}'" if kind in TEMPORAL else f"_utf8mb4 x'{str(value).encode().hex()}'"
+    if value is not None and column.type.family is Family.VECTOR:
+        value = np.asarray(value, "<f4").tobytes().hex()
+    elif isinstance(value, float):
+        value = repr(value)
+    return literal_of_text(column, None if value is None else str(value))

@@ -12,6 +12,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.values.types import FORMS
 from snapshot_store.model import Column, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import (
+    AS_BYTES,
     CHARACTERS,
     MEMBERS,
     NUMERIC,
@@ -66,7 +67,6 @@ _FROM_BINLOG: Final[dict[int, str]] = {
     T.DATETIME: "datetime",
     T.TIMESTAMP: "timestamp",
 }
-_BINARY_NAMES: Final = {"varchar": "varbinary", "char": "binary"}
 
 
 def column_type(table_map: TableMap, i: int) -> ColumnType | None:
@@ -112,5 +112,5 @@ def _text_from(table_map: TableMap, i: int, name: str, charset: str, collation: 
         name = next((facts.name for facts in lobs if facts.counter == meta), name)
     else:
         length = (string_max_length(meta) if name == "char" else meta) // (max_bytes(charset) or 1)
-        name = name if text else _BINARY_NAMES[name]
+        name = name if text else AS_BYTES[name]
     return ColumnType(name, length, charset=charset if text else None, collation=collation if text else None)

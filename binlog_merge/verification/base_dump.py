@@ -18,7 +18,7 @@ from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.verification.base import compute_others, insert
 from binlog_merge.verification.compare_sides import Texts
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import OPAQUE
+from snapshot_store.mysql.column_type import OPAQUE, Family
 
 Name = tuple[str, str]
 _TOKEN: Final = re.compile(
@@ -227,7 +227,7 @@ def _text(column: Column, value: _Value) -> str | None:
         data = int(digits or b"0", 2).to_bytes((len(digits) + 7) // 8, "big")
     if column.type.family in OPAQUE:
         return data.hex().upper()
-    if column.type.name == "bit" and value.kind != "number":
+    if column.type.family is Family.BIT and value.kind != "number":
         return str(int.from_bytes(data, "big"))
     return data.decode("utf-8", "surrogateescape")
 

@@ -24,8 +24,9 @@ from binlog_merge.errors import ServerRefused
 from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.rows import keys_of
 from binlog_merge.tables.types import CATALOG, place
+from binlog_merge.values.sql.server_text import text_of
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import CHARACTERS, OPAQUE, Family
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.server import ServerAddress, connect_remedy, message_of
 
@@ -197,17 +198,7 @@ _REFUSED: Final = "the user needs SELECT on the tables, and they must not be alt
 
 def _shown(column: Column) -> str:
     """Return the SQL of a column's text on a server."""
-    name, kind = quote_name(column.name), column.type.family
-    if kind in OPAQUE:
-        return f"HEX({name})"
-    if kind in CHARACTERS:
-        return f"CONVERT({name} USING utf8mb4)"
-    if kind is Family.FLOAT:
-        # A server may cut the last digit of a DOUBLE; in a JSON document it prints all significant digits.
-        return f"CAST(JSON_ARRAY(CAST({name} AS DOUBLE) + 0e0) AS CHAR)"
-    if kind in (Family.BIT, Family.YEAR) or column.type.zerofill:
-        return f"CAST({name} + 0 AS CHAR)"
-    return f"CAST({name} AS CHAR)"
+    return text_of(column, quote_name(column.name))
 
 
 _NULL: Final = "'\\\\N'"
@@ -282,7 +273,7 @@ def _as_text(column: Column, values: Any) -> Any:
     if kind is not Family.FLOAT:
         return values
     encoded = values.dictionary_encode(null_encoding="encode")
-    texts = [f"[{'null' if value is None else float_text(value)}]" for value in encoded.dictionary.to_pylist()]
+    texts = [None if value is None else f"[{float_text(value)}]" for value in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 

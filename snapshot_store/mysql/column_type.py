@@ -42,6 +42,9 @@ CHARACTERS: Final = frozenset({Family.TEXT, Family.ENUM, Family.SET})
 """What has a character set."""
 OPAQUE: Final = frozenset({Family.BYTES, Family.GEOMETRY, Family.VECTOR})
 """What is bytes, and shown as hexadecimal digits."""
+AS_BYTES: Final = {"char": "binary", "varchar": "varbinary"}
+"""The types of bytes for those of characters with a length."""
+AS_CHARACTERS: Final = {name: of for of, name in AS_BYTES.items()}
 
 
 @dataclass(frozen=True, slots=True)

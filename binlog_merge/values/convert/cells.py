@@ -26,7 +26,7 @@ from binlog_merge.values.convert.json import number_of_document, read_json
 from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year, whole_of_decimal
 from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
 from binlog_merge.values.convert.time import shifted, to_date, to_datetime, to_time, to_timestamp
-from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, binlog_column, byte_length, unsupported
+from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, binlog_column, byte_length
 from binlog_merge.values.value import (
     ConversionError,
     Json,
@@ -56,6 +56,7 @@ Local = Callable[[Civil], Civil]
 """Moves a moment from UTC to a session's time zone."""
 
 _SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
+_CONVERTED: Final = frozenset(Family) - {Family.GEOMETRY}
 _LONGEST_MOMENT: Final = 14
 _LONGEST_WIDE_MOMENT: Final = 31
 _LONGEST_WIDE_TIME: Final = 25
@@ -203,7 +204,7 @@ def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
 
 def _refusal(old: ColumnType, new: ColumnType) -> str | None:
     for kind in (old, new):
-        if kind.family is Family.GEOMETRY:
+        if kind.family not in _CONVERTED:
             return f"values of type {kind.name} are only passed on as they are"
         if kind.charset and kind.charset != "binary" and not has_codec(kind.charset):
             return f"character set {kind.charset} has no codec here"
@@ -273,8 +274,6 @@ def coerce(
         return to_timestamp(new, value, lost, offset, sql_mode)
     if new.family is Family.TIME:
         return to_time(new, value, lost, sql_mode, any_day=old.family not in NUMERIC)
-    if new.family not in _COERCE:
-        raise unsupported(new, "as a value of another type")
     return _COERCE[new.family](new, value, lost, sql_mode)
 
 
