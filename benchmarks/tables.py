@@ -24,7 +24,7 @@ from binlog_merge.binlog.optional_metadata import (
     OptionalMetadata,
 )
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.values.binlog_types import binlog_column
+from binlog_merge.values.types import binlog_column
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Column, Table
 

@@ -11,7 +11,7 @@ from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Tabl
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
-from snapshot_store.mysql.sql.names import quote_name, quote_string
+from snapshot_store.mysql.sql.names import quote_name, quote_plainly, quote_string
 from snapshot_store.mysql.sql.session import STORED, DdlSession
 from snapshot_store.surrogates import is_text
 
@@ -26,8 +26,7 @@ def in_session(sql: str, session: DdlSession) -> str:
     if session.backslash_escapes or "\\" not in sql:
         return sql
     for token in reversed(_strings(sql)):
-        quoted = "'" + token.text.replace("'", "''") + "'"
-        sql = sql[: token.start] + quoted + sql[token.end :]
+        sql = sql[: token.start] + quote_plainly(token.text) + sql[token.end :]
     return sql
 
 

@@ -11,14 +11,13 @@ from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
-from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.diff import same_type
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.render_sql import type_sql
 from snapshot_store.store.db import Store
 
@@ -126,8 +125,8 @@ def rewritten(before: Span, after: Span) -> str:
 
 def _keeps_text(old: ColumnType, new: ColumnType) -> bool:
     """Return whether every value of a type that fits another is shown as the same there."""
-    families = (frozenset(INTEGER_BYTES), TEXT_TYPES, BINARY_TYPES - {"binary"})
-    return same_type(old, new) or any({old.name, new.name} <= family for family in families)
+    alike = old.family is new.family and old.family in (Family.INTEGER, Family.TEXT, Family.BYTES)
+    return same_type(old, new) or (alike and "binary" not in (old.name, new.name))
 
 
 def _has_rows(binlog: Log, named: Named) -> bool:

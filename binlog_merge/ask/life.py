@@ -22,7 +22,6 @@ import numpy as np
 from binlog_merge.ask.altered_keys import AlteredKey, Values
 from binlog_merge.ask.formats.json_lines import records
 from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of, versions_made
-from binlog_merge.ask.values import quoted
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.log import Log
@@ -31,8 +30,9 @@ from binlog_merge.log.question import Moment, Question, select
 from binlog_merge.log.versions import versions_between
 from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
-from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import CHARACTERS, Family, facts_of
+from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.tso import OrderKey
 
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -197,7 +197,7 @@ def _check_numbers(tables: Sequence[Table], by_name: Mapping[str, str]) -> None:
     """Raise ConfigError for a text given for a column that has always been an integer: MySQL would take it for 0."""
     for name, text in by_name.items():
         kinds = {column.type.name for table in tables for column in table.columns if column.name.lower() == name}
-        if kinds and kinds <= set(INTEGER_BYTES) and not _NUMBER.fullmatch(text):
+        if kinds and all(facts_of(kind).family is Family.INTEGER for kind in kinds) and not _NUMBER.fullmatch(text):
             kind = " and ".join(sorted(kinds))
             raise ConfigError(f"{name} is {kind}, and {text!r} is no number", remedy=f"write {name}=4711")
 
@@ -323,13 +323,14 @@ def _equal(column: str, kind: str, value: Any) -> str:
 
 def _literal(kind: str, text: str) -> str:
     """Return a key's value as SQL: bytes are 0x…, as changes show them; a FLOAT is the one next to the text."""
-    if kind in BINARY_TYPES and _BYTES.fullmatch(text):
+    family = facts_of(kind).family
+    if family is Family.BYTES and _BYTES.fullmatch(text):
         return text
-    number = kind not in TEXT_TYPES | BINARY_TYPES | {"enum", "set"} and _NUMBER.fullmatch(text) and len(text) <= 38
+    number = family not in CHARACTERS | {Family.BYTES} and _NUMBER.fullmatch(text) and len(text) <= 38
     if number and kind == "float":
         exact = repr(float(np.float32(text)))
         return exact if "e" in exact else f"{exact}e0"
-    return text if number else quoted(text)
+    return text if number else quote_string(text)
 
 
 def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) -> tuple[set[int], list[Key]]:

@@ -6,9 +6,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from snapshot_store.mysql.sql.names import quote_string
+
 Plain = Callable[[Any], Any]
 _LONGEST: Final = 60
-_ESCAPES: Final = {"\\": "\\\\", "'": "''", "\0": "\\0", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
 
 
 def float_text(value: float, single: bool) -> str:
@@ -47,12 +48,7 @@ def literal_of(kind: Any) -> Callable[[Any], str]:
         return str
     if pa.types.is_list(kind):
         return lambda value: "0x" + np.array(value, "<f4").tobytes().hex()
-    return quoted
-
-
-def quoted(text: Any) -> str:
-    """Return a string literal."""
-    return "'" + "".join(_ESCAPES.get(c, c) for c in str(text)) + "'"
+    return lambda value: quote_string(str(value))
 
 
 def shown_of(kind: Any) -> Callable[[Any], str]:

@@ -19,11 +19,12 @@ from binlog_merge.binlog_server.partition_rows import partitions
 from binlog_merge.binlog_server.recorded import constant_rows, escaped, listed_tables, system_tables
 from binlog_merge.binlog_server.relation import Relation, Row
 from binlog_merge.binlog_server.table_options import status_of, text_of
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
+from snapshot_store.errors import UnsupportedType
+from snapshot_store.mysql.column_type import ColumnType as ColumnSpec
+from snapshot_store.mysql.column_type import Family
 
 if TYPE_CHECKING:
     from snapshot_store import model
-    from snapshot_store.mysql.column_type import ColumnType as ColumnSpec
 
 SYSTEM_SCHEMAS: Final = (
     ("information_schema", "utf8mb3", "utf8mb3_general_ci"),
@@ -119,7 +120,7 @@ def _hidden_indexes(table: "model.Table") -> Iterator[str]:
 def _geometry_columns(definitions: Definitions) -> Iterator[Row]:
     for table in definitions.known():
         for column in table.columns:
-            if column.type.name in GEOMETRY_TYPES:
+            if column.type.family is Family.GEOMETRY:
                 yield "def", table.schema, table.name, column.name, None, column.type.srid, column.type.name
 
 
@@ -180,7 +181,7 @@ def default_of(column: "model.Column") -> str | None:
         return _now(column)
     if default.kind == "expression":
         return escaped(default.text)
-    if column.type.name not in ("binary", "varbinary"):
+    if column.type.family is not Family.BYTES:
         return default.text
     if re.fullmatch("0x(?:[0-9a-f]{2})*", default.text):
         data = bytes.fromhex(default.text[2:])
@@ -211,42 +212,40 @@ def _now(column: "model.Column") -> str:
     return f"CURRENT_TIMESTAMP({column.type.fsp})" if column.type.fsp else "CURRENT_TIMESTAMP"
 
 
-_DIGITS: Final = {"tinyint": 3, "smallint": 5, "mediumint": 7, "int": 10, "bigint": 19, "float": 12, "double": 22}
-_LENGTHS: Final = {"tiny": 255, "": 65535, "medium": (1 << 24) - 1, "long": (1 << 32) - 1}
-
-
 def _sizes(type: "ColumnSpec") -> Row:
     """Return characters, bytes, numeric precision and scale, and digits of seconds; each None where it is not of this
     type.
     """
     from snapshot_store.mysql.text.charsets import max_bytes
 
-    name, length = type.name, type.length
-    if name in ("char", "varchar", "enum", "set"):
-        if name == "enum":
-            length = max(map(len, type.members), default=0)
-        elif name == "set":
-            length = sum(map(len, type.members)) + max(0, len(type.members) - 1)
-        length = 1 if length is None else length
-        return length, length * max_bytes(type.charset), None, None, None
-    if name in ("binary", "varbinary"):
-        return length, length, None, None, None
-    if name == "vector":
-        return (length or 0) * 4, (length or 0) * 4, None, None, None
-    if name.endswith(("text", "blob")):
-        most = _LENGTHS[name[:-4]]
-        return most, most, None, None, None
-    if name in ("datetime", "timestamp", "time"):
-        return None, None, None, None, type.fsp
-    if name == "bit":
-        return None, None, length or 1, None, None
-    if name == "decimal":
-        return None, None, length, type.decimals or 0, None
-    if name not in _DIGITS:
-        return None, None, None, None, None
-    if name in ("float", "double"):
-        return None, None, length or _DIGITS[name], type.decimals, None
-    return None, None, _DIGITS[name] + int(name == "bigint" and type.unsigned), 0, None
+    length = type.length
+    match type.family:
+        case Family.TEXT | Family.BYTES | Family.VECTOR if not type.is_sized:
+            most = type.facts.most_bytes if type.is_lob else (length or 0) * 4
+            return most, most, None, None, None
+        case Family.TEXT | Family.ENUM | Family.SET:
+            length = 1 if length is None else length
+            if type.family is Family.ENUM:
+                length = max(map(len, type.members), default=0)
+            elif type.family is Family.SET:
+                length = sum(map(len, type.members)) + max(0, len(type.members) - 1)
+            return length, length * max_bytes(type.charset), None, None, None
+        case Family.BYTES:
+            return length, length, None, None, None
+        case Family.TIME | Family.MOMENT:
+            return None, None, None, None, type.fsp
+        case Family.BIT:
+            return None, None, length or 1, None, None
+        case Family.DECIMAL:
+            return None, None, length, type.decimals or 0, None
+        case Family.FLOAT:
+            return None, None, length or type.facts.digits, type.decimals, None
+        case Family.INTEGER:
+            more = type.name == "bigint" and type.unsigned
+            return None, None, type.facts.digits + more, 0, None
+        case Family.DATE | Family.YEAR | Family.JSON | Family.GEOMETRY:
+            return None, None, None, None, None
+    raise UnsupportedType(type.name, "in information_schema")
 
 
 def _constant(table: str) -> Callable[[Definitions], Iterable[Row]]:

@@ -26,6 +26,7 @@ from binlog_merge.protocol.fields import (
 from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, Column, Eof, Err, ErrorCode, Ok, Texts, utf8
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
 from binlog_merge.protocol.sent import Sent
+from snapshot_store.mysql.sql.names import quote_plainly, quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 
 COMMANDS: Final = frozenset(
@@ -171,9 +172,7 @@ class Statements:
         text = self._reads.decoded(value) if isinstance(value, bytes) else value
         if isinstance(value, bytes) and any("\udc80" <= char <= "\udcff" for char in text):
             return f"X'{value.hex()}'"  # no text, so bytes that are meant as such
-        if self._reads.grammar().backslash_escapes:
-            text = text.replace("\\", "\\\\")
-        return "'" + text.replace("'", "''") + "'"
+        return quote_string(text) if self._reads.grammar().backslash_escapes else quote_plainly(text)
 
     def _keep_long(self, statement: _Statement, r: Sent) -> None:
         place, data = r.u16("parameter"), r.rest()

@@ -6,9 +6,9 @@ from binlog_merge.binlog_server.recorded import Row
 
 if TYPE_CHECKING:
     from snapshot_store import model
+    from snapshot_store.mysql.column_type import ColumnType
 
 _FIXED: Final = ("MEMORY", "CSV", "BLACKHOLE", "MRG_MYISAM")
-_VARIABLE: Final = ("varchar", "varbinary", "json", "geometry", "vector")
 _OPTIONS: Final = (
     *("max_rows", "min_rows", "avg_row_length", "row_format", "stats_sample_pages", "stats_auto_recalc"),
     *("KEY_BLOCK_SIZE", "COMPRESSION", "stats_persistent", "pack_keys", "checksum", "delay_key_write"),
@@ -40,13 +40,14 @@ def _row_format(table: "model.Table") -> str:
         return "Compressed"
     if written and written != "Default":
         return written
-    if table.engine == "MyISAM" and not any(_varies(column.type.name) for column in table.columns):
+    if table.engine == "MyISAM" and not any(_varies(column.type) for column in table.columns):
         return "Fixed"
     return "Dynamic"
 
 
-def _varies(kind: str) -> bool:
-    return kind in _VARIABLE or kind.endswith(("text", "blob"))
+def _varies(type: "ColumnType") -> bool:
+    """Return whether MyISAM stores a value in as many bytes as it has: shapes too, which are BLOBs there."""
+    return type.name in ("varchar", "varbinary") or not type.defaults_to_literal
 
 
 def _options(table: "model.Table") -> str:

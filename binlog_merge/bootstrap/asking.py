@@ -2,28 +2,20 @@
 
     SELECT … FROM t WHERE a >= 7 AND ((a > 7) OR (a = 7 AND b > x'ff')) ORDER BY a, b LIMIT 1000
 
-A value is read in one of two forms: as the text of it (`text_of`), or as that from which `literal` makes SQL that a
-MySQL server takes for the same bytes (`written_of`): hexadecimal digits of strings, the numbers of members of ENUM and
-SET, all digits of FLOAT and DOUBLE. TIMESTAMP is in UTC.
+A value is read in one of the two forms of `values.sql.server_text`.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from binlog_merge.bootstrap.values import Reading, Shard, Texts
-from binlog_merge.tables.as_text import HEX_TYPES
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
-from binlog_merge.values.value import TEXT_TYPES
+from binlog_merge.values.sql.server_text import literal_of_written, text_of, written_of
 from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import MEMBERS, OPAQUE, TEMPORAL, Family
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.text.codecs import text_or_bytes
 
-_FLOATS: Final = frozenset({"float", "double"})
-_MEMBERS: Final = frozenset({"enum", "set"})
-_NUMBERED: Final = frozenset({"bit", "year", *_MEMBERS})
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
-_QUOTED: Final = frozenset({"date", "datetime", "timestamp", "time"})
-UNORDERED: Final = frozenset({"json", "vector", *GEOMETRY_TYPES})
+UNORDERED: Final = frozenset({Family.JSON, Family.VECTOR, Family.GEOMETRY})
 """Types that no key can have."""
 
 
@@ -53,43 +45,6 @@ def found_sql(shard: Shard, reading: Reading, keys: Sequence[Texts]) -> str:
     return f"SELECT {shown} FROM {place} WHERE {same}"
 
 
-def text_of(column: Column, source: str) -> str:
-    """Return the SQL of a value's text."""
-    kind = column.type.name
-    if kind in TEXT_TYPES or kind in _MEMBERS:
-        return f"CONVERT({source} USING utf8mb4)"
-    return f"HEX({source})" if kind in HEX_TYPES else _plain(column, source)
-
-
-def written_of(column: Column, source: str) -> str:
-    """Return the SQL of the text from which `literal` makes a value again."""
-    kind = column.type.name
-    if kind in HEX_TYPES or kind in TEXT_TYPES:
-        return f"HEX({source})"
-    if kind == "json":
-        return f"HEX(CAST({source} AS CHAR))"
-    return f"CAST({source} + 0 AS CHAR)" if kind in _MEMBERS else _plain(column, source)
-
-
-def literal(column: Column, text: str | None) -> str:
-    """Return SQL that a server takes for the value whose `written_of` is this text."""
-    kind = column.type.name
-    if text is None:
-        return "NULL"
-    if kind in TEXT_TYPES or kind == "json":
-        return f"_{column.type.charset if kind in TEXT_TYPES else 'utf8mb4'} x'{text}'"
-    if kind in HEX_TYPES:
-        return f"x'{text}'"
-    if kind in _FLOATS:
-        return number_of(text)
-    return f"'{text}'" if kind in _QUOTED else text
-
-
-def number_of(text: str) -> str:
-    """Return the number in the JSON array as which a server shows a FLOAT or DOUBLE."""
-    return text.strip("[]")
-
-
 def shown_key(reading: Reading, key: Texts) -> str:
     """Return a key, given as `written_of` the columns, as text for a message: `code='DE'`."""
     columns = (reading.columns[i] for i in reading.key)
@@ -97,21 +52,11 @@ def shown_key(reading: Reading, key: Texts) -> str:
 
 
 def _shown(column: Column, text: str | None) -> str:
-    if text is not None and column.type.name in TEXT_TYPES:
+    if text is not None and column.type.family is Family.TEXT:
         return repr(text_or_bytes(column.type.charset or "binary", bytes.fromhex(text)))
-    if text is not None and column.type.name in HEX_TYPES:
+    if text is not None and column.type.family in OPAQUE:
         return f"0x{text}"
-    return f"'{text}'" if column.type.name in _QUOTED else str(text)
-
-
-def _plain(column: Column, source: str) -> str:
-    kind = column.type.name
-    if kind in _FLOATS:
-        # A server may cut the last digit of a DOUBLE; in a JSON document it prints all significant digits.
-        return f"IF({source} IS NULL, NULL, CAST(JSON_ARRAY(CAST({source} AS DOUBLE) + 0e0) AS CHAR))"
-    if kind in _NUMBERED or column.type.zerofill:
-        return f"CAST({source} + 0 AS CHAR)"
-    return f"CAST({source} AS CHAR)"
+    return f"'{text}'" if column.type.family in TEMPORAL else str(text)
 
 
 def _source(column: Column, reading: Reading) -> str:
@@ -126,11 +71,11 @@ def _source(column: Column, reading: Reading) -> str:
 
 def _ordered(column: Column, source: str) -> str:
     # Members compare with a number by their own, with a text by the text.
-    return f"{source} + 0" if column.type.name in _MEMBERS else source
+    return f"{source} + 0" if column.type.family in MEMBERS else source
 
 
 def _literals(reading: Reading, key: Texts) -> list[str]:
-    return [literal(reading.columns[i], text) for i, text in zip(reading.key, key, strict=True)]
+    return [literal_of_written(reading.columns[i], text) for i, text in zip(reading.key, key, strict=True)]
 
 
 def _behind(columns: Sequence[str], values: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from binlog_merge.bootstrap.asking import found_sql, literal
+from binlog_merge.bootstrap.asking import found_sql
 from binlog_merge.bootstrap.duckdb_file import TAKEN
 from binlog_merge.bootstrap.loose import loose, loosening, tied_again, unique_again
 from binlog_merge.bootstrap.record import SHARDS, Record
@@ -25,6 +25,7 @@ from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
 from binlog_merge.targets.server.places import places_of
 from binlog_merge.targets.server.run import replay
+from binlog_merge.values.sql.server_text import literal_of_written
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
@@ -304,5 +305,5 @@ def _inserts(chunk: Chunk, replace: bool) -> Iterator[bytes]:
     given = [i for i, column in enumerate(columns) if column.generated is None]
     names = ", ".join(quote_name(columns[i].name) for i in given)
     head = f"{'REPLACE' if replace else 'INSERT'} INTO {_place(chunk.reading.name)} ({names}) VALUES "
-    rows = ("(" + ", ".join(literal(columns[i], row[i]) for i in given) + ")" for row in chunk.rows)
+    rows = ("(" + ", ".join(literal_of_written(columns[i], row[i]) for i in given) + ")" for row in chunk.rows)
     yield from inserts(head, rows)

@@ -17,8 +17,8 @@ from typing import Any, Final
 from binlog_merge.bootstrap.nodes import NodeReader
 from binlog_merge.bootstrap.values import Name, Shard
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS
-from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.names import quote_name
 
 ROWS: Final = 1000
@@ -112,7 +112,7 @@ def _least(reader: NodeReader, place: str, columns: tuple[Column, ...]) -> dict[
 def _compared(column: Column) -> str:
     """Return SQL of that by which a server tells whether two values are equal."""
     name = quote_name(column.name)
-    if column.type.name not in TEXT_TYPES:
+    if column.type.family is not Family.TEXT:
         return name
     padded = "_0900_" not in (column.type.collation or "")
     return f"HEX(WEIGHT_STRING({f'TRIM(TRAILING FROM {name})' if padded else name}))"

@@ -69,7 +69,7 @@ def check_tables(tables: Iterable[Table], logs_cascades: bool) -> None:
 
 
 def _unordered(table: Table, key: Sequence[int]) -> bool:
-    return any(table.columns[i].type.name in UNORDERED for i in key)
+    return any(table.columns[i].type.family in UNORDERED for i in key)
 
 
 def _cascades(text: str) -> bool:

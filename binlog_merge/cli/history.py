@@ -116,10 +116,10 @@ def _line(item: Any, name: tuple[str, str]) -> str:
 
 
 def _text(value: Any) -> str | None:
-    from binlog_merge.ask.values import quoted
+    from snapshot_store.mysql.sql.names import quote_string
 
     if isinstance(value, str) and not _DECIMAL.fullmatch(value):
-        return quoted(value)
+        return quote_string(value)
     return None if value is None else str(value)
 
 

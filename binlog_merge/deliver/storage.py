@@ -28,6 +28,7 @@ from binlog_merge.files.objects import Objects
 from binlog_merge.messages.ddl_kinds import tidb_number
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 
 _PROGRESS: Final = "progress"
 _TRANSACTIONS: Final = "transaction"
@@ -202,7 +203,7 @@ def _column(table: Table, column: Column) -> dict[str, str]:
     found = {"ColumnName": column.name, "ColumnType": type_.name.upper() + (" UNSIGNED" if type_.unsigned else "")}
     if type_.length is not None:
         found["ColumnPrecision"] = str(type_.length)
-    scale = type_.decimals if type_.name == "decimal" else type_.fsp or None
+    scale = type_.decimals if type_.family is Family.DECIMAL else type_.fsp or None
     if scale is not None:
         found["ColumnScale"] = str(scale)
     if not column.nullable:

@@ -19,24 +19,9 @@ from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import AS_CHARACTERS, MEMBERS, ColumnType, Family
 
-_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_SIZES: Final = ("tiny", "", "medium", "long")
-_STRINGS: Final = {
-    "char": 0,
-    "varchar": 0,
-    "binary": 0,
-    "varbinary": 0,
-    "tinytext": 255,
-    "tinyblob": 255,
-    "text": 65535,
-    "blob": 65535,
-    "mediumtext": 16777215,
-    "mediumblob": 16777215,
-    "longtext": 4294967295,
-    "longblob": 4294967295,
-}
+_STRINGS: Final = frozenset({Family.TEXT, Family.BYTES})
 
 
 def event_type(ddl: ParsedDdl, table: Table | None, schema: str = "") -> str:
@@ -151,37 +136,35 @@ def _narrowed(old: Column, new: Column) -> str:
     sign = before.unsigned != after.unsigned
     shorter = _size(after) < _size(before) or after.fsp < before.fsp or sign
     if _code(before) == _code(after):
-        match _code(before):
-            case "decimal":
-                same = (before.length, before.decimals) == (after.length, after.decimals)
-                return "" if same and not sign else "precision decrease"
-            case "enum" | "set":
-                kept = after.members[: len(before.members)] == before.members
-                return "" if kept else "value range decrease"
-            case code if code in _INTEGERS:
-                return "precision decrease" if sign else ""
-            case "char":
-                binary = before.name == "binary" and before.length != after.length
-                return "precision decrease" if binary else ""
+        if before.family is Family.DECIMAL:
+            same = (before.length, before.decimals) == (after.length, after.decimals)
+            return "" if same and not sign else "precision decrease"
+        if before.family in MEMBERS:
+            kept = after.members[: len(before.members)] == before.members
+            return "" if kept else "value range decrease"
+        if before.family is Family.INTEGER:
+            return "precision decrease" if sign else ""
+        if _code(before) == "char":
+            binary = before.name == "binary" and before.length != after.length
+            return "precision decrease" if binary else ""
         return "value range decrease" if shorter else ""
-    if before.name in _INTEGERS and after.name in _INTEGERS:
-        fewer = _INTEGERS.index(after.name) < _INTEGERS.index(before.name)
-        return "value range decrease" if fewer or sign else ""
-    if {_code(before), _code(after)} != {"char", "varchar"} and before.name in _STRINGS and after.name in _STRINGS:
+    if before.family is after.family is Family.INTEGER:
+        return "value range decrease" if after.facts.size < before.facts.size or sign else ""
+    strings = before.family in _STRINGS and after.family in _STRINGS
+    if strings and not (before.is_sized and after.is_sized):
         return "modify column" if shorter else ""
     return "modify column"
 
 
 def _code(type: ColumnType) -> str:
     """Return the storage type: byte and character types share one."""
-    return _BYTES.get(type.name, type.name)
-
-
-_BYTES = {"binary": "char", "varbinary": "varchar", **{f"{size}blob": f"{size}text" for size in _SIZES}}
+    if type.is_lob:
+        return f"text of {type.facts.counter}"
+    return AS_CHARACTERS.get(type.name, type.name)
 
 
 def _size(type: ColumnType) -> int:
     """Return the capacity of a type, comparable within a family of types."""
-    if type.name in ("float", "double"):
+    if type.family is Family.FLOAT:
         return (type.length or 0) + (type.decimals or 0)
-    return _STRINGS.get(type.name) or type.length or 0
+    return type.facts.most_bytes or type.length or 0

@@ -3,22 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from binlog_merge.binlog.encode import encode_cell as cell_of_text
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.reshape.pads import encode_now
-from binlog_merge.values.binlog_types import binlog_column, byte_length
 from binlog_merge.values.convert.cells import Policy, ReshapeOptions, make_converter
 from binlog_merge.values.convert.time import moment_of
+from binlog_merge.values.types import binlog_column, byte_length
 from binlog_merge.values.value import ConversionError, decode_cell, encode_cell
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import DATES, ColumnType, Family
 from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES, PAD_CHAR_TO_FULL_LENGTH
 
 Cells = list[bytes | None]
-_MOMENTS: Final = ("date", "datetime", "timestamp")
 
 
 def altered_cells(
@@ -32,7 +30,7 @@ def altered_cells(
     for what is not known, and ReplayStopped for an unknown time zone.
     """
     found = list(cells)
-    if old.type.name == "time" and new.type.name in _MOMENTS:
+    if old.type.family is Family.TIME and new.type.family in DATES:
         old, found = _on_the_clock(old), _today(old, found, session)
     if old.type.name == "char" and new.type.name != "char" and session.ddl.sql_mode & PAD_CHAR_TO_FULL_LENGTH:
         old, found = _padded(old, found)
@@ -55,7 +53,7 @@ def _may_stay(old: Column, new: Column) -> bool:
     a, b = old.type, new.type
     if a.name == "char" and b.name == "binary":
         return byte_length(a) == byte_length(b)
-    return a.name == b.name and a.name in ("float", "double") and a.unsigned == b.unsigned
+    return a.name == b.name and a.family is Family.FLOAT and a.unsigned == b.unsigned
 
 
 def _in_place(old: Column, new: Column, cells: Cells, session: StatementSession, alone: bool) -> Cells:

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from binlog_merge.binlog.kernels import key_hashes as k
-from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node
 
 NUMBER: Final = "number"
@@ -32,11 +32,11 @@ Leaf = Callable[[str, Node], Found | None]
 def kind_of(column: Column) -> str | None:
     """Return the kind of a column, None if its values are not looked for."""
     kind = column.type
-    if kind.name in INTEGER_BYTES:
+    if kind.family is Family.INTEGER:
         return NUMBER
-    if kind.name in BINARY_TYPES:
+    if kind.family is Family.BYTES:
         return BYTES
-    if kind.name not in TEXT_TYPES or kind.collation is None:
+    if kind.family is not Family.TEXT or kind.collation is None:
         return None
     if kind.collation.endswith("swedish_ci") and not kind.collation.startswith("latin1"):
         return None  # v and w are one letter in these

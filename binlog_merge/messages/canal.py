@@ -8,7 +8,7 @@ Every value is a text: an enum's is its number, a set's and a bit's the number o
 pkg/sink/codec/canal of pingcap/tiflow.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -24,20 +24,12 @@ from binlog_merge.messages.plain import value_texts
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import UPDATE, TableRows
 from binlog_merge.messages.sparse import row_keys, sparse
+from binlog_merge.values.types import forms_of
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.render_sql import type_sql
 
-_JAVA: Final = {
-    "tinyint": -6, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "float": 7, "double": 8, "decimal": 3,
-    "bit": -7, "year": 12, "date": 91, "time": 92, "datetime": 93, "timestamp": 93, "char": 1, "varchar": 12,
-    "tinytext": 2005, "text": 2005, "mediumtext": 2005, "longtext": 2005, "binary": 2004, "varbinary": 2004,
-    "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 4, "set": -7, "json": 12,
-    "vector": 12,
-}  # fmt: skip
-"""java.sql.Types; shapes are BINARY (-2)."""
-_PROMOTED: Final = {
-    "tinyint": (127, 5), "smallint": (32767, 4), "int": (2147483647, -5), "bigint": ((1 << 63) - 1, 3)
-}  # fmt: skip
-"""An unsigned number beyond the signed type's greatest has the next type."""
+_PROMOTED: Final = {1: 5, 2: 4, 4: -5, 8: 3}
+"""By an integer's bytes: an unsigned number beyond the signed type's greatest has the next type. MEDIUMINT has room."""
 _TYPES: Final = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -113,9 +105,10 @@ class Canal:
         parts: list[Any] = []
         for number, (place, column) in enumerate(zip(rows.places, rows.columns, strict=True)):
             parts += ["{" if number == 0 else ",", j.literal(column.name), ":"]
-            code = _JAVA.get(column.type.name, -2)
-            if column.type.unsigned and column.type.name in _PROMOTED:
-                most, promoted = _PROMOTED[column.type.name]
+            code, kind = forms_of(column.type, "in canal-json").canal, column.type
+            if kind.unsigned and kind.family is Family.INTEGER and kind.facts.size in _PROMOTED:
+                _, most = replace(kind, unsigned=False).limits
+                promoted = _PROMOTED[kind.facts.size]
                 value = pc.if_else(there, rows.column(AFTER, place), rows.column(BEFORE, place))
                 beyond = pc.fill_null(pc.greater(value, pa.scalar(most, value.type)), False)
                 parts.append(pc.if_else(beyond, str(promoted), str(code)))

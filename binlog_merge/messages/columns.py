@@ -1,15 +1,14 @@
 """A column's values for a format: dates and times in Arrow's types where those have them."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.messages.rows import TableRows
-
-TEMPORAL: Final = frozenset(("date", "time", "datetime", "timestamp"))
+from snapshot_store.mysql.column_type import TEMPORAL
 
 
 def typed(rows: TableRows, side: int, place: int) -> tuple[Any, Any]:
@@ -20,7 +19,7 @@ def typed(rows: TableRows, side: int, place: int) -> tuple[Any, Any]:
     try:
         return rows.column(side, place), None
     except CellValueError:
-        if rows.table.columns[place].type.name not in TEMPORAL:
+        if rows.table.columns[place].type.family not in TEMPORAL:
             raise
     texts = rows.column(side, place, temporal_text=True).to_pylist()
     kind = rows.facts(place).type

@@ -27,9 +27,9 @@ from binlog_merge.messages.plain import member_lists
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import UPDATE, TableRows
 from binlog_merge.messages.sparse import sparse
+from snapshot_store.mysql.column_type import Family
 
 _TYPES: Final = ("insert", "update", "delete")
-_BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
 
 
 def _flag(default: bool) -> Any:
@@ -147,18 +147,18 @@ class Maxwell:
 def _values(rows: TableRows, side: int, place: int) -> Any:
     """Return a column's values as JSON."""
     column = rows.table.columns[place]
-    name = column.type.name
-    if name == "vector":
+    family = column.type.family
+    if family is Family.VECTOR:
         raise UnsupportedInput(
             f"{rows.table.schema}.{rows.table.name}.{column.name} is a VECTOR: Maxwell has no such type",
             remedy="leave it out with --columns, or take another format",
         )
     array = rows.column(side, place, temporal_text=True)
-    if name in _BYTES:
+    if family is Family.BYTES:
         return j.base64(array)
-    if name == "json":
+    if family is Family.JSON:
         return array
-    if name == "set":
+    if family is Family.SET:
         return member_lists(array)
     if pa.types.is_binary(array.type):
         return _shapes(array)

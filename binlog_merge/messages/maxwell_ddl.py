@@ -5,16 +5,14 @@
 Source: zendesk/maxwell, schema/ddl (ResolvedTableAlter and its kin) and schema/columndef/ColumnDefSerializer.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from binlog_merge.messages import json_text as j
 from binlog_merge.messages.ddl_kinds import kind_of_ddl
 from binlog_merge.messages.message import Message
 from binlog_merge.messages.read import Ddl
 from snapshot_store.model import Column, Table
-
-_INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
-_TEXTS: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 
 def schema_change(ddl: Ddl) -> list[Message]:
@@ -63,12 +61,12 @@ def _definition(table: Table) -> dict[str, Any]:
 def _column(column: Column) -> dict[str, Any]:
     type_ = column.type
     found: dict[str, Any] = {"type": type_.name, "name": column.name}
-    if type_.name in _INTEGERS:
+    if type_.family is Family.INTEGER:
         found["signed"] = not type_.unsigned
-    if type_.name in _TEXTS:
+    if type_.family is Family.TEXT:
         found["charset"] = type_.charset
-    if type_.name in ("enum", "set"):
+    if type_.family in MEMBERS:
         found["enum-values"] = list(type_.members)
-    if type_.name in ("datetime", "timestamp", "time"):
+    if type_.family in (Family.TIME, Family.MOMENT):
         found["column-length"] = type_.fsp
     return found

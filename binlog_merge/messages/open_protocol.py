@@ -20,14 +20,16 @@ from binlog_merge.messages import json_text as j
 from binlog_merge.messages.columns import guarded
 from binlog_merge.messages.ddl_kinds import tidb_number
 from binlog_merge.messages.message import Encoded, Message
-from binlog_merge.messages.mysql_types import BINARY, BLOBS, TYPE_CODES, flag_of, handle_columns
 from binlog_merge.messages.plain import go_quoted, member_numbers, vector_texts
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import DELETE, UPDATE, TableRows
 from binlog_merge.messages.sparse import sparse
+from binlog_merge.values.types import forms_of
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 _VERSION: Final = struct.pack(">Q", 1)
-_SHAPE: Final = 255
+_BINARY, _HANDLE, _GENERATED, _PRIMARY, _UNIQUE, _MULTIPLE, _NULLABLE, _UNSIGNED = (1 << i for i in range(8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +88,56 @@ class OpenProtocol:
     def _column(self, rows: TableRows, side: int, place: int) -> Any:
         column = rows.table.columns[place]
         handle = ',"h":true' if column.name.lower() in handle_columns(rows.table) else ""
-        code, flag = TYPE_CODES.get(column.type.name, _SHAPE), flag_of(rows.table, column)
+        code, flag = forms_of(column.type, "in the open protocol").tidb, flag_of(rows.table, column)
         return j.joined([f'{{"t":{code}{handle},"f":{flag},"v":', _values(rows, side, place), "}"])
 
 
 def _values(rows: TableRows, side: int, place: int) -> Any:
     """Return a column's values as JSON."""
-    name = rows.table.columns[place].type.name
-    if name in ("enum", "set"):
+    kind = rows.table.columns[place].type
+    if kind.family in MEMBERS:
         return j.numbers(member_numbers(rows, side, place))
     array = rows.column(side, place, temporal_text=True)
-    if name in BLOBS:
+    if kind.is_lob:
         return j.base64(array)
-    if name in BINARY:
+    if kind.family is Family.BYTES:
         return j.quoted(go_quoted(array))
-    if name == "vector":
+    if kind.family is Family.VECTOR:
         return j.quoted(vector_texts(array))
     if pa.types.is_binary(array.type):
         return j.base64(array)
     if pa.types.is_decimal(array.type):
         return j.quoted(j.plain_decimals(array))
     return j.quoted(array) if pa.types.is_string(array.type) else j.numbers(array)
+
+
+def handle_columns(table: Table) -> frozenset[str]:
+    """Return the columns by which a row is found, in lower case: of the primary key, or a unique one without NULLs."""
+    index = table.primary_key
+    if index is None:
+        index = next((i for i in table.indexes if i.unique and _never_null(table, i)), None)
+    return frozenset() if index is None else frozenset((part.column or "").lower() for part in index.parts)
+
+
+def _never_null(table: Table, index: Any) -> bool:
+    columns = {column.name.lower(): column for column in table.columns}
+    return all(p.column is not None and not columns[p.column.lower()].nullable for p in index.parts)
+
+
+def flag_of(table: Table, column: Column) -> int:
+    """Return TiCDC's flag of a column. Source: cdc/model of pingcap/tiflow."""
+    name, flag = column.name.lower(), 0
+    flag |= _BINARY if column.type.family is Family.BYTES else 0
+    flag |= _HANDLE if name in handle_columns(table) else 0
+    flag |= _GENERATED if column.generated is not None else 0
+    for index in table.indexes:
+        if any((part.column or "").lower() == name for part in index.parts):
+            if index.name == "PRIMARY":
+                flag |= _PRIMARY
+            elif index.unique:
+                flag |= _UNIQUE
+            else:
+                flag |= _MULTIPLE
+            flag |= _MULTIPLE if len(index.parts) > 1 and index.unique and index.name != "PRIMARY" else 0
+    flag |= _NULLABLE if column.nullable else 0
+    return flag | (_UNSIGNED if column.type.unsigned else 0)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.columnar import decode_column
 from binlog_merge.messages import json_text as j
 from binlog_merge.messages.rows import TableRows
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 
 def float_texts(array: Any) -> Any:
@@ -34,8 +35,8 @@ def member_numbers(rows: TableRows, side: int, place: int) -> Any:
 
 def value_texts(rows: TableRows, side: int, place: int, binary: Callable[[Any], Any]) -> Any:
     """Return a column's values as JSON strings; `binary` makes those of bytes."""
-    name = rows.table.columns[place].type.name
-    if name in ("enum", "set"):
+    family = rows.table.columns[place].type.family
+    if family in MEMBERS:
         return j.quoted(pc.cast(member_numbers(rows, side, place), pa.string()))
     array = rows.column(side, place, temporal_text=True)
     if pa.types.is_binary(array.type):
@@ -44,7 +45,7 @@ def value_texts(rows: TableRows, side: int, place: int, binary: Callable[[Any], 
         return j.quoted(j.plain_decimals(array))
     if pa.types.is_floating(array.type):
         return j.quoted(float_texts(array))
-    if name == "vector":
+    if family is Family.VECTOR:
         return j.quoted(vector_texts(array))
     return j.quoted(array if pa.types.is_string(array.type) else pc.cast(array, pa.string()))
 

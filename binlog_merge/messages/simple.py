@@ -22,19 +22,16 @@ from binlog_merge.messages import json_text as j
 from binlog_merge.messages.columns import guarded
 from binlog_merge.messages.ddl_kinds import canal_kind
 from binlog_merge.messages.message import Encoded, Message
-from binlog_merge.messages.mysql_types import BINARY
 from binlog_merge.messages.plain import value_texts
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import DELETE, INSERT, TableRows
 from binlog_merge.messages.sparse import row_keys
+from binlog_merge.values.types import forms_of
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.column_type import Family
 
 _TYPES: Final = ("INSERT", "UPDATE", "DELETE")
-_FLENS: Final = {
-    "tinyint": 4, "smallint": 6, "mediumint": 9, "int": 11, "bigint": 20, "float": 12, "double": 22, "year": 4,
-    "date": 10, "tinytext": 255, "text": 65535, "mediumtext": 16777215, "longtext": 4294967295, "tinyblob": 255,
-    "blob": 65535, "mediumblob": 16777215, "longblob": 4294967295,
-}  # fmt: skip
+_WITH_WIDTH: Final = frozenset({Family.INTEGER, Family.FLOAT, Family.YEAR, Family.DATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +131,17 @@ def _schema(table: Table, version: int) -> dict[str, Any]:
 
 def _column(column: Column) -> dict[str, Any]:
     type_ = column.type
-    binary = type_.name in BINARY or type_.charset is None
+    forms_of(type_, "in the simple protocol")
+    binary = type_.family is Family.BYTES or type_.charset is None
     data: dict[str, Any] = {
         "mysqlType": type_.name,
         "charset": "binary" if binary else type_.charset,
         "collate": "binary" if binary else type_.collation,
     }
-    length = type_.length or _FLENS.get(type_.name)
+    length = type_.length or (type_.facts.width if type_.family in _WITH_WIDTH else type_.facts.most_bytes) or None
     more: dict[str, Any] = {
         "length": length,
-        "decimal": type_.decimals if type_.name == "decimal" else type_.fsp or None,
+        "decimal": type_.decimals if type_.family is Family.DECIMAL else type_.fsp or None,
     }
     more |= {"elements": list(type_.members) or None, "unsigned": type_.unsigned or None}
     more |= {"zerofill": type_.zerofill or None}

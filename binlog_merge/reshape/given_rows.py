@@ -22,12 +22,11 @@ from binlog_merge.binlog.rows import RowImage, RowsEvent, join_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, UnsupportedInput
 from binlog_merge.reshape.metadata import from_definition, metadata_of
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, NUMERIC
 from binlog_merge.values.convert.cells import coerce
 from binlog_merge.values.convert.json import read_json
-from binlog_merge.values.value import BINARY_TYPES, ConversionError, Lost, encode_cell
+from binlog_merge.values.value import ConversionError, Lost, encode_cell
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES
 
 _KINDS: Final[dict[str, int]] = {
@@ -254,16 +253,16 @@ def _cell(change: GivenRow, column: Column, given: Any) -> bytes | None:
 
 
 def _encoded(kind: ColumnType, given: Any) -> bytes:
-    if kind.name == "json":
+    if kind.family is Family.JSON:
         text = given if isinstance(given, str) else json.dumps(given, default=float)
         return encode_cell(kind, read_json(text))
-    if kind.name == "vector":
+    if kind.family is Family.VECTOR:
         return encode_cell(kind, _bytes_of(kind, given) if isinstance(given, str) else _floats(given))
-    if kind.name in GEOMETRY_TYPES:
+    if kind.family is Family.GEOMETRY:
         data = _bytes_of(kind, given)
         return len(data).to_bytes(4, "little") + data
     lost: Lost = []
-    value = _bytes_of(kind, given) if kind.name in BINARY_TYPES else _plain(kind, given)
+    value = _bytes_of(kind, given) if kind.family is Family.BYTES else _plain(kind, given)
     old = (
         _BYTES
         if isinstance(value, bytes)
@@ -288,7 +287,7 @@ def _plain(kind: ColumnType, given: Any) -> str | int:
         raise ConversionError(f"{str(given)[:40]!r} is no value of such a column")
     if isinstance(given, bool):
         given = int(given)
-    if kind.name == "bit":
+    if kind.family is Family.BIT:
         if isinstance(given, str) and (digits := _HEX.fullmatch(given)) is not None:
             return int(digits[1] or "0", 16)
         if isinstance(given, str) and given.isascii() and given.isdigit():
@@ -296,7 +295,7 @@ def _plain(kind: ColumnType, given: Any) -> str | int:
         if not isinstance(given, int) or given < 0:
             raise ConversionError(f"{given!r} is no number of bits: write 5, or 0x05")
         return given
-    if isinstance(given, int) and kind.name in NUMERIC:
+    if isinstance(given, int) and kind.family in NUMERIC:
         return given
     return format(given, "f") if isinstance(given, Decimal) else str(given)
 

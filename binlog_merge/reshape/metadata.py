@@ -17,8 +17,9 @@ from binlog_merge.binlog.constants import MetadataType as M
 from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, NUMERIC_TYPES, DefaultCharset, OptionalMetadata
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.binlog_types import DEFAULT_VECTOR_LENGTH, GEOMETRY_TYPES, binlog_column
+from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, FORMS, binlog_column
 from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.text.charsets import BINARY_COLLATION, collation_id
 from snapshot_store.mysql.text.codecs import encode_text
 
@@ -90,11 +91,11 @@ def from_definition(column: Column) -> MapColumn:
         type=code,
         meta=meta,
         nullable=column.nullable,
-        unsigned=kind.unsigned or kind.name == "year",
+        unsigned=kind.unsigned or kind.family is Family.YEAR,
         collation=collation,
         members=tuple(_member(column, member) for member in kind.members),
-        geometry=GEOMETRY_TYPES.get(kind.name, 0),
-        dimensions=(kind.length or DEFAULT_VECTOR_LENGTH) if kind.name == "vector" else 0,
+        geometry=FORMS[kind.name].shape,
+        dimensions=(kind.length or DEFAULT_VECTOR_LENGTH) if kind.family is Family.VECTOR else 0,
         visible=not column.invisible,
     )
 

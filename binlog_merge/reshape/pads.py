@@ -17,9 +17,9 @@ from binlog_merge.errors import UnsupportedInput
 from binlog_merge.values.convert.cells import coerce, implicit_default
 from binlog_merge.values.convert.time import moment_of, shifted
 from binlog_merge.values.evaluate.row import Computed, NotComputableError, Row, computed, value_for
-from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES, ConversionError, Lost, Value, encode_cell
+from binlog_merge.values.value import ConversionError, Lost, Value, encode_cell
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import CHARACTERS, ColumnType, Family
 from snapshot_store.mysql.sql.functions import FUNCTIONS
 
 # Not UTC_TIMESTAMP, which is the same in every time zone: it is evaluated.
@@ -123,7 +123,7 @@ def _literal(column: Column, text: str) -> bytes:
     bits, digits = _BITS.fullmatch(text), _HEX.fullmatch(text)
     # The model writes DEFAULT '0x41' and DEFAULT 0x41 alike. SHOW CREATE TABLE only has the former, so in a text column
     # it is text; nothing but a bit or hexadecimal literal is likely elsewhere.
-    if bits is None and (digits is None or kind.name in TEXT_TYPES | {"enum", "set"}):
+    if bits is None and (digits is None or kind.family in CHARACTERS):
         return _encoded(column, _LITERAL, text)
     if bits is not None:
         plain = bits[1] if bits[1] is not None else bits[2]
@@ -131,7 +131,7 @@ def _literal(column: Column, text: str) -> bytes:
     else:
         plain = (digits and (digits[1] if digits[1] is not None else digits[2])) or ""
         number, size = int(plain or "0", 16), (len(plain) + 1) // 2
-    if kind.name in TEXT_TYPES | BINARY_TYPES | {"enum", "set"}:
+    if kind.family in CHARACTERS | {Family.BYTES}:
         return _encoded(column, _LITERAL_BYTES, number.to_bytes(size, "big"))
     return _encoded(column, _LITERAL_NUMBER, number)
 
@@ -144,7 +144,7 @@ def _expression(column: Column, source: str, columns: Sequence[Column]) -> bytes
         return None if column.nullable else _implicit(column)
     if text.lower() in ("true", "false"):
         return _encoded(column, _LITERAL_NUMBER, int(text.lower() == "true"))
-    if column.type.name == "json":
+    if column.type.family is Family.JSON:
         if (shape := _JSON_OF.fullmatch(text)) is not None:
             return _json_cell(column, "[]" if shape[1].lower() == "array" else "{}")
         if (quoted := _STRING.fullmatch(text) or _CAST_JSON.fullmatch(text)) is not None:

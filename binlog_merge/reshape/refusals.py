@@ -9,9 +9,9 @@ from binlog_merge.errors import MergeError
 from binlog_merge.reshape.metadata import from_definition
 from binlog_merge.reshape.pads import compute_pad, encode_now
 from binlog_merge.reshape.plan_of import ColumnPlan, plan_column
-from binlog_merge.values.binlog_types import binlog_column
 from binlog_merge.values.convert.cells import ConversionError
 from binlog_merge.values.evaluate.row import Computed, Row
+from binlog_merge.values.types import binlog_column
 from snapshot_store.diff import column_map
 from snapshot_store.model import Column, Table
 

@@ -9,10 +9,10 @@ from typing import Final
 from binlog_merge.binlog.cells import real_type, string_max_length, type_name
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.values.binlog_types import NUMERIC, binlog_column
 from binlog_merge.values.from_table_map import decode_members
+from binlog_merge.values.types import binlog_column
 from snapshot_store.model import Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 from snapshot_store.mysql.text.charsets import canonical_charset, charset_of
 
 # What a table map may hold instead: temporal columns in the format before 5.6 (kept by upgrades in place), NEWDATE as
@@ -56,7 +56,7 @@ def table_difference(table: Table, table_map: TableMap, types: bool = True) -> s
             return f"{what} {_type_words(*actual)} against {_type_words(*expected)}"
         if names is not None and not column.same_name(names[i]):
             return f"{what} is named {names[i]}"
-        if signed and column.type.name in NUMERIC - {"year"} and unsigned[i] != column.type.unsigned:
+        if signed and column.type.family in NUMERIC - {Family.YEAR} and unsigned[i] != column.type.unsigned:
             return f"{what} {'UNSIGNED' if unsigned[i] else 'signed'} against {column.type.name}"
         reason = _text_difference(column.type, collations[i], members[i])
         if reason is not None:
@@ -66,7 +66,7 @@ def table_difference(table: Table, table_map: TableMap, types: bool = True) -> s
 
 def _text_difference(kind: ColumnType, collation: int | None, members: tuple[bytes, ...] | None) -> str | None:
     charset = charset_of(collation) if collation is not None else None
-    if charset is None or kind.name in ("json", "vector"):
+    if charset is None or kind.family in (Family.JSON, Family.VECTOR):
         return None
     expected = canonical_charset(kind.charset or "binary")
     if charset != expected:

@@ -12,15 +12,14 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import datasource as ds
 
-from binlog_merge.ask.values import quoted
 from binlog_merge.errors import MergeError
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
 from binlog_merge.log.question import AnySelection, ManySelection, Selection
 from binlog_merge.log.where import Where
-from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES
 from snapshot_store.model import Table
-from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.column_type import CHARACTERS, Family
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 
 
 def pushed(log: Log, filters: Sequence[Any], selection: AnySelection) -> AnySelection:
@@ -87,8 +86,8 @@ def _condition(selection: Selection, filters: Sequence[Any]) -> Selection:
     return replace(selection, where=where)
 
 
-_TEXTS: Final = TEXT_TYPES | INTEGER_BYTES.keys() | {"enum", "set"}
-_NUMBERS: Final = INTEGER_BYTES.keys() | {"decimal"}
+_TEXTS: Final = CHARACTERS | {Family.INTEGER}
+_NUMBERS: Final = frozenset({Family.INTEGER, Family.DECIMAL})
 
 
 def _alike(table: Table, name: str, kind: Any) -> bool:
@@ -97,7 +96,7 @@ def _alike(table: Table, name: str, kind: Any) -> bool:
     A DECIMAL and a text are compared as DOUBLE.
     """
     place = table.index_of(name)
-    return place is None or table.columns[place].type.name in (_TEXTS if pa.types.is_string(kind) else _NUMBERS)
+    return place is None or table.columns[place].type.family in (_TEXTS if pa.types.is_string(kind) else _NUMBERS)
 
 
 def _terms(one: Any, column: str, kind: Any) -> list[str]:
@@ -109,7 +108,8 @@ def _terms(one: Any, column: str, kind: Any) -> list[str]:
     name = quote_name(column)
     # With an exponent a number would be a DOUBLE.
     literals = [
-        f"{value:f}" if isinstance(value, Decimal) else quoted(value) if not exact else str(value) for value in values
+        f"{value:f}" if isinstance(value, Decimal) else quote_string(str(value)) if not exact else str(value)
+        for value in values
     ]
     if isinstance(one, ds.In):
         return [f"{name} IN ({', '.join(literals)})"]

@@ -13,15 +13,14 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.key_partitions import KeyPlaces
 from binlog_merge.tables.partitions import PartitionRows
 from binlog_merge.tables.types import BY_HAND, quoted
-from binlog_merge.values.binlog_types import NUMERIC
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
-from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.column_type import DATES, NUMERIC, Family
 
 _REMEDY: Final = (
     "give the DuckDB table the column by hand, with the numbers that the server has; then go on with --skip"
 )
-_IN_ORDER: Final = NUMERIC | BINARY_TYPES | {"bit", "year", "date", "datetime", "timestamp"}
+_IN_ORDER: Final = NUMERIC | DATES | {Family.BYTES, Family.BIT}
 
 
 @dataclass(frozen=True)
@@ -110,11 +109,11 @@ def _clustered(table: Table) -> Index | None:
 def _compared(column: Column) -> str:
     """Return SQL of a value that sorts in the server's order of the column."""
     kind = column.type
-    if kind.name in TEXT_TYPES:
+    if kind.family is Family.TEXT:
         try:
             return sort_key(quoted(column.name), kind.collation or "", True)
         except UnknownCollation:
             pass
-    elif kind.name in _IN_ORDER and not (kind.name == "decimal" and (kind.length or 10) > 38):
+    elif kind.family in _IN_ORDER and not (kind.family is Family.DECIMAL and (kind.length or 10) > 38):
         return quoted(column.name)
     raise ReplayStopped(f"the order of column {column.name} ({kind.name}) is not known here", remedy=_REMEDY)

@@ -15,6 +15,7 @@ from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.tables.values import array_of, cells_of
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class DuckdbDocuments:
         known = self._known(table)
         assert known is not None
         here = self._here(known)
-        json = [i for i, c in enumerate(known.columns) if c.type.name == "json" and c.name.lower() in here]
+        json = [i for i, c in enumerate(known.columns) if c.type.family is Family.JSON and c.name.lower() in here]
         if not wanted or not json or not all(known.columns[i].name.lower() in here for i in key):
             return {}
         columns, text = [known.columns[i] for i in key], self.target.temporal_text

@@ -32,6 +32,7 @@ from binlog_merge.tables.values import array_of
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.model import Catalog, Column, Table
+from snapshot_store.mysql.column_type import Family
 
 Name = tuple[str, str]
 
@@ -265,7 +266,7 @@ class TouchingWriter(TableWriter):
 
 
 def _placeholder(column: Column) -> bytes | None:
-    return None if column.type.name == "json" else constant_pad(column)
+    return None if column.type.family is Family.JSON else constant_pad(column)
 
 
 def _listed(columns: set[str] | None) -> list[str] | None:

@@ -24,7 +24,7 @@ from binlog_merge.values.evaluate.kinds import TYPES
 from binlog_merge.values.value import ConversionError, Lost, Value, encode_cell
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.sql.functions import function
@@ -84,7 +84,7 @@ def _parts(node: Node) -> Iterator[Node]:
 
 def _plain(column: Column, values: Any) -> Any:
     """Return a column's values in the types of rows of a log."""
-    if column.type.name == "time" and not pa.types.is_string(values.type):
+    if column.type.family is Family.TIME and not pa.types.is_string(values.type):
         raise ExpressionError("a TIME that is typed")
     return values
 

@@ -13,17 +13,16 @@ import pyarrow as pa
 
 from binlog_merge.tables.types import listed, quoted
 from binlog_merge.tables.values import cells_of
-from binlog_merge.values.binlog_types import NUMERIC, byte_length
 from binlog_merge.values.duckdb.piece import ExpressionError
-from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
+from binlog_merge.values.types import byte_length
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import DATES, NUMERIC, Family
 from snapshot_store.mysql.text.charsets import folding
 from snapshot_store.mysql.text.codecs import encode_text, is_ascii_compatible
 
 _HERE: Final = "places by key"
-_LIKE_LATIN1: Final = NUMERIC | {"year", "date"}
+_LIKE_LATIN1: Final = NUMERIC | {Family.DATE}
 """Types whose bytes a server hashes as if they were text in latin1_swedish_ci: `my_charset_numeric`."""
-_DATES: Final = frozenset({"date", "datetime", "timestamp"})
 _WEIGHTS: Final = bytes.maketrans(*(side.encode("latin-1") for side in folding("latin1_swedish_ci")))
 _BITS: Final = (1 << 32) - 1
 """The bits of the hash that matter: higher ones never come down."""
@@ -73,13 +72,13 @@ def _hashed(column: Column, values: Any) -> list[bytes | None]:
     Raises ExpressionError if they are not known.
     """
     kind = column.type
-    if kind.name in _DATES and values.null_count:
+    if kind.family in DATES and values.null_count:
         raise ExpressionError(f"NULL in column {column.name} may be a date that no calendar has")
-    if kind.name in _LIKE_LATIN1 | _DATES:
+    if kind.family in _LIKE_LATIN1 | DATES:
         cells = cells_of(column, values)
-        return [_weighed(cell) for cell in cells] if kind.name in _LIKE_LATIN1 else list(cells)
+        return [_weighed(cell) for cell in cells] if kind.family in _LIKE_LATIN1 else list(cells)
     found = [None if value is None else _bytes(column, value) for value in values.to_pylist()]
-    if kind.name not in TEXT_TYPES or _by_bytes(column):
+    if kind.family is not Family.TEXT or _by_bytes(column):
         return found
     if kind.collation == "latin1_swedish_ci":
         return [_weighed(text) for text in found]
@@ -98,11 +97,11 @@ def _by_bytes(column: Column) -> bool:
 
 def _bytes(column: Column, value: Any) -> bytes:
     kind = column.type
-    if kind.name == "bit":
+    if kind.family is Family.BIT:
         return int(value).to_bytes(8, "big")
-    if kind.name in TEXT_TYPES:
+    if kind.family is Family.TEXT:
         return encode_text(kind.charset or "", value.rstrip(" "))
-    if kind.name in BINARY_TYPES:
+    if kind.family is Family.BYTES:
         return bytes(value).ljust(byte_length(kind) if kind.name == "binary" else 0, b"\0")
     raise ExpressionError(f"it is by KEY, and the order of column {column.name} ({kind.name}) is not known here")
 

@@ -25,6 +25,7 @@ from binlog_merge.values.duckdb.compile import compile_value, parse
 from binlog_merge.values.duckdb.piece import SESSION, ExpressionError, Sql
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node, column
 
 _EPOCH = "unix_timestamp of "
@@ -175,13 +176,14 @@ class PartitionRows:
         if name.lower() not in self.here:
             raise ExpressionError(f"the file does not have its column {name}")
         place = self.table.index_of(name)
-        kind = "" if place is None or self.temporal_text else self.table.columns[place].type.name
-        if kind in ("date", "time"):
+        if place is None or self.temporal_text:
+            return quoted(name)
+        kind = self.table.columns[place].type
+        if kind.family in (Family.DATE, Family.TIME):
             return f"CAST({quoted(name)} AS VARCHAR)"
-        if kind == "datetime":
-            return f"strftime({quoted(name)}, '%Y-%m-%d %H:%M:%S.%f')"
-        if kind == "timestamp":
-            return f"strftime({quoted(name)} AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S.%f')"
+        if kind.family is Family.MOMENT:
+            zone = " AT TIME ZONE 'UTC'" if kind.name == "timestamp" else ""
+            return f"strftime({quoted(name)}{zone}, '%Y-%m-%d %H:%M:%S.%f')"
         return quoted(name)
 
 

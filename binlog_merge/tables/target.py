@@ -26,6 +26,7 @@ from binlog_merge.targets.server.ledger import BOOTSTRAP
 from binlog_merge.targets.server.places import Place
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+from snapshot_store.mysql.sql.names import quote_plainly
 
 META_SCHEMA: Final = "binlog_merge"
 _VIEW: Final = '"view"'
@@ -77,8 +78,8 @@ class DuckdbTarget:
     def __enter__(self) -> "DuckdbTarget":
         self.connection = duckdb.connect()
         try:
-            path = str(self.path).replace("'", "''")
-            self.connection.execute(f"ATTACH '{path}' AS {quoted(CATALOG)}{self._mode}; USE {quoted(CATALOG)}")
+            path = quote_plainly(str(self.path))
+            self.connection.execute(f"ATTACH {path} AS {quoted(CATALOG)}{self._mode}; USE {quoted(CATALOG)}")
         except duckdb.Error as error:
             self.connection.close()
             text = str(error).splitlines()[0]

@@ -17,47 +17,24 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
-from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
+from binlog_merge.values.types import forms_of
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import TEMPORAL, ColumnType, Family
 
 BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
 CATALOG: Final = "replay target"
 """The name under which the file is attached."""
-_INTEGERS: Final = {
-    "tinyint": "TINYINT",
-    "smallint": "SMALLINT",
-    "mediumint": "INTEGER",
-    "int": "INTEGER",
-    "bigint": "BIGINT",
-}
-_TEMPORAL: Final = {"date": "DATE", "datetime": "TIMESTAMP", "timestamp": "TIMESTAMPTZ", "time": "INTERVAL"}
-_OTHERS: Final = {
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "bit": "UBIGINT",
-    "year": "SMALLINT",
-    "enum": "VARCHAR",
-    "set": "VARCHAR",
-    "json": "JSON",
-    "vector": "FLOAT[]",
-    **dict.fromkeys(TEXT_TYPES, "VARCHAR"),
-    **dict.fromkeys(BINARY_TYPES, "BLOB"),
-    **dict.fromkeys(GEOMETRY_TYPES, "BLOB"),
-}
 
 
 def duckdb_type(kind: ColumnType, temporal_text: bool = False) -> str:
-    """Return the DuckDB type of a column."""
-    if kind.name in _INTEGERS:
-        return ("U" if kind.unsigned else "") + _INTEGERS[kind.name]
-    if kind.name == "decimal":
+    """Return the DuckDB type of a column. Raises UnsupportedInput."""
+    if kind.family is Family.DECIMAL:
         precision, scale = kind.length or 10, kind.decimals or 0
         return f"DECIMAL({precision},{scale})" if precision <= 38 else "VARCHAR"
-    if kind.name in _TEMPORAL:
-        return "VARCHAR" if temporal_text else _TEMPORAL[kind.name]
-    return _OTHERS[kind.name]
+    if temporal_text and kind.family in TEMPORAL:
+        return "VARCHAR"
+    sign = "U" if kind.unsigned and kind.family is Family.INTEGER else ""
+    return sign + forms_of(kind, "in DuckDB").duckdb
 
 
 def quoted(*names: str) -> str:
@@ -85,7 +62,7 @@ def told_apart(column: Column, name: str) -> str:
 
     DuckDB takes 0.0 and -0.0 for one.
     """
-    return f"CAST({name} AS VARCHAR)" if column.type.name in ("float", "double") else name
+    return f"CAST({name} AS VARCHAR)" if column.type.family is Family.FLOAT else name
 
 
 def for_duckdb(array: Any) -> Any:

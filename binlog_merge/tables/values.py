@@ -26,18 +26,15 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
 from binlog_merge.tables.generated import cells_by_engine, columns_of
 from binlog_merge.tables.types import BY_HAND, duckdb_type, for_duckdb
-from binlog_merge.values.binlog_types import LENGTH_BYTES, NUMERIC
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, Json, Value, decode_cell
 from binlog_merge.values.value import encode_cell as cell_of
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 
-_BY_NUMBER: Final = frozenset({"bit", "year"})
 _LIKE_OPAQUE: Final = re.compile(r'"(\d{4}-\d\d-\d\d|-?\d\d+:\d\d:\d\d\.\d{6}"|base64:)', re.ASCII)
 """The texts of documents that are dates, times and others."""
-_RANGES: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 
 def carries(old: Column, new: Column) -> bool:
@@ -47,34 +44,27 @@ def carries(old: Column, new: Column) -> bool:
         return False
     if old.nullable and not new.nullable:
         return False
-    if a.name in _RANGES and b.name in _RANGES:
-        low, high = _range(a), _range(b)
-        return high[0] <= low[0] and low[1] <= high[1]
+    if a.family is b.family is Family.INTEGER:
+        (low, high), (lowest, highest) = a.limits, b.limits
+        return lowest <= low and high <= highest
     if a.charset and b.charset and (most := _capacity(a, 1)) and (certain := _capacity(b, 4)):
         wide = b.charset in ("utf8mb4", a.charset)
         return a == b or (wide and a.name != "char" and b.name != "char" and most <= certain)
-    if a.name == b.name == "decimal":
+    if a.family is b.family is Family.DECIMAL:
         if max(a.length or 10, b.length or 10) > 38:
             return a == b  # it is text here, which has the digits of the old column
         whole = ((b.length or 10) - (b.decimals or 0)) >= ((a.length or 10) - (a.decimals or 0))
         return whole and (b.decimals or 0) >= (a.decimals or 0) and not (b.unsigned and not a.unsigned)
-    if a.name == b.name and a.name in ("datetime", "timestamp", "time"):
+    if a.name == b.name and a.family in (Family.TIME, Family.MOMENT):
         return b.fsp >= a.fsp and duckdb_type(a) == duckdb_type(b)
     return a == b
 
 
-def _range(kind: ColumnType) -> tuple[int, int]:
-    bits = _RANGES[kind.name]
-    return (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
-
-
 def _capacity(kind: ColumnType, width: int) -> int | None:
     """Return how many characters of `width` bytes a text column holds; None for other types."""
-    if kind.name in ("char", "varchar"):
-        return kind.length or 1
-    if kind.name in LENGTH_BYTES and kind.name.endswith("text"):
-        return int((1 << 8 * LENGTH_BYTES[kind.name]) - 1) // width
-    return None
+    if kind.family is not Family.TEXT:
+        return None
+    return kind.facts.most_bytes // width if kind.is_lob else kind.length or 1
 
 
 def convert_values(
@@ -94,11 +84,11 @@ def convert_values(
 
 def _check_told(old: Column, new: Column, values: Any) -> None:
     """Raise ConversionError for a conversion by what the file does not tell apart."""
-    if old.type.name == "json" and new.type.name in ("decimal", "bit"):
+    if old.type.family is Family.JSON and new.type.family in (Family.DECIMAL, Family.BIT):
         for text in filter(None, values.to_pylist()):
             if _LIKE_OPAQUE.match(text):
                 raise ConversionError(f"column {old.name}: {text[:40]} is a text, or a document's date, time or bytes")
-    if old.type.name in ("enum", "set") and "" in old.type.members and new.type.name in NUMERIC | _BY_NUMBER:
+    if "" in old.type.members and new.type.family in NUMERIC | {Family.BIT}:
         raise ConversionError(f"the member '' of column {old.name} is not told from no member here")
 
 
@@ -119,7 +109,7 @@ def cells_of(column: Column, values: Any) -> list[bytes | None]:
 
 def _cell(column: Column, value: Any) -> bytes:
     plain = _plain(column.type, value)
-    if column.type.name == "json":
+    if column.type.family is Family.JSON:
         return cell_of(column.type, Json(plain))  # the document null is not NULL
     facts = column_facts_of(column)
     return encode_cell(facts.code, facts.meta, plain, facts.unsigned, facts.charset, column.type.members or None)
@@ -127,10 +117,10 @@ def _cell(column: Column, value: Any) -> bytes:
 
 def _plain(kind: ColumnType, value: Any) -> Any:
     """Convert a value from DuckDB's Arrow to one for `encode_cell`."""
-    if kind.name == "time" and isinstance(value, tuple):
+    if kind.family is Family.TIME and isinstance(value, tuple):
         months, days, nanoseconds = value
         return timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
-    if kind.name == "json" and isinstance(value, str):
+    if kind.family is Family.JSON and isinstance(value, str):
         return json.loads(value, parse_float=_number)
     if kind.name == "char" and isinstance(value, str):
         return value.rstrip(" ")

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+import numpy as np
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
-from binlog_merge.tables.as_text import HEX_TYPES, in_duckdb
+from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.targets.server.inserts import inserts
@@ -15,48 +16,46 @@ from binlog_merge.targets.server.mysql import MysqlTarget, Session
 from binlog_merge.targets.server.places import Place
 from binlog_merge.time_travel.made import Made
 from binlog_merge.undo.statements import key_of
+from binlog_merge.values.sql.server_text import literal_of_text
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.column_type import DATES, TEMPORAL, Family
+from snapshot_store.mysql.sql.names import quote_name, quote_plainly
 from snapshot_store.render_sql import create_schema_sql, make_sql
 from snapshot_store.server import message_of
 
-_TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
-_IN_PARQUET: Final = _TEMPORAL - {"time"}
+_IN_PARQUET: Final = DATES
 """Parquet's intervals are not negative, and end with milliseconds: a TIME is text there."""
-_NUMBERS: Final = frozenset(
-    {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year", "bit"}
-)
 _SESSION: Final = (
     "SET SESSION sql_mode = 'STRICT_ALL_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO', foreign_key_checks = 0"
 )
 
 
-def query_of(table: Table, typed: Collection[str]) -> str:
-    """Return the SELECT of a table's rows; dates and times of the MySQL types in `typed` have DuckDB's types."""
+def query_of(table: Table, typed: Collection[Family]) -> str:
+    """Return the SELECT of a table's rows; dates and times of the families in `typed` have DuckDB's types."""
     shown = ", ".join(f"{_typed(column, typed)} AS {quoted(column.name)}" for column in table.columns)
     key = key_of(table)
     order = "" if key is None else f" ORDER BY {', '.join(quoted(table.columns[i].name) for i in key)}"
     return f"SELECT {shown} FROM {place(table.schema, table.name)}{order}"
 
 
-def _typed(column: Column, typed: Collection[str]) -> str:
-    name, kind = quoted(column.name), column.type.name
-    if kind not in typed:
+def _typed(column: Column, typed: Collection[Family]) -> str:
+    name = quoted(column.name)
+    if column.type.family not in typed:
         return name
-    text = f"{name} || '+00'" if kind == "timestamp" else name
+    text = f"{name} || '+00'" if column.type.name == "timestamp" else name
     return f"CAST({text} AS {duckdb_type(column.type, False)})"
 
 
 def rows_of(made: Made, temporal_text: bool, limit: int | None = None) -> Any:
     """Return the rows as an Arrow table. Raises ConversionFailed for what is no date."""
-    sql = query_of(made.table, () if temporal_text else _TEMPORAL) + ("" if limit is None else f" LIMIT {limit}")
+    sql = query_of(made.table, () if temporal_text else TEMPORAL) + ("" if limit is None else f" LIMIT {limit}")
     return _converted(made, lambda: made.target.connection.sql(sql).to_arrow_table())
 
 
 def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
     """Write a Parquet file. Raises ConversionFailed for what is no date."""
-    escaped = str(path).replace("'", "''")
-    sql = f"COPY ({query_of(made.table, () if temporal_text else _IN_PARQUET)}) TO '{escaped}' (FORMAT parquet)"
+    query = query_of(made.table, () if temporal_text else _IN_PARQUET)
+    sql = f"COPY ({query}) TO {quote_plainly(str(path))} (FORMAT parquet)"
     _converted(made, lambda: made.target.connection.execute(sql))
 
 
@@ -71,10 +70,10 @@ def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Place) ->
         file.has_only(name)
         file.begin()
         file.commit(made.rank, place_then.gtid or "", place_then.key)
-    connection, escaped = made.target.connection, str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{escaped}' AS made")
+    connection = made.target.connection
+    connection.execute(f"ATTACH {quote_plainly(str(path))} AS made")
     try:
-        typed = () if temporal_text else _TEMPORAL
+        typed = () if temporal_text else TEMPORAL
         names = listed([column.name for column in made.table.columns])
         rows = f"INSERT INTO {quoted('made', *name)} ({names}) {query_of(made.table, typed)}"
         _converted(made, lambda: connection.execute(rows))
@@ -140,21 +139,12 @@ def _inserts(made: Made) -> Iterator[bytes]:
 
 
 def _shown(column: Column) -> str:
-    return quoted(column.name) if column.type.name in ("bit", "vector") else in_duckdb(column)
+    return quoted(column.name) if column.type.family in (Family.BIT, Family.VECTOR) else in_duckdb(column)
 
 
 def _literal(column: Column, value: Any) -> str:
-    kind = column.type.name
-    if value is None:
-        return "NULL"
-    if kind == "vector":
-        import numpy as np
-
-        return f"x'{np.asarray(value, '<f4').tobytes().hex()}'"
-    if kind in HEX_TYPES:
-        return f"x'{value}'"
-    if kind in ("float", "double"):
-        return repr(float(value))
-    if kind in _NUMBERS:
-        return str(value)
-    return f"'{value}'" if kind in _TEMPORAL else f"_utf8mb4 x'{str(value).encode().hex()}'"
+    if value is not None and column.type.family is Family.VECTOR:
+        value = np.asarray(value, "<f4").tobytes().hex()
+    elif isinstance(value, float):
+        value = repr(value)
+    return literal_of_text(column, None if value is None else str(value))

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from binlog_merge.undo.wider import has_values_of
-from binlog_merge.values.binlog_types import binlog_column
+from binlog_merge.values.types import binlog_column
 from snapshot_store.ddl import ParsedDdl, actions, apply_parsed
 from snapshot_store.ddl import statements as st
 from snapshot_store.errors import SnapshotStoreError

@@ -11,13 +11,9 @@ known by it.
 
 from typing import Final
 
-from binlog_merge.values.binlog_types import LENGTH_BYTES
-from binlog_merge.values.value import INTEGER_BYTES
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import MEMBERS, ColumnType, Family
 
-_TIMES: Final = frozenset({"time", "datetime", "timestamp"})
-_LONGER: Final = frozenset({"char", "varchar", "varbinary"})
 _MOST_VARCHAR: Final = 2
 """How many bytes count the bytes of a TEXT or BLOB that any VARCHAR or VARBINARY fits in."""
 
@@ -36,29 +32,29 @@ def has_values_of(new: Column, old: Column, keyed: bool) -> bool:
 def _is_wider(new: ColumnType, old: ColumnType, keyed: bool) -> bool:
     if (new.charset, new.collation, new.zerofill) != (old.charset, old.collation, old.zerofill):
         return False
-    if old.name in INTEGER_BYTES and new.name in INTEGER_BYTES:
-        more = INTEGER_BYTES[new.name] - INTEGER_BYTES[old.name]
-        return more >= 0 if new.unsigned == old.unsigned else old.unsigned and more > 0
-    if old.name in LENGTH_BYTES or new.name in LENGTH_BYTES:
-        return _is_larger(new.name, old.name)
+    if old.family is new.family is Family.INTEGER:
+        (low, high), (lowest, highest) = old.limits, new.limits
+        return lowest <= low and high <= highest
+    if old.is_lob or new.is_lob:
+        return _is_larger(new, old)
     if new.name != old.name:
         return False
-    if new.name == "decimal":
+    if new.family is Family.DECIMAL:
         return _has_more_digits(new, old, keyed)
-    if new.name in ("enum", "set"):
+    if new.family in MEMBERS:
         added = new.members[len(old.members) :]
         # An ENUM shows what is no member as an empty text, too.
         return new.members[: len(old.members)] == old.members and "" not in added
-    if new.name in _TIMES:
+    if new.family in (Family.TIME, Family.MOMENT):
         return new.fsp >= old.fsp and not keyed
-    return new.name in _LONGER and (new.length or 0) >= (old.length or 0)
+    return new.is_sized and new.name != "binary" and (new.length or 0) >= (old.length or 0)
 
 
-def _is_larger(new: str, old: str) -> bool:
+def _is_larger(new: ColumnType, old: ColumnType) -> bool:
     """Return whether a TEXT or BLOB has room for each value of a type of texts, or of bytes."""
-    if new not in LENGTH_BYTES or new.endswith("text") != (old.endswith("text") or old == "varchar"):
+    if new.family is not old.family or not new.is_lob or old.name in ("char", "binary"):
         return False
-    return LENGTH_BYTES[new] >= LENGTH_BYTES.get(old, _MOST_VARCHAR) and old in (*LENGTH_BYTES, "varchar", "varbinary")
+    return new.facts.counter >= (old.facts.counter or _MOST_VARCHAR)
 
 
 def _has_more_digits(new: ColumnType, old: ColumnType, keyed: bool) -> bool:

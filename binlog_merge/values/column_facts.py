@@ -5,8 +5,9 @@ from binlog_merge.binlog.cells import real_type
 from binlog_merge.binlog.columnar import ColumnFacts
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.zero_dates import STOP, ZeroDates
-from binlog_merge.values.binlog_types import NUMERIC, binlog_column
+from binlog_merge.values.types import binlog_column
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import MEMBERS, NUMERIC, Family
 
 
 def facts_of(
@@ -34,9 +35,9 @@ def column_facts_of(
     kind, type_ = real_type(code, meta), column.type
     rule = zero_dates.of(column.name) if kind in DATES else "stop"
     as_text = temporal_text or rule == "text"
-    unsigned = type_.unsigned and type_.name in NUMERIC
-    members = type_.members if type_.name in ("enum", "set") else None
+    unsigned = type_.unsigned and type_.family in NUMERIC
+    members = type_.members if type_.family in MEMBERS else None
     # MariaDB's JSON is a LONGTEXT.
-    charset = type_.charset or ("utf8mb4" if type_.name == "json" else "binary")
+    charset = type_.charset or ("utf8mb4" if type_.family is Family.JSON else "binary")
     arrow = arrow_type(kind, meta, unsigned, charset, members is not None, as_text)
     return ColumnFacts(column.name, code, meta, kind, unsigned, charset, members, as_text, arrow, rule == "null")

@@ -9,9 +9,19 @@ from typing import Final
 from binlog_merge.binlog.cells import string_max_length
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, INTEGERS, LENGTH_BYTES, NUMERIC
+from binlog_merge.values.types import FORMS
 from snapshot_store.model import Column, Index, IndexPart, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import (
+    AS_BYTES,
+    CHARACTERS,
+    MEMBERS,
+    NUMERIC,
+    ColumnType,
+    Family,
+    facts_of,
+    lobs_of,
+    names_of,
+)
 from snapshot_store.mysql.text.charsets import charset_of, collation_name, max_bytes
 from snapshot_store.mysql.text.codecs import decode_text
 
@@ -49,70 +59,58 @@ def table_from_table_map(table_map: TableMap) -> Table | None:
 
 
 _FROM_BINLOG: Final[dict[int, str]] = {
-    **{code: name for name, code in INTEGERS.items()},
-    T.FLOAT: "float",
-    T.DOUBLE: "double",
-    T.NEWDECIMAL: "decimal",
-    T.BIT: "bit",
-    T.YEAR: "year",
-    T.DATE: "date",
-    T.NEWDATE: "date",
-    T.TIME: "time",
-    T.TIME2: "time",
-    T.DATETIME: "datetime",
-    T.DATETIME2: "datetime",
-    T.TIMESTAMP: "timestamp",
-    T.TIMESTAMP2: "timestamp",
-    T.VARCHAR: "varchar",
-    T.STRING: "char",
-    T.BLOB: "text",
+    **{forms.stored: name for name, forms in reversed(FORMS.items())},  # of several, the first of them
     T.ENUM: "enum",
     T.SET: "set",
-    T.JSON: "json",
-    T.GEOMETRY: "geometry",
-    T.VECTOR: "vector",
+    T.NEWDATE: "date",
+    T.TIME: "time",  # before 5.6
+    T.DATETIME: "datetime",
+    T.TIMESTAMP: "timestamp",
 }
-_BINARY_NAMES: Final = {"varchar": "varbinary", "char": "binary"}
 
 
 def column_type(table_map: TableMap, i: int) -> ColumnType | None:
     """Return the type of a column as far as the table map has it, or None."""
     code, meta = table_map.real_types()[i], table_map.metas[i]
     name = _FROM_BINLOG.get(code)
+    if name is None:
+        return None
+    family = facts_of(name).family
     collation = table_map.collations()[i]
     charset = charset_of(collation) if collation is not None else None
-    if name in ("varchar", "char", "text", "enum", "set"):
+    if family in CHARACTERS:
         rules = collation_name(collation or 0)
         return None if charset is None or rules is None else _text_from(table_map, i, name, charset, rules)
     optional = table_map.optional
-    if name == "geometry" and optional and optional.geometry_types is not None:
+    if family is Family.GEOMETRY and optional and optional.geometry_types is not None:
         kinds = [j for j, kind in enumerate(table_map.types) if kind == T.GEOMETRY]
         number = optional.geometry_types[kinds.index(i)]
-        return next((ColumnType(kind) for kind, known in GEOMETRY_TYPES.items() if known == number), None)
-    if name == "vector" and optional and optional.vector_dimensions is not None:
+        return next((ColumnType(shape) for shape in names_of(family) if FORMS[shape].shape == number), None)
+    if family is Family.VECTOR and optional and optional.vector_dimensions is not None:
         kinds = [j for j, kind in enumerate(table_map.types) if kind == T.VECTOR]
-        return ColumnType("vector", length=optional.vector_dimensions[kinds.index(i)])
-    if name == "decimal":
-        return ColumnType("decimal", meta & 0xFF, meta >> 8, unsigned=table_map.unsigned()[i])
-    if name == "bit":
-        return ColumnType("bit", length=(meta & 0xFF) + (meta >> 8) * 8)
-    if name in ("time", "datetime", "timestamp"):
+        return ColumnType(name, length=optional.vector_dimensions[kinds.index(i)])
+    if family is Family.DECIMAL:
+        return ColumnType(name, meta & 0xFF, meta >> 8, unsigned=table_map.unsigned()[i])
+    if family is Family.BIT:
+        return ColumnType(name, length=(meta & 0xFF) + (meta >> 8) * 8)
+    if family in (Family.TIME, Family.MOMENT):
         return ColumnType(name, fsp=meta)
-    if name is None or name in ("geometry", "vector"):
+    if family in (Family.GEOMETRY, Family.VECTOR):
         return None
-    return ColumnType(name, unsigned=name in NUMERIC - {"year"} and table_map.unsigned()[i])
+    return ColumnType(name, unsigned=family in NUMERIC - {Family.YEAR} and table_map.unsigned()[i])
 
 
 def _text_from(table_map: TableMap, i: int, name: str, charset: str, collation: str | None) -> ColumnType | None:
     meta, text = table_map.metas[i], charset != "binary"
-    if name in ("enum", "set"):
+    if facts_of(name).family in MEMBERS:
         found = table_map.members()[i]
         members = None if found is None else decode_members(charset, found)
         return None if members is None else ColumnType(name, members=members, charset=charset, collation=collation)
     length = None
-    if name == "text":
-        name = next((n for n, size in LENGTH_BYTES.items() if size == meta and n.endswith("text") == text), name)
+    if facts_of(name).counter:
+        lobs = lobs_of(Family.TEXT if text else Family.BYTES)
+        name = next((facts.name for facts in lobs if facts.counter == meta), name)
     else:
         length = (string_max_length(meta) if name == "char" else meta) // (max_bytes(charset) or 1)
-        name = name if text else _BINARY_NAMES[name]
+        name = name if text else AS_BYTES[name]
     return ColumnType(name, length, charset=charset if text else None, collation=collation if text else None)

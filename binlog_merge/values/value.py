@@ -16,15 +16,15 @@ import math
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
 from binlog_merge.binlog import decode, encode
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import Civil, civil
-from binlog_merge.values.binlog_types import binlog_column
+from binlog_merge.values.types import binlog_column
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import DATES, ColumnType, Family
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
 
@@ -39,10 +39,6 @@ Value = int | float | Decimal | str | bytes | Civil | timedelta | Json
 Lost = list[str]
 """The losses of a conversion as texts, in order; a server in strict mode stops at the first."""
 
-INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
-TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-
 
 class ConversionError(Exception):
     """A value that its new column type cannot hold, or that is invalid in its old one; the message has the reason."""
@@ -55,18 +51,18 @@ def decode_cell(kind: ColumnType, cell: bytes) -> Value:
     """
     code, meta = binlog_column(Column("", kind))
     try:
-        if kind.name == "vector":
+        if kind.family is Family.VECTOR:
             return cell[4:]
         value = decode.decode_cell(code, meta, cell, kind.unsigned, "binary")
-        if kind.name in TEXT_TYPES:
+        if kind.family is Family.TEXT:
             return decode_text(kind.charset or "binary", value)
-        if kind.name in ("date", "datetime", "timestamp"):
+        if kind.family in DATES:
             return civil(value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is no number")
     except (BinlogFormatError, ValueError, LookupError) as error:
         raise ConversionError(f"{cell[:40].hex()} is no {kind.name}: {error}") from None
-    if kind.name == "json":
+    if kind.family is Family.JSON:
         return Json(value)
     # BINARY(n) goes without its trailing zero bytes, and is n bytes long all the same.
     return value.ljust(kind.length or 1, b"\0") if kind.name == "binary" else value

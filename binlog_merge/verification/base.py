@@ -20,6 +20,7 @@ from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget, check_bootstra
 from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.verification.compare_sides import Compared, ServerSide, Texts
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.sql.names import quote_plainly
 
 Name = tuple[str, str]
 _BATCH: Final = 50_000
@@ -93,8 +94,8 @@ class DuckdbBase:
     def fill(self, target: DuckdbTarget, tables: Mapping[Name, Table]) -> set[Name]:
         """Insert the rows of the tables that the file has; return these tables."""
         connection, given = target.connection, set()
-        escaped = str(self.path).replace("'", "''")
-        connection.execute(f"ATTACH IF NOT EXISTS '{escaped}' AS {quoted(_BASE)} (READ_ONLY)")
+        file = quote_plainly(str(self.path))
+        connection.execute(f"ATTACH IF NOT EXISTS {file} AS {quoted(_BASE)} (READ_ONLY)")
         for name, table in sorted(tables.items()):
             kept = target.as_kept(table)
             types = dict(

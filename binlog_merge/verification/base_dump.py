@@ -14,11 +14,11 @@ from typing import Final
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, ReplayStopped
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.tables.as_text import HEX_TYPES
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.verification.base import compute_others, insert
 from binlog_merge.verification.compare_sides import Texts
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import OPAQUE, Family
 
 Name = tuple[str, str]
 _TOKEN: Final = re.compile(
@@ -225,9 +225,9 @@ def _text(column: Column, value: _Value) -> str | None:
     elif value.kind == "bits":
         digits = data[2:].rstrip(b"'")
         data = int(digits or b"0", 2).to_bytes((len(digits) + 7) // 8, "big")
-    if column.type.name in HEX_TYPES:
+    if column.type.family in OPAQUE:
         return data.hex().upper()
-    if column.type.name == "bit" and value.kind != "number":
+    if column.type.family is Family.BIT and value.kind != "number":
         return str(int.from_bytes(data, "big"))
     return data.decode("utf-8", "surrogateescape")
 

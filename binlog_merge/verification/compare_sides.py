@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.kernels.checksums import crc32_each
 from binlog_merge.errors import ServerRefused
-from binlog_merge.tables.as_text import HEX_TYPES, in_duckdb
+from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.rows import keys_of
 from binlog_merge.tables.types import CATALOG, place
-from binlog_merge.values.value import TEXT_TYPES
+from binlog_merge.values.sql.server_text import text_of
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.server import ServerAddress, connect_remedy, message_of
 
@@ -33,7 +34,6 @@ BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
 """By bucket: the number of rows, and the BIT_XOR of their checksums."""
 Texts = tuple[str | None, ...]
-_TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +198,7 @@ _REFUSED: Final = "the user needs SELECT on the tables, and they must not be alt
 
 def _shown(column: Column) -> str:
     """Return the SQL of a column's text on a server."""
-    name, kind = quote_name(column.name), column.type.name
-    if kind in HEX_TYPES:
-        return f"HEX({name})"
-    if kind in TEXT_TYPES or kind in ("enum", "set"):
-        return f"CONVERT({name} USING utf8mb4)"
-    if kind in ("float", "double"):
-        # A server may cut the last digit of a DOUBLE; in a JSON document it prints all significant digits.
-        return f"CAST(JSON_ARRAY(CAST({name} AS DOUBLE) + 0e0) AS CHAR)"
-    if kind in ("bit", "year") or column.type.zerofill:
-        return f"CAST({name} + 0 AS CHAR)"
-    return f"CAST({name} AS CHAR)"
+    return text_of(column, quote_name(column.name))
 
 
 _NULL: Final = "'\\\\N'"
@@ -277,19 +267,19 @@ class LogSide:
 
 
 def _as_text(column: Column, values: Any) -> Any:
-    kind = column.type.name
-    if kind == "vector":
+    kind = column.type.family
+    if kind is Family.VECTOR:
         return pa.array([_vector(value) for value in values.to_pylist()], pa.string())
-    if kind not in ("float", "double"):
+    if kind is not Family.FLOAT:
         return values
     encoded = values.dictionary_encode(null_encoding="encode")
-    texts = [f"[{'null' if value is None else float_text(value)}]" for value in encoded.dictionary.to_pylist()]
+    texts = [None if value is None else f"[{float_text(value)}]" for value in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
 def _as_key(column: Column, values: Any) -> Any:
     """Convert the texts of a key from `in_duckdb` to those of a server."""
-    if column.type.name not in ("float", "double"):
+    if column.type.family is not Family.FLOAT:
         return values
     return _as_text(column, pa.array([None if text is None else float(text) for text in values.to_pylist()]))
 

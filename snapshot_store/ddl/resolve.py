@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from snapshot_store.ddl.specs import ColumnSpec, Options, Value
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, Default, Schema
-from snapshot_store.mysql.column_type import CHARACTERS, ColumnType, Family, lobs_of
+from snapshot_store.mysql.column_type import AS_BYTES, CHARACTERS, ColumnType, Family, lobs_of
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.type_spec import TypeSpec
 from snapshot_store.mysql.text.characters import decoded, fits, mistaken, squeezed
@@ -30,7 +30,6 @@ Charset = tuple[str, str]
 """A character set and one of its collations."""
 
 _LONGEST_STRING = 65535
-_TO_BINARY = {"char": "binary", "varchar": "varbinary"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,7 @@ def _grown(type: ColumnType, family: Family, size: int) -> ColumnType:
 def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
     """Return a string type with a character set; `binary` turns strings into byte strings."""
     if charset[0] == "binary" and type.family is Family.TEXT:
-        name = lob_name(Family.BYTES, type.facts.most_bytes) if type.is_lob else _TO_BINARY[type.name]
+        name = lob_name(Family.BYTES, type.facts.most_bytes) if type.is_lob else AS_BYTES[type.name]
         return replace(type, name=name, charset=None, collation=None)
     # MySQL removes trailing blanks from members of ENUM (refman, "The ENUM Type") and SET, but not from byte strings.
     cut = "" if charset[0] == "binary" else " "

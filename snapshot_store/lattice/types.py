@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snapshot_store.lattice.order import Comparison, Ordering, same, sign_of
-from snapshot_store.mysql.column_type import ColumnType, Family
+from snapshot_store.mysql.column_type import AS_CHARACTERS, ColumnType, Family
 
-# Of strings of a length, bytes and characters compare.
-_SIZED = {"binary": "char", "varbinary": "varchar"}
 # FLOAT accepts every value of any FLOAT(M,D).
 _UNLIMITED = 1 << 16
 
@@ -51,7 +49,7 @@ def _ranked(type: ColumnType) -> tuple[str, int]:
     """Return the types that a type compares with, and its place among them."""
     if type.family is Family.INTEGER:
         return "integer", type.facts.size
-    return ("blob", type.facts.counter) if type.is_lob else (_SIZED.get(type.name, type.name), 0)
+    return ("blob", type.facts.counter) if type.is_lob else (AS_CHARACTERS.get(type.name, type.name), 0)
 
 
 def _order_bytes(a: ColumnType, b: ColumnType) -> Ordering:

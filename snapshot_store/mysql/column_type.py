@@ -42,6 +42,9 @@ CHARACTERS: Final = frozenset({Family.TEXT, Family.ENUM, Family.SET})
 """What has a character set."""
 OPAQUE: Final = frozenset({Family.BYTES, Family.GEOMETRY, Family.VECTOR})
 """What is bytes, and shown as hexadecimal digits."""
+AS_BYTES: Final = {"char": "binary", "varchar": "varbinary"}
+"""The types of bytes for those of characters with a length."""
+AS_CHARACTERS: Final = {name: of for of, name in AS_BYTES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,12 @@ class ColumnType:
     def family(self) -> Family:
         """Return what its values are. Raises UnsupportedType."""
         return facts_of(self.name).family
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Return the least and the greatest number that an integer column holds."""
+        bits = 8 * self.facts.size
+        return (0, (1 << bits) - 1) if self.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
     @property
     def is_lob(self) -> bool:

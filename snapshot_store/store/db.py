@@ -22,6 +22,7 @@ import duckdb
 
 from snapshot_store.errors import StoreError
 from snapshot_store.history import HistoryKey, SchemaHistory, SchemaVersion, TableVersion, folded_away
+from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.names import NamePattern
 from snapshot_store.store import fold as store_fold
 from snapshot_store.store import parquet as store_parquet
@@ -520,8 +521,7 @@ def _attach(path: Path) -> _Reading:
 
 def _attach_as(name: str, connection: Any, path: Path, options: str = "") -> None:
     """Attach a store to a connection under a name, as what its statements are about."""
-    quoted = str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS {name} {options}")
+    connection.execute(f"ATTACH {quote_plainly(str(path))} AS {name} {options}")
     connection.execute(f"USE {name}")
 
 

@@ -11,10 +11,10 @@ from binlog_merge.binlog.rows import Cell, Row, RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError
 from binlog_merge.reshape.given_rows import Logging, counted, events_of, read_rows
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.convert.text import text_of
 from binlog_merge.values.value import decode_cell
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 from tests.mysql_server import MySqlServer
 from tests.reshape.test_reshape_mysql import created, events, tidy
 from tests.reshape.test_witness import ALL_TYPES
@@ -41,7 +41,7 @@ def shown(column: Column, cell: Cell) -> Any:
         return None
     data = bytes(cell)  # type: ignore[arg-type]
     kind = column.type
-    if kind.name in GEOMETRY_TYPES:
+    if kind.family is Family.GEOMETRY:
         return "0x" + data[4:].hex()
     value = decode_cell(kind, data)
     if isinstance(value, bytes):

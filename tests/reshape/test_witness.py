@@ -10,8 +10,8 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.reshape.witness import check_witness
-from binlog_merge.values.binlog_types import binlog_column
 from binlog_merge.values.from_table_map import table_from_table_map
+from binlog_merge.values.types import binlog_column
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Column, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType

@@ -24,7 +24,7 @@ from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.targets.server.run import dry_run, replay
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
+from snapshot_store.mysql.column_type import Family, names_of
 from snapshot_store.store.db import Store
 from tests.forked import forked_command
 from tests.mysql_server import ROOT, MySqlServer
@@ -78,11 +78,12 @@ def plain(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
+SHAPES = tuple(names_of(Family.GEOMETRY))
 _SHOWN = {
     "bit": "{} + 0",
     "float": "CAST({} AS DOUBLE)",
     "json": "CAST({} AS CHAR CHARACTER SET utf8mb4)",
-    **dict.fromkeys(("vector", *GEOMETRY_TYPES), "HEX({})"),
+    **dict.fromkeys(("vector", *SHAPES), "HEX({})"),
 }
 _TEMPORAL = ("date", "datetime", "timestamp", "time")
 
@@ -125,7 +126,7 @@ def _selected(name: str, kind: str, text: bool) -> str:
 def _value(kind: str, value: Any) -> Any:
     if value is None:
         return None
-    if kind in GEOMETRY_TYPES:
+    if kind in SHAPES:
         return bytes.fromhex(value)
     if kind == "wide decimal":
         return format(value, "f")

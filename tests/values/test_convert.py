@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.binlog_types import binlog_column
 from binlog_merge.values.convert.cells import ConversionError, Converter, ReshapeOptions, make_converter
+from binlog_merge.values.types import binlog_column
 from binlog_merge.values.value import decode_cell, encode_cell
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.diff import same_type

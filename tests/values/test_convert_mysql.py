@@ -15,9 +15,9 @@ import pymysql
 import pytest
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.binlog_types import binlog_column
 from binlog_merge.values.convert.cells import ConversionError, Converter, make_converter
 from binlog_merge.values.convert.time import to_time
+from binlog_merge.values.types import binlog_column
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema
 from tests.binlog.written_rows import rows_of

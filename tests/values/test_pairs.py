@@ -10,12 +10,12 @@ from functools import cache
 import pytest
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, binlog_column
 from binlog_merge.values.convert.cells import make_converter
-from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
+from binlog_merge.values.types import binlog_column
 from fixtures.make import case_names, load
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema
+from snapshot_store.mysql.column_type import Family
 
 FAMILIES = {
     "integer": "BIGINT",
@@ -65,17 +65,10 @@ def column(definition: str) -> Column:
 
 def family(definition: str) -> str:
     """Return the family of a type."""
-    name = column(definition).type.name
-    for found, names in (
-        ("integer", INTEGER_BYTES),
-        ("float", ("float", "double")),
-        ("text", TEXT_TYPES),
-        ("binary", BINARY_TYPES),
-        ("geometry", GEOMETRY_TYPES),
-    ):
-        if name in names:
-            return found
-    return name
+    kind = column(definition).type
+    if kind.family is Family.BYTES:
+        return "binary"
+    return kind.name if kind.family is Family.MOMENT else kind.family
 
 
 def reason(a: str, b: str) -> str | None:

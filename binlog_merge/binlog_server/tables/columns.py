@@ -10,16 +10,14 @@ from typing import Final
 
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.protocol.packets import ErrorCode
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import Sql
-from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
+from binlog_merge.values.types import unsupported
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import MEMBERS, NUMERIC, TEMPORAL, ColumnType, Family
 
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
-_WIDTHS: Final = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
+_SORTED_AS_KEPT: Final = NUMERIC | TEMPORAL | {Family.BIT, Family.BYTES}
 _ZERO: Final = "0000-%"
 
 
@@ -49,20 +47,19 @@ class Reading:
 
 def display_width(kind: ColumnType) -> int:
     """Return the greatest number of characters of a number's text, as MySQL states it."""
-    if kind.name in _INTEGERS:
-        return kind.length or _WIDTHS[kind.name][kind.unsigned]
-    if kind.name == "decimal":
+    if kind.family is Family.INTEGER:
+        return kind.length or kind.facts.shown_width(kind.unsigned)
+    if kind.family is Family.DECIMAL:
         scale = kind.decimals or 0
         return (kind.length or 10) + (scale > 0) + (not kind.unsigned)
-    if kind.length is not None and kind.name in ("float", "double"):
-        return kind.length
-    return {"float": 12, "double": 22}[kind.name]
+    if kind.family is not Family.FLOAT:
+        raise unsupported(kind, "as a number")
+    return kind.length or kind.facts.width
 
 
 def compared(column: Column, name: str, reading: Reading) -> Sql:
     """Return the piece that stands for a column in an expression; `name` is its SQL in the file."""
-    kind = column.type.name
-    if kind in ("date", "datetime", "timestamp", "time"):
+    if column.type.family in TEMPORAL:
         return column_sql(column, printed(column, name, reading)[0])
     return column_sql(column, name)
 
@@ -70,16 +67,17 @@ def compared(column: Column, name: str, reading: Reading) -> Sql:
 def sorted_by(column: Column, name: str, reading: Reading) -> str:
     """Return SQL of a value that sorts as MySQL sorts the column. Raises Refused where that is not known."""
     kind = column.type
-    if kind.name in TEXT_TYPES:
+    if kind.family is Family.TEXT:
         try:
             return sort_key(name, kind.collation or "", True)
         except UnknownCollation as error:
             raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"column {column.name}: {error}") from None
-    if kind.name in ("enum", "set"):
+    if kind.family in MEMBERS:
         return column_sql(column, name).numbers or name
-    if kind.name == "time" and reading.temporal_text:
+    if kind.family is Family.TIME and reading.temporal_text:
         return column_sql(column, name).text
-    if kind.name in ("json", "vector", *GEOMETRY_TYPES) or (kind.name == "decimal" and (kind.length or 10) > 38):
+    long = kind.family is Family.DECIMAL and (kind.length or 10) > 38
+    if long or kind.family not in _SORTED_AS_KEPT:
         raise Refused(
             ErrorCode.ER_NOT_SUPPORTED_YET,
             f"binlog-merge serve does not sort by column {column.name}, a {kind.name.upper()}: sort by the key",
@@ -90,34 +88,37 @@ def sorted_by(column: Column, name: str, reading: Reading) -> str:
 def printed(column: Column, name: str, reading: Reading) -> tuple[str, Form]:
     """Return SQL of what MySQL prints for a column, and the form of it; `name` is the column's SQL in the file."""
     kind = column.type
-    if kind.name in _INTEGERS or kind.name == "decimal":
-        return _number(kind, name), Form.ASCII
-    if kind.name in ("float", "double"):
-        return name, Form.FLOAT if kind.name == "float" else Form.DOUBLE
-    if kind.name == "bit":
-        return name, Form.BIT
-    if kind.name == "year":
-        return f"lpad(CAST({name} AS VARCHAR), 4, '0')", Form.ASCII
-    if kind.name == "date":
-        return (name if reading.temporal_text else f"CAST({name} AS VARCHAR)"), Form.ASCII
-    if kind.name in ("datetime", "timestamp"):
-        return _moment(kind, name, reading), Form.ASCII
-    if kind.name == "time":
-        return (name if reading.temporal_text else _clock(kind, name)), Form.ASCII
-    if kind.name == "vector":
-        return name, Form.VECTOR
-    if kind.name in BINARY_TYPES or kind.name in GEOMETRY_TYPES:
-        return name, Form.BYTES
-    return f"CAST({name} AS VARCHAR)", Form.TEXT
+    match kind.family:
+        case Family.INTEGER | Family.DECIMAL:
+            return _number(kind, name), Form.ASCII
+        case Family.FLOAT:
+            return name, Form.FLOAT if kind.name == "float" else Form.DOUBLE
+        case Family.BIT:
+            return name, Form.BIT
+        case Family.YEAR:
+            return f"lpad(CAST({name} AS VARCHAR), 4, '0')", Form.ASCII
+        case Family.DATE:
+            return (name if reading.temporal_text else f"CAST({name} AS VARCHAR)"), Form.ASCII
+        case Family.MOMENT:
+            return _moment(kind, name, reading), Form.ASCII
+        case Family.TIME:
+            return (name if reading.temporal_text else _clock(kind, name)), Form.ASCII
+        case Family.VECTOR:
+            return name, Form.VECTOR
+        case Family.BYTES | Family.GEOMETRY:
+            return name, Form.BYTES
+        case Family.TEXT | Family.ENUM | Family.SET | Family.JSON:
+            return f"CAST({name} AS VARCHAR)", Form.TEXT
+    raise unsupported(kind, "for a client")
 
 
 def _number(kind: ColumnType, name: str) -> str:
     text = f"CAST({name} AS VARCHAR)"
-    if kind.name == "decimal" and kind.length == kind.decimals:
+    if kind.family is Family.DECIMAL and kind.length == kind.decimals:
         text = f"regexp_replace({text}, '^(-?)\\.', '\\10.')"  # DuckDB writes no 0 there
     if kind.zerofill:
         scale = kind.decimals or 0
-        width = (kind.length or 10) + (scale > 0) if kind.name == "decimal" else display_width(kind)
+        width = (kind.length or 10) + (scale > 0) if kind.family is Family.DECIMAL else display_width(kind)
         text = f"CASE WHEN length({text}) >= {width} THEN {text} ELSE lpad({text}, {width}, '0') END"
     return text
 

@@ -9,13 +9,13 @@ from binlog_merge.binlog_server.tables.fields import Results, count_of, extreme_
 from binlog_merge.binlog_server.tables.query import Item, Query, Source
 from binlog_merge.binlog_server.tables.values import Output
 from binlog_merge.protocol.packets import ErrorCode
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value
 from binlog_merge.values.duckdb.piece import ExpressionError, condition
 from snapshot_store.model import Catalog, Column, Table
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
-_NO_EXTREME = frozenset({"json", "vector", "enum", "set", "bit", *GEOMETRY_TYPES})
+_NO_EXTREME = MEMBERS | {Family.JSON, Family.VECTOR, Family.BIT, Family.GEOMETRY}
 _BOUND = (1 << 63) - 1
 
 
@@ -106,14 +106,14 @@ def _output(
     if not item.aggregate:
         text, form = printed(column, name, reading)
         return text, Output(field_of(table, column, item.label, alias, results), form, column)
-    if column.type.name in _NO_EXTREME or column.type.name.endswith(("text", "blob")):
+    if column.type.family in _NO_EXTREME or column.type.is_lob:
         raise Refused(
             ErrorCode.ER_NOT_SUPPORTED_YET,
             f"binlog-merge serve has no {item.aggregate.upper()} of {column.name}, a {column.type.name.upper()}",
         )
     bare = replace(column, type=replace(column.type, zerofill=False))  # the zeros belong to the column alone
     extreme = f"arg_{item.aggregate}({name}, {sorted_by(column, name, reading)})"
-    if column.type.name == "year":
+    if column.type.family is Family.YEAR:
         text, form = f"CAST({extreme} AS VARCHAR)", Form.ASCII
     else:
         text, form = printed(bare, extreme, reading)

@@ -10,42 +10,18 @@ from typing import Final
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog_server.tables.columns import display_width
 from binlog_merge.protocol.fields import Field, FieldFlag
-from binlog_merge.values.binlog_types import GEOMETRY_TYPES, INTEGERS, LENGTH_BYTES
-from binlog_merge.values.value import TEXT_TYPES
+from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, forms_of
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.column_type import CHARACTERS, TEMPORAL, Family
 from snapshot_store.mysql.text.charsets import collation_id, max_bytes
 
 BINARY: Final = 63
 _GREATEST: Final = 0xFFFFFFFF
 _NOT_FIXED: Final = 31
-_KINDS: Final = {
-    "tinyint": T.TINY,
-    "smallint": T.SHORT,
-    "mediumint": T.INT24,
-    "int": T.LONG,
-    "bigint": T.LONGLONG,
-    "decimal": T.NEWDECIMAL,
-    "float": T.FLOAT,
-    "double": T.DOUBLE,
-    "bit": T.BIT,
-    "year": T.YEAR,
-    "date": T.DATE,
-    "time": T.TIME,
-    "datetime": T.DATETIME,
-    "timestamp": T.TIMESTAMP,
-    "json": T.JSON,
-    "vector": T.VECTOR,
-    "varchar": T.VAR_STRING,
-    "varbinary": T.VAR_STRING,
-    "char": T.STRING,
-    "binary": T.STRING,
-    "enum": T.STRING,
-    "set": T.STRING,
-    **dict.fromkeys(LENGTH_BYTES, T.BLOB),
-    **dict.fromkeys(GEOMETRY_TYPES, T.GEOMETRY),
-}
-_CHARACTERS: Final = frozenset({*TEXT_TYPES, "enum", "set"})
-_MOMENTS: Final = {"date": 10, "time": 10, "datetime": 19, "timestamp": 19}
+_FORM: Final = "in a result set"
+
+
+_ALWAYS_UNSIGNED: Final = frozenset({Family.YEAR, Family.BIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +39,11 @@ class Results:
 
 def field_of(table: Table, column: Column, label: str, alias: str, results: Results) -> Field:
     """Return the description of a table's column under a name."""
-    kind = column.type.name
     charset, length, decimals = _shape(column, results)
     flags = _flags(column) | _key_flags(table, column)
     return Field(
         label,
-        _KINDS[kind],
+        forms_of(column.type, _FORM).result,
         charset,
         length,
         flags,
@@ -82,14 +57,13 @@ def field_of(table: Table, column: Column, label: str, alias: str, results: Resu
 
 def extreme_of(column: Column, label: str, results: Results) -> Field:
     """Return the description of MIN or MAX of a column: an integer's has the length of its type, whatever was given."""
-    kind = column.type.name
-    bare = replace(column, type=replace(column.type, length=None)) if kind in INTEGERS else column
+    kind = column.type
+    bare = replace(column, type=replace(kind, length=None)) if kind.family is Family.INTEGER else column
     charset, length, decimals = _shape(bare, results)
-    flags = FieldFlag.UNSIGNED if column.type.unsigned or kind in ("year", "bit") else FieldFlag(0)
-    texts = kind in ("char", "varchar", "binary", "varbinary")
-    if kind != "bit" and (kind not in TEXT_TYPES or (column.type.collation or "").endswith("_bin")):
+    flags = FieldFlag.UNSIGNED if kind.unsigned or kind.family in _ALWAYS_UNSIGNED else FieldFlag(0)
+    if kind.family is not Family.BIT and (kind.family is not Family.TEXT or (kind.collation or "").endswith("_bin")):
         flags |= FieldFlag.BINARY
-    return Field(label, _KINDS[kind], charset, length, flags, _NOT_FIXED if texts else decimals)
+    return Field(label, forms_of(kind, _FORM).result, charset, length, flags, _NOT_FIXED if kind.is_sized else decimals)
 
 
 def count_of(label: str) -> Field:
@@ -110,37 +84,37 @@ def truth_of(label: str) -> Field:
 def _shape(column: Column, results: Results) -> tuple[int, int, int]:
     """Return the number of the character set, the length and the decimals."""
     kind = column.type
-    if kind.name in _CHARACTERS:
+    if kind.family in CHARACTERS:
         charset, width = results.collation, 1 if results.charset == "binary" else max_bytes(results.charset)
         if results.charset is None:
             charset = collation_id(kind.charset, kind.collation) or BINARY
-            width = 1 if kind.name in LENGTH_BYTES else max_bytes(kind.charset)
+            width = 1 if kind.is_lob else max_bytes(kind.charset)
         return charset, min(_characters(column) * width, _GREATEST), 0
-    if kind.name in _MOMENTS:
-        return BINARY, _MOMENTS[kind.name] + (kind.fsp + 1 if kind.fsp else 0), kind.fsp
-    if kind.name in ("float", "double"):
+    if kind.family in TEMPORAL:
+        return BINARY, kind.facts.width + (kind.fsp + 1 if kind.fsp else 0), kind.fsp
+    if kind.family is Family.FLOAT:
         return BINARY, display_width(kind), _NOT_FIXED if kind.decimals is None else kind.decimals
-    if kind.name == "vector":
-        return BINARY, 4 * (kind.length or 2048), _NOT_FIXED
-    if kind.name in LENGTH_BYTES:
-        return BINARY, (1 << 8 * LENGTH_BYTES[kind.name]) - 1, 0
-    if kind.name in ("json", *GEOMETRY_TYPES):
+    if kind.family is Family.VECTOR:
+        return BINARY, 4 * (kind.length or DEFAULT_VECTOR_LENGTH), _NOT_FIXED
+    if kind.is_lob:
+        return BINARY, kind.facts.most_bytes, 0
+    if kind.family in (Family.JSON, Family.GEOMETRY):
         return BINARY, _GREATEST, 0
-    if kind.name in ("binary", "varbinary", "bit"):
+    if kind.family in (Family.BYTES, Family.BIT):
         return BINARY, kind.length or 1, 0
-    if kind.name == "year":
-        return BINARY, 4, 0
+    if kind.family is Family.YEAR:
+        return BINARY, kind.facts.width, 0
     return BINARY, display_width(kind), kind.decimals or 0
 
 
 def _characters(column: Column) -> int:
     kind = column.type
-    if kind.name == "enum":
+    if kind.family is Family.ENUM:
         return max(map(len, kind.members))
-    if kind.name == "set":
+    if kind.family is Family.SET:
         return sum(map(len, kind.members)) + len(kind.members) - 1
-    if kind.name in LENGTH_BYTES:
-        return int((1 << 8 * LENGTH_BYTES[kind.name]) - 1)
+    if kind.is_lob:
+        return kind.facts.most_bytes
     return 1 if kind.length is None else kind.length
 
 
@@ -152,18 +126,18 @@ def _flags(column: Column) -> FieldFlag:
             found |= FieldFlag.NO_DEFAULT_VALUE
     if column.auto_increment:
         found |= FieldFlag.AUTO_INCREMENT
-    if kind.unsigned or kind.name in ("bit", "year"):
+    if kind.unsigned or kind.family in _ALWAYS_UNSIGNED:
         found |= FieldFlag.UNSIGNED
-    if kind.zerofill or kind.name == "year":
+    if kind.zerofill or kind.family is Family.YEAR:
         found |= FieldFlag.ZEROFILL
-    if kind.name in LENGTH_BYTES or kind.name in ("json", "vector", *GEOMETRY_TYPES):
+    if not kind.defaults_to_literal:
         found |= FieldFlag.BLOB
-    texts = kind.name in _CHARACTERS
-    if kind.name in ("binary", "varbinary", *_MOMENTS) or (found & FieldFlag.BLOB and not texts):
+    texts = kind.family in CHARACTERS
+    if kind.family in TEMPORAL | {Family.BYTES} or (found & FieldFlag.BLOB and not texts):
         found |= FieldFlag.BINARY
     if texts and (kind.collation or "").endswith("_bin"):
         found |= FieldFlag.BINARY
-    found |= {"enum": FieldFlag.ENUM, "set": FieldFlag.SET}.get(kind.name, FieldFlag(0))
+    found |= {Family.ENUM: FieldFlag.ENUM, Family.SET: FieldFlag.SET}.get(kind.family, FieldFlag(0))
     if kind.name == "timestamp" and (column.on_update_now or (column.default and column.default.kind == "now")):
         found |= FieldFlag.TIMESTAMP
         if column.on_update_now:

@@ -33,6 +33,7 @@ from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import place
 from snapshot_store.model import Catalog
+from snapshot_store.mysql.sql.names import quote_plainly
 
 _AGAIN: Final = 5.0
 _POLL: Final = 1.0
@@ -76,8 +77,8 @@ class Tables:
             undo.enter_context(self._target)
             check_file(self._target, self._log, self._report)
             self._root = self._target.connection.cursor()
-            folder = str(self._target.path.with_name(self._target.path.name + ".tmp")).replace("'", "''")
-            self._root.execute(f"SET GLOBAL temp_directory = '{folder}'")
+            folder = quote_plainly(str(self._target.path.with_name(self._target.path.name + ".tmp")))
+            self._root.execute(f"SET GLOBAL temp_directory = {folder}")
             self._open = undo.pop_all()
         self._thread.start()
         return self

@@ -8,15 +8,10 @@ from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
 from binlog_merge.messages.debezium.schema import SOURCE
 from binlog_merge.messages.message import Message, Schemas
 from binlog_merge.messages.read import Ddl
+from binlog_merge.values.types import forms_of
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Table
-
-_JDBC: Final = {
-    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "float": 6, "double": 8, "decimal": 3,
-    "bit": -7, "year": 4, "date": 91, "time": 92, "datetime": 93, "timestamp": 2014, "char": 1, "varchar": 12,
-    "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "binary": -2, "varbinary": -3, "tinyblob": 2004,
-    "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1, "set": 1, "json": 1111,
-}  # fmt: skip
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 
 def schema_change(ddl: Ddl, now_ns: int, options: DebeziumOptions) -> list[Message]:
@@ -82,13 +77,13 @@ def _column(position: int, column: Column) -> dict[str, Any]:
         default = "CURRENT_TIMESTAMP"
     return {
         "name": column.name,
-        "jdbcType": _JDBC.get(type_.name, 1111),
+        "jdbcType": forms_of(type_, "of Debezium").jdbc,
         "nativeType": None,
         "typeName": name,
         "typeExpression": name,
         "charsetName": type_.charset if type_.charset != "binary" else None,
         "length": _length(column),
-        "scale": type_.decimals if type_.name in ("decimal", "float", "double") else None,
+        "scale": type_.decimals if type_.family in (Family.DECIMAL, Family.FLOAT) else None,
         "position": position,
         "optional": column.nullable,
         "autoIncremented": column.auto_increment,
@@ -100,10 +95,10 @@ def _column(position: int, column: Column) -> dict[str, Any]:
 
 
 def _length(column: Column) -> int | None:
-    if column.type.name in ("datetime", "timestamp", "time"):
+    if column.type.family in (Family.TIME, Family.MOMENT):
         return column.type.fsp or None
-    if column.type.name in ("enum", "set"):
-        return 1 if column.type.name == "enum" else max(0, 2 * len(column.type.members) - 1)
+    if column.type.family in MEMBERS:
+        return 1 if column.type.family is Family.ENUM else max(0, 2 * len(column.type.members) - 1)
     return column.type.length
 
 

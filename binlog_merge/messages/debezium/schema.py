@@ -5,13 +5,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.messages.columns import TEMPORAL
 from binlog_merge.messages.debezium.names import field_names, schema_name, topic_of
 from binlog_merge.messages.debezium.options import DebeziumOptions
 from binlog_merge.messages.debezium.types import kind_of
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.clock import read_time
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import TEMPORAL, Family
 
 _SNAPSHOT: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 
@@ -91,18 +91,18 @@ def default_of(column: Column, options: DebeziumOptions) -> Any:
 def _literal(column: Column, text: str, options: DebeziumOptions) -> Any:
     """Return a default as an array of the column's type; None for one that Debezium's schemas do not show."""
     type_ = column_facts_of(column).type
-    if column.type.name == "bit":
+    if column.type.family is Family.BIT:
         return pa.array([int(text[2:-1], 2) if text.startswith("b'") else int(text)], type_)
-    if column.type.name == "time":
+    if column.type.family is Family.TIME:
         return pa.array([read_time(text, [])], type_)
-    if column.type.name in ("json", "vector"):
+    if column.type.family in (Family.JSON, Family.VECTOR):
         return None
     if pa.types.is_binary(type_):
         # Which bytes other characters stood for depends on the session that the statement ran in.
         return pa.array([text.encode("ascii")], type_) if text.isascii() else None
     if column.type.name == "bigint" and column.type.unsigned and options.bigint_unsigned == "long":
         return pa.array([min(int(text), (1 << 63) - 1)], type_)
-    if column.type.name in TEMPORAL:
+    if column.type.family in TEMPORAL:
         return pa.array([text]).cast(pa.timestamp("us")).cast(type_ if pa.types.is_date(type_) else pa.timestamp("us"))
     if pa.types.is_integer(type_):
         return pa.array([round(float(text)) if "." in text else int(text)], type_)

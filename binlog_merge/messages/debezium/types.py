@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from binlog_merge.messages import json_text as j
 from binlog_merge.messages.debezium.options import DebeziumOptions
 from binlog_merge.messages.debezium.times import dates, datetimes, times, timestamps
+from binlog_merge.values.types import forms_of, unsupported
 from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType, Family
 
 Values = Callable[[Any], Any]
 
@@ -34,58 +36,62 @@ class Kind:
     epoch: str | None = None
 
 
-_INTEGERS: Final = {"tinyint": "int16", "smallint": "int16", "mediumint": "int32", "int": "int32", "bigint": "int64"}
-_UNSIGNED: Final = {"tinyint": "int16", "smallint": "int32", "mediumint": "int32", "int": "int64", "bigint": "int64"}
-_BYTES: Final = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"))
-_SHAPES: Final = frozenset(
-    ("geometry", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
-     "geomcollection")
-)  # fmt: skip
-
-
 def named(kind: str, name: str, **more: Any) -> dict[str, Any]:
     """Return a schema of a logical type."""
     return {"type": kind, "name": name, "version": 1, **more}
 
 
 def kind_of(column: Column, options: DebeziumOptions) -> Kind:
-    """Return how a column is shown."""
+    """Return how a column is shown. Raises UnsupportedInput."""
     type_ = column.type
-    name = type_.name
-    if name in _INTEGERS:
-        if name == "bigint" and type_.unsigned:
+    forms = forms_of(type_, "of Debezium")
+    match type_.family:
+        case Family.INTEGER if type_.unsigned and type_.name == "bigint":
             return _unsigned_bigint(options)
-        return Kind({"type": (_UNSIGNED if type_.unsigned else _INTEGERS)[name]}, j.numbers)
-    if name in ("float", "double"):
-        return Kind({"type": name}, j.floats)
-    if name == "decimal":
-        return _decimal(type_.length or 10, type_.decimals or 0, options)
-    if name == "bit":
-        return _bit(type_.length or 1)
-    if name == "year":
-        return Kind(named("int32", "io.debezium.time.Year"), _years)
-    if name in ("date", "time", "datetime", "timestamp"):
-        return _TEMPORAL[name](type_.fsp, options)
-    if name in ("enum", "set"):
-        # A comma in a member is escaped, as EnumeratedValues does it.
-        allowed = ",".join(member.replace(",", "\\,") for member in type_.members)
-        logical = "io.debezium.data.Enum" if name == "enum" else "io.debezium.data.EnumSet"
-        schema = named("string", logical, parameters={"allowed": allowed})
-        # So is the comma in an ENUM's value; a SET's members have none.
-        commas = name == "enum" and "\\," in allowed
-        return Kind(schema, (lambda array: j.quoted(pc.replace_substring(array, ",", "\\,"))) if commas else j.quoted)
-    if name == "json":
-        return Kind(named("string", "io.debezium.data.Json"), j.quoted)
-    if name == "vector":
-        items = {"type": "float", "optional": False}
-        return Kind({"type": "array", "items": items, "name": "io.debezium.data.FloatVector", "version": 1}, _vectors)
-    if name == "point":
-        return Kind(_SHAPE_SCHEMAS["point"], _points)
-    if name in _SHAPES:
-        return Kind(_SHAPE_SCHEMAS["geometry"], _shapes)
-    if name in _BYTES:
-        return _bytes(type_.length if name == "binary" else None, options)
-    return Kind({"type": "string"}, j.quoted)
+        case Family.INTEGER:
+            return Kind({"type": forms.connect[type_.unsigned]}, j.numbers)
+        case Family.FLOAT:
+            return Kind({"type": type_.name}, j.floats)
+        case Family.DECIMAL:
+            return _decimal(type_.length or 10, type_.decimals or 0, options)
+        case Family.BIT:
+            return _bit(type_.length or 1)
+        case Family.YEAR:
+            return Kind(named("int32", "io.debezium.time.Year"), _years)
+        case Family.DATE:
+            return Kind(*dates(options.time))
+        case Family.TIME:
+            return Kind(*times(type_.fsp, options.time))
+        case Family.MOMENT:
+            zoned = type_.name == "timestamp"
+            return Kind(*(timestamps(type_.fsp) if zoned else datetimes(type_.fsp, options.time)))
+        case Family.ENUM | Family.SET:
+            return _members(type_)
+        case Family.JSON:
+            return Kind(named("string", "io.debezium.data.Json"), j.quoted)
+        case Family.VECTOR:
+            items = {"type": "float", "optional": False}
+            schema = {"type": "array", "items": items, "name": "io.debezium.data.FloatVector", "version": 1}
+            return Kind(schema, _vectors)
+        case Family.GEOMETRY:
+            point = type_.name == "point"
+            return Kind(_SHAPE_SCHEMAS["point" if point else "geometry"], _points if point else _shapes)
+        case Family.BYTES:
+            return _bytes(type_.length if type_.name == "binary" else None, options)
+        case Family.TEXT:
+            return Kind({"type": "string"}, j.quoted)
+    raise unsupported(type_, "of Debezium")
+
+
+def _members(type_: ColumnType) -> Kind:
+    # A comma in a member is escaped, as EnumeratedValues does it.
+    allowed = ",".join(member.replace(",", "\\,") for member in type_.members)
+    enum = type_.family is Family.ENUM
+    logical = "io.debezium.data.Enum" if enum else "io.debezium.data.EnumSet"
+    schema = named("string", logical, parameters={"allowed": allowed})
+    # So is the comma in an ENUM's value; a SET's members have none.
+    commas = enum and "\\," in allowed
+    return Kind(schema, (lambda array: j.quoted(pc.replace_substring(array, ",", "\\,"))) if commas else j.quoted)
 
 
 def _unsigned_bigint(options: DebeziumOptions) -> Kind:
@@ -200,11 +206,3 @@ def _parts_of_shapes(array: Any, first: list[Any]) -> Any:
     wkb = pa.array([None if v is None else v[4:] for v in cells], pa.large_binary())
     whole = j.joined(["{", *first, '"wkb":', j.base64(wkb), ',"srid":', j.numbers(srids), "}"])
     return pc.if_else(array.is_valid(), whole, pa.scalar(None, whole.type))
-
-
-_TEMPORAL: Final[dict[str, Callable[[int, DebeziumOptions], Kind]]] = {
-    "date": lambda fsp, options: Kind(*dates(options.time)),
-    "time": lambda fsp, options: Kind(*times(fsp, options.time)),
-    "datetime": lambda fsp, options: Kind(*datetimes(fsp, options.time)),
-    "timestamp": lambda fsp, options: Kind(*timestamps(fsp)),
-}

@@ -21,24 +21,13 @@ from typing import Final, Literal
 
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.binlog_types import (
-    DEFAULT_VECTOR_LENGTH,
-    GEOMETRY_TYPES,
-    LENGTH_BYTES,
-    NUMERIC,
-    binlog_column,
-    byte_length,
-    member_bytes,
-)
 from binlog_merge.values.convert.clock import without_displacement
 from binlog_merge.values.convert.json import number_of_document, read_json
 from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year, whole_of_decimal
 from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
 from binlog_merge.values.convert.time import shifted, to_date, to_datetime, to_time, to_timestamp
+from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, binlog_column, byte_length
 from binlog_merge.values.value import (
-    BINARY_TYPES,
-    INTEGER_BYTES,
-    TEXT_TYPES,
     ConversionError,
     Json,
     Lost,
@@ -48,7 +37,7 @@ from binlog_merge.values.value import (
 )
 from snapshot_store.diff import same_type
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import DATES, MEMBERS, NUMERIC, TEMPORAL, ColumnType, Family
 from snapshot_store.mysql.text.codecs import encode_text, has_codec
 
 __all__ = [
@@ -67,10 +56,10 @@ Local = Callable[[Civil], Civil]
 """Moves a moment from UTC to a session's time zone."""
 
 _SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
+_CONVERTED: Final = frozenset(Family) - {Family.GEOMETRY}
 _LONGEST_MOMENT: Final = 14
 _LONGEST_WIDE_MOMENT: Final = 31
 _LONGEST_WIDE_TIME: Final = 25
-_TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +82,14 @@ class ReshapeOptions:
 
 DEFAULT_OPTIONS: Final = ReshapeOptions()
 
-_COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost, int], Value]]] = {
-    **dict.fromkeys(INTEGER_BYTES, to_integer),
-    "decimal": to_decimal,
-    "float": to_float,
-    "double": to_float,
-    "bit": to_bit,
-    "year": to_year,
-    "date": to_date,
-    "datetime": to_datetime,
+_COERCE: Final[dict[Family, Callable[[ColumnType, Value, Lost, int], Value]]] = {
+    Family.INTEGER: to_integer,
+    Family.DECIMAL: to_decimal,
+    Family.FLOAT: to_float,
+    Family.BIT: to_bit,
+    Family.YEAR: to_year,
+    Family.DATE: to_date,
+    Family.MOMENT: to_datetime,
 }
 
 
@@ -144,7 +132,7 @@ class Converter:
                 return None, lost
             lost.append("NULL, and the column is NOT NULL")
             # The invalid value of an ENUM: the column's reset value, not its implicit default.
-            reset = encode_cell(self.logical.type, 0) if self.logical.type.name == "enum" else None
+            reset = encode_cell(self.logical.type, 0) if self.logical.type.family is Family.ENUM else None
             return reset or implicit_default(self.logical.type), lost
         if self.bytes_pass:
             return cell, lost
@@ -163,15 +151,8 @@ def passes(physical: Column, logical: Column) -> bool:
     """Return whether every cell of the physical column, also NULL, is a valid cell of the logical one."""
     old, new = physical.type, logical.type
     # FLOAT(M,D) and DOUBLE(M,D) are rounded when they are stored, which their bytes do not show.
-    rounded = (
-        new.name in ("float", "double")
-        and new.decimals is not None
-        and (old.length, old.decimals)
-        != (
-            new.length,
-            new.decimals,
-        )
-    )
+    digits = (old.length, old.decimals) != (new.length, new.decimals)
+    rounded = new.family is Family.FLOAT and new.decimals is not None and digits
     return same_type(old, new) and not rounded and (logical.nullable or not physical.nullable)
 
 
@@ -205,16 +186,16 @@ def make_converter(
 
 def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
     """Return whether every cell of the old type is, byte for byte, the right cell of the new one."""
-    if old.name in GEOMETRY_TYPES and new.name in GEOMETRY_TYPES:
+    if old.family is new.family is Family.GEOMETRY:
         return True
     if old.name != new.name:
         return False
-    if old.name == "vector":
+    if old.family is Family.VECTOR:
         return (new.length or DEFAULT_VECTOR_LENGTH) >= (old.length or DEFAULT_VECTOR_LENGTH)
-    if old.name in ("enum", "set") and old.charset == new.charset:
+    if old.family in MEMBERS and old.charset == new.charset:
         grown = new.members[: len(old.members)] == old.members
-        return grown and member_bytes(old) == member_bytes(new)
-    if old.name in ("char", "varchar", "binary", "varbinary"):
+        return grown and old.member_bytes == new.member_bytes
+    if old.is_sized:
         # The usual MODIFY to a longer column. Trailing padding of CHAR and BINARY is not in their cells.
         longer = (new.length or 1) >= (old.length or 1) and (byte_length(old) < 256) == (byte_length(new) < 256)
         return longer and (old.charset, new.charset) in (*_SUBSETS, (old.charset, old.charset))
@@ -223,17 +204,18 @@ def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
 
 def _refusal(old: ColumnType, new: ColumnType) -> str | None:
     for kind in (old, new):
-        if kind.name in GEOMETRY_TYPES:
+        if kind.family not in _CONVERTED:
             return f"values of type {kind.name} are only passed on as they are"
         if kind.charset and kind.charset != "binary" and not has_codec(kind.charset):
             return f"character set {kind.charset} has no codec here"
-    if old.charset in WIDE and new.name in ("bit", "year"):
+    if old.charset in WIDE and new.family in (Family.BIT, Family.YEAR):
         return "a server reads the bytes of its characters one by one"
-    if "vector" in (old.name, new.name) and {old.name, new.name} - {"vector", *BINARY_TYPES}:
+    families = {old.family, new.family}
+    if Family.VECTOR in families and families - {Family.VECTOR, Family.BYTES}:
         return "a VECTOR becomes nothing but another VECTOR or a binary string"
-    if new.name == "json" and old.name in (*BINARY_TYPES, "bit"):
+    if new.family is Family.JSON and old.family in (Family.BYTES, Family.BIT):
         return "a JSON document is not made from binary strings"
-    if old.name == "time" and new.name in ("date", "datetime", "timestamp"):
+    if old.family is Family.TIME and new.family in DATES:
         return "a server adds the day of the conversion"
     return None
 
@@ -257,51 +239,51 @@ def coerce(
         if new.name == "timestamp":
             return to_timestamp(new, value, lost, 0, sql_mode)
         value = shifted(value, offset)
-    if old.name == "bit" and new.name in LENGTH_BYTES and isinstance(value, int):
+    if old.family is Family.BIT and new.is_lob and isinstance(value, int):
         value = value.to_bytes(((old.length or 1) + 7) // 8, "big")  # its bytes in a TEXT or BLOB, digits elsewhere
-    if new.name in TEXT_TYPES:
+    if new.family is Family.TEXT:
         return to_text(new, text_of(old, value), lost)
-    if new.name in BINARY_TYPES:
+    if new.family is Family.BYTES:
         return to_bytes(new, _bytes_of(old, new, value), lost)
-    if new.name == "vector":
+    if new.family is Family.VECTOR:
         return _to_vector(new, value)
-    if new.name == "json":
+    if new.family is Family.JSON:
         text = text_of(old, value)
         return read_json(text if isinstance(text, str) else text.decode("utf-8"))
-    if new.name in ("enum", "set"):
-        if old.name == "bit" and isinstance(value, int):
+    if new.family in MEMBERS:
+        if old.family is Family.BIT and isinstance(value, int):
             return member_of_number(new, value, lost)
         numbers = (old.charset or "") not in WIDE  # which the server reads byte by byte
-        return (to_enum if new.name == "enum" else to_set)(new, text_of(old, value), lost, numbers)
+        return (to_enum if new.family is Family.ENUM else to_set)(new, text_of(old, value), lost, numbers)
     if isinstance(value, Json):
-        by_value = new.name in ("decimal", "bit")
+        by_value = new.family in (Family.DECIMAL, Family.BIT)
         value = number_of_document(new, value, lost) if by_value else text_of(old, value)
-    if new.name in _TEMPORAL and old.name != "bit" and not isinstance(value, Civil | timedelta):
+    if new.family in TEMPORAL and old.family is not Family.BIT and not isinstance(value, Civil | timedelta):
         value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
         if old.zerofill and len(value) > _LONGEST_MOMENT:
             raise ConversionError(f"{value!r} has more digits than a date and time")
-        if old.name not in NUMERIC:
+        if old.family not in NUMERIC:
             value = _read_as_moment(old, new, value, sql_mode, local or _unknown_zone)
-    elif old.name == "date" and isinstance(value, Civil) and new.name not in _TEMPORAL:
+    elif old.family is Family.DATE and isinstance(value, Civil) and new.family not in TEMPORAL:
         value = (value.year * 100 + value.month) * 100 + value.day
-    elif isinstance(value, Decimal) and old.name == "decimal" and new.name in (*INTEGER_BYTES, "bit"):
+    elif isinstance(value, Decimal) and old.family is Family.DECIMAL and new.family in (Family.INTEGER, Family.BIT):
         value = whole_of_decimal(value, old.unsigned, lost)
-    elif old.name == "float" and isinstance(value, float) and new.name in (*INTEGER_BYTES, "bit", "year"):
+    elif old.name == "float" and isinstance(value, float) and new.family in (Family.INTEGER, Family.BIT, Family.YEAR):
         _check_bigint(value)
     if new.name == "timestamp":
         return to_timestamp(new, value, lost, offset, sql_mode)
-    if new.name == "time":
-        return to_time(new, value, lost, sql_mode, any_day=old.name not in NUMERIC)
-    return _COERCE[new.name](new, value, lost, sql_mode)
+    if new.family is Family.TIME:
+        return to_time(new, value, lost, sql_mode, any_day=old.family not in NUMERIC)
+    return _COERCE[new.family](new, value, lost, sql_mode)
 
 
 def _read_as_moment(old: ColumnType, new: ColumnType, value: str | bytes, sql_mode: int, local: Local) -> str:
     """Return the text that a server reads as a date or time, in the session's time zone."""
     text = value if isinstance(value, str) else value.decode("latin-1")
     if old.charset in WIDE:  # which a server makes ASCII first, as far as its buffer goes (`to_ascii`)
-        longest = _LONGEST_WIDE_TIME if new.name == "time" else _LONGEST_WIDE_MOMENT
+        longest = _LONGEST_WIDE_TIME if new.family is Family.TIME else _LONGEST_WIDE_MOMENT
         text = re.split(r"[^\x00-\x7f]", text, maxsplit=1)[0][:longest]
-    return without_displacement(text, None if new.name == "time" else new.fsp, sql_mode, local)
+    return without_displacement(text, None if new.family is Family.TIME else new.fsp, sql_mode, local)
 
 
 def _unknown_zone(moment: Civil) -> Civil:
@@ -339,20 +321,20 @@ def implicit_default(kind: ColumnType) -> bytes:
 
     Raises ConversionError for types that have none.
     """
-    if kind.name in GEOMETRY_TYPES:
-        raise ConversionError(f"{kind.name} NOT NULL has no default")
-    if kind.name == "json":
-        return encode_cell(kind, Json(None))
-    if kind.name == "vector":
+    if kind.family is Family.VECTOR:
         return bytes(4)  # the value that ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives existing rows
-    if kind.name in TEXT_TYPES:
-        return encode_cell(kind, "")
-    if kind.name in BINARY_TYPES:
-        return encode_cell(kind, b"".ljust(kind.length or 1, b"\0") if kind.name == "binary" else b"")
-    if kind.name == "enum":
-        return encode_cell(kind, 1)
-    if kind.name in ("date", "datetime", "timestamp"):
-        return encode_cell(kind, Civil(0, 0, 0))
-    if kind.name == "time":
-        return encode_cell(kind, timedelta(0))
-    return encode_cell(kind, 0)
+    if kind.family not in _IMPLICIT:
+        raise ConversionError(f"{kind.name} NOT NULL has no default")
+    value = _IMPLICIT[kind.family]
+    return encode_cell(kind, bytes(kind.length or 1) if kind.name == "binary" else value)
+
+
+_IMPLICIT: Final[dict[Family, Value]] = {
+    **dict.fromkeys((Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.BIT, Family.YEAR, Family.SET), 0),
+    **dict.fromkeys(DATES, Civil(0, 0, 0)),
+    Family.TIME: timedelta(0),
+    Family.TEXT: "",
+    Family.BYTES: b"",
+    Family.ENUM: 1,
+    Family.JSON: Json(None),
+}

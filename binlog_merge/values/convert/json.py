@@ -12,7 +12,7 @@ from typing import Any
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.values.value import ConversionError, Json, Lost
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 
 _INTEGERS = (-(1 << 63), (1 << 64) - 1)
 _GREATEST_SIGNED = (1 << 63) - 1
@@ -49,7 +49,7 @@ def number_of_document(kind: ColumnType, value: Json, lost: Lost) -> int | float
     document = value.document
     if isinstance(document, float) and not math.isfinite(document):
         raise ConversionError(f"{document} is no number")
-    if isinstance(document, int) and document > _GREATEST_SIGNED and kind.name == "decimal":
+    if isinstance(document, int) and document > _GREATEST_SIGNED and kind.family is Family.DECIMAL:
         return document - (1 << 64)  # a server takes its bits for a signed number's
     if isinstance(document, int | float | str | Decimal):  # bool is an int
         return int(document) if isinstance(document, bool) else document

@@ -12,7 +12,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Final
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.value import INTEGER_BYTES, ConversionError, Lost, Value
+from binlog_merge.values.value import ConversionError, Lost, Value
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.session import TIME_TRUNCATE_FRACTIONAL
 
@@ -118,8 +118,7 @@ def _whole(value: Value, lost: Lost) -> int:
 
 def to_integer(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int:
     """Convert a value to the range of an integer column."""
-    bits = 8 * INTEGER_BYTES[kind.name]
-    low, high = (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    low, high = kind.limits
     if isinstance(value, float):  # val_int is signed
         low, high = max(low, _BIGINT[0]), min(high, _BIGINT[1])
     return _within(_whole(value, lost), low, high, kind, lost)

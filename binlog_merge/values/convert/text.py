@@ -14,14 +14,12 @@ from typing import Final
 
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.temporal import Civil, time_text
-from binlog_merge.values.binlog_types import LENGTH_BYTES
 from binlog_merge.values.value import ConversionError, Json, Lost, Value
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import MEMBERS, ColumnType, Family
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
 from snapshot_store.mysql.values.sets import set_text
 
 WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
-_ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _LONGEST_NUMBER: Final = 21
 _LONGEST_INDEX: Final = 5
 """The longest text that Field_set::store and Field_enum::store accept as a number."""
@@ -30,23 +28,25 @@ _LONGEST_CHARACTER: Final = 4  # bytes, in any character set
 
 def text_of(kind: ColumnType, value: Value) -> str | bytes:
     """Return the text that `SELECT` prints for a value of column type `kind`; bytes for binary strings."""
-    if kind.name in ("enum", "set") and isinstance(value, int):
+    if kind.family in MEMBERS and isinstance(value, int):
         return set_text(members_of(kind, value))
     if isinstance(value, str | bytes):
         return value
     if isinstance(value, Json):
         return json_text(value.document)
     if isinstance(value, Civil):
-        return value.date_text() if kind.name == "date" else value.text(kind.fsp)
+        return value.date_text() if kind.family is Family.DATE else value.text(kind.fsp)
     if isinstance(value, timedelta):
         return time_text(value, kind.fsp)
-    if kind.name == "year":
+    if kind.family is Family.YEAR:
         return f"{value:04d}"
     if isinstance(value, float):
         return _format_float(kind, value)
     text = f"{value:f}" if isinstance(value, Decimal) else str(value)
-    width = (kind.length or _ZEROFILL_WIDTH.get(kind.name, 0)) if kind.zerofill else 0
-    return text.zfill(width + (1 if kind.zerofill and kind.name == "decimal" and kind.decimals else 0))
+    if not kind.zerofill:
+        return text
+    width = kind.length or (kind.facts.shown_width(unsigned=True) if kind.family is Family.INTEGER else 0)
+    return text.zfill(width + (1 if kind.family is Family.DECIMAL and kind.decimals else 0))
 
 
 def _format_float(kind: ColumnType, value: float) -> str:
@@ -73,7 +73,7 @@ def _format_float(kind: ColumnType, value: float) -> str:
 
 def members_of(kind: ColumnType, value: int) -> tuple[str, ...]:
     """Return the members of an ENUM index or of SET bits; index 0 is the empty text of an invalid value."""
-    if kind.name == "enum":
+    if kind.family is Family.ENUM:
         if value > len(kind.members):
             raise ConversionError(f"{value} is beyond the {len(kind.members)} members of the enum")
         return (kind.members[value - 1],) if value else ("",)
@@ -91,8 +91,8 @@ def to_text(kind: ColumnType, value: str | bytes, lost: Lost) -> str:
         text = _decoded(charset, value, lost)
     else:
         text = _storable(charset, value, lost)
-    if kind.name in LENGTH_BYTES:
-        limit = (1 << 8 * LENGTH_BYTES[kind.name]) - 1
+    if kind.is_lob:
+        limit = kind.facts.most_bytes
         if len(text) * 4 > limit and (size := len(encode_text(charset, text))) > limit:
             lost.append(f"a text of {size} bytes is too long for {kind.name}")
             text = _cut(charset, text, limit)
@@ -158,10 +158,8 @@ def _cut(charset: str, text: str, limit: int) -> str:
 
 def to_bytes(kind: ColumnType, value: bytes, lost: Lost) -> bytes:
     """Convert bytes to fit a binary column."""
-    if kind.name in LENGTH_BYTES:
-        limit = (1 << 8 * LENGTH_BYTES[kind.name]) - 1
-    else:
-        limit = 1 if kind.length is None else kind.length
+    length = 1 if kind.length is None else kind.length
+    limit = kind.facts.most_bytes if kind.is_lob else length
     if len(value) > limit:
         lost.append(f"{value[:40]!r} is longer than the {limit} bytes of {kind.name}")
     return value[:limit].ljust(limit, b"\0") if kind.name == "binary" else value[:limit]
@@ -201,7 +199,7 @@ def _number(text: str, longest: int) -> int | None:
 
 def member_of_number(kind: ColumnType, number: int, lost: Lost) -> int:
     """Convert a number to the index of an ENUM's member or to the bits of a SET, as for BIT columns."""
-    if kind.name == "enum":
+    if kind.family is Family.ENUM:
         if 1 <= number <= len(kind.members):
             return number
         lost.append(f"{number} is no member of the enum")

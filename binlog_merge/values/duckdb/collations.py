@@ -23,6 +23,7 @@ from pkgutil import get_data
 from typing import Final
 
 from binlog_merge.values.duckdb.stopped import stop
+from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.mysql.text.charsets import folding
 from snapshot_store.mysql.text.codecs import decode_text
 
@@ -139,7 +140,7 @@ def like(text: str, pattern: str, escape: str, collation: str) -> str:
     tableless = f"[{_TABLELESS}{_BEYOND if rules == 'unicode_ci' else ''}]"
     weight = f"CASE WHEN regexp_full_match(right(c, 1), '{tableless}') THEN 'FF' || hex(right(c, 1)) ELSE {weight} END"
     key = f"'<' || {weight} || '>'"
-    itself = f"WHEN {_quoted(escape)} THEN {key} " if escape in ("%", "_") else ""
+    itself = f"WHEN {quote_plainly(escape)} THEN {key} " if escape in ("%", "_") else ""
     wild = f"CASE c {itself}WHEN '%' THEN '{many}' WHEN '_' THEN '{one}' ELSE {key} END"
     escaped = f"{_regex(escape)}.|" if escape else ""
     there, sought = _each(text, ".", key), _each(pattern, f"{escaped}.", wild)
@@ -161,8 +162,8 @@ def _engine_like(text: str, pattern: str, escape: str) -> str:
         return f"{text} LIKE {pattern}"
     # A last character that escapes nothing stands for itself.
     alone = f"(?s)(?:{_regex(escape)}.|[^{_regex(escape)}])*{_regex(escape)}"
-    whole = _once(pattern, f"CASE WHEN regexp_full_match(t, '{alone}') THEN t || {_quoted(escape)} ELSE t END")
-    return f"{text} LIKE {whole} ESCAPE {_quoted(escape)}"
+    whole = _once(pattern, f"CASE WHEN regexp_full_match(t, '{alone}') THEN t || {quote_plainly(escape)} ELSE t END")
+    return f"{text} LIKE {whole} ESCAPE {quote_plainly(escape)}"
 
 
 _LEVELS: Final = {"0900_ai_ci": 1, "0900_as_ci": 2, "0900_as_cs": 3, "unicode_ci": 1, "unicode_520_ci": 1}
@@ -211,7 +212,7 @@ def shaped(sql: str) -> str:
     replaced = "t"
     for plain, ones in QUOTES.items():
         for number, one in enumerate(ones):
-            replaced = f"replace({replaced}, '{one}', {_quoted(plain + chr(_BEHIND + number))})"
+            replaced = f"replace({replaced}, '{one}', {quote_plainly(plain + chr(_BEHIND + number))})"
     moved = (
         f"array_to_string(list_transform(regexp_extract_all({replaced}, '(?s).'), lambda h: CASE WHEN unicode(h) "
         f"BETWEEN {low} AND {high} THEN chr(unicode(h) + {_HAN_MOVED}) ELSE h END), '')"
@@ -281,9 +282,9 @@ def _stood_for(sql: str, rules: str) -> str:
     for latin in (True, False):
         pairs = {one: other for one, other in others.items() if (one < _LATIN_END) is latin}
         if pairs:
-            source, target = (_quoted("".join(side)) for side in (pairs, pairs.values()))
+            source, target = (quote_plainly("".join(side)) for side in (pairs, pairs.values()))
             sql = _where(f"[{_ranges(pairs)}]", f"translate(t, {source}, {target})", sql)
-    words = ", ".join(f"{_quoted(one)}: {_quoted(several)}" for one, several in spelled.items())
+    words = ", ".join(f"{quote_plainly(one)}: {quote_plainly(several)}" for one, several in spelled.items())
     return _where(f"[{_ranges(spelled)}]", _each("t", ".", f"coalesce((MAP {{{words}}})[c], c)"), sql)
 
 
@@ -328,10 +329,6 @@ def _regex(char: str) -> str:
     return f"\\x{{{ord(char):x}}}"
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _basic(sql: str) -> str:
     """Return SQL of a text in which all characters beyond the basic plane are one: they weigh the same."""
     return f"regexp_replace({sql}, '[{_BEYOND}]', '\ufffd', 'g')"
@@ -356,5 +353,5 @@ def _ascii_folded(sql: str) -> str:
 
 
 def _translated(sql: str, table: str) -> str:
-    source, target = (text.replace("'", "''") for text in folding(table))
-    return f"translate({sql}, '{source}', '{target}')"
+    source, target = map(quote_plainly, folding(table))
+    return f"translate({sql}, {source}, {target})"

@@ -14,102 +14,98 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.temporal import time_text
 from binlog_merge.values.duckdb.piece import COLUMN, Sql, quoted
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import DATES, MEMBERS, Family
 from snapshot_store.mysql.values.sets import set_text
 
-_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
-_TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
-_BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
-_MOMENTS: Final = frozenset({"date", "datetime", "timestamp"})
+_WHOLE: Final = frozenset({Family.INTEGER, Family.YEAR, Family.BIT})
 UNIX_EPOCH_ZERO: Final = "0000-00-00 00:00:00"
 
 
 def column_sql(column: Column, place: str) -> Sql:
     """Return a column that stands in the batch as `place`; of kind "" with a reason where it cannot be asked about."""
-    name, kind = place, column.type.name
-    if kind in _INTEGERS:
-        unsigned = column.type.unsigned or kind in ("year", "bit")
-        untold = "a number with ZEROFILL" if column.type.zerofill and kind != "year" else ""
+    name, family = place, column.type.family
+    if family in _WHOLE:
+        unsigned = column.type.unsigned or family is not Family.INTEGER
+        untold = "a number with ZEROFILL" if column.type.zerofill and family is not Family.YEAR else ""
         return Sql(
             *(f"{name}::HUGEINT", "int"),
             strength=COLUMN,
-            year=kind == "year",
-            bit=kind == "bit",
+            year=family is Family.YEAR,
+            bit=family is Family.BIT,
             unsigned=unsigned,
             untold=untold,
         )
-    if kind == "decimal":
+    if family is Family.DECIMAL:
         scale = column.type.decimals or 0
         if (column.type.length or 10) > 38:
             return Sql(f"column {column.name}: DECIMAL of more than 38 digits cannot stand in a filter", "")
         untold = "a number with ZEROFILL" if column.type.zerofill else ""
         unsigned = column.type.unsigned
         return Sql(name, "decimal", strength=COLUMN, scale=scale, unsigned=unsigned, untold=untold)
-    if kind in ("float", "double"):
-        return Sql(f"{name}::DOUBLE", "double", untold="a FLOAT" if kind == "float" else "")
-    if kind in _TEXTS:
+    if family is Family.FLOAT:
+        return Sql(f"{name}::DOUBLE", "double", untold="a FLOAT" if column.type.name == "float" else "")
+    if family is Family.TEXT:
         return Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN)
-    if kind in _BYTES:
+    if family is Family.BYTES:
         return Sql(name, "binary")
-    if kind in ("enum", "set"):
+    if family in MEMBERS:
         return _member_sql(column, name)
-    if kind in _MOMENTS:
+    if family in DATES:
         digits = f"replace(replace(replace({name}, '-', ''), ':', ''), ' ', '')"
         value = f"({digits})::DECIMAL(20,6)"
-        return Sql(f"({value} * 1000000)::DECIMAL(20,6)" if kind == "date" else value, _moment_kind(kind))
-    if kind == "time":
+        if family is Family.DATE:
+            return Sql(f"({value} * 1000000)::DECIMAL(20,6)", "date")
+        return Sql(value, "datetime")
+    if family is Family.TIME:
         return Sql(f"replace({name}, ':', '')::DECIMAL(13,6)", "time", strength=COLUMN, scale=column.type.fsp)
-    if kind == "json":
+    if family is Family.JSON:
         return Sql(name, "json")
-    return Sql(f"column {column.name}: {kind.upper()} cannot stand in a filter", "")
-
-
-def _moment_kind(kind: str) -> str:
-    return "date" if kind == "date" else "datetime"
+    return Sql(f"column {column.name}: {column.type.name.upper()} cannot stand in a filter", "")
 
 
 def _member_sql(column: Column, name: str) -> Sql:
     members = "[" + ", ".join(quoted(member) for member in column.type.members) + "]"
-    if column.type.name == "enum":
+    if column.type.family is Family.ENUM:
         numbers = f"(CASE WHEN {name} IS NOT NULL THEN coalesce(list_position({members}, {name}), 0) END)::HUGEINT"
     else:
         bits = f"list_sum(list_transform(string_split({name}, ','), lambda x: pow(2, list_position({members}, x) - 1)))"
         numbers = f"(CASE WHEN {name} IS NOT NULL THEN coalesce({bits}, 0) END)::HUGEINT"
     made = Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN, numbers=numbers)
-    return replace(made, members=column.type.members) if column.type.name == "set" else made
+    return replace(made, members=column.type.members) if column.type.family is Family.SET else made
 
 
 def engine_array(column: Column, values: Any, time_zone: str) -> Any:
     """Return an Arrow array of a column's values in the type that `column_sql` expects; TIMESTAMP in `time_zone`."""
-    kind = column.type.name
+    family = column.type.family
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), _engine_type(column))
-    if kind in ("enum", "set") and pa.types.is_integer(values.type):
+    if family in MEMBERS and pa.types.is_integer(values.type):
         return _members(column, values)
-    if kind == "timestamp":
+    if column.type.name == "timestamp":
         return _zoned(values, time_zone)
-    if kind in _MOMENTS and not pa.types.is_string(values.type):
-        return pc.cast(pc.cast(values, pa.timestamp("us")) if kind != "date" else values, pa.string())
-    if kind == "time" and pa.types.is_duration(values.type):
+    if family in DATES and not pa.types.is_string(values.type):
+        return pc.cast(values if family is Family.DATE else pc.cast(values, pa.timestamp("us")), pa.string())
+    if family is Family.TIME and pa.types.is_duration(values.type):
         return pa.array([None if v is None else time_text(v, 6) for v in values.to_pylist()], pa.string())
-    if kind in _TEXTS and pa.types.is_binary(values.type):
+    if family is Family.TEXT and pa.types.is_binary(values.type):
         return values.cast(pa.string())
-    if kind == "decimal" and pa.types.is_decimal256(values.type) and values.type.precision <= 38:
+    if family is Family.DECIMAL and pa.types.is_decimal256(values.type) and values.type.precision <= 38:
         return values.cast(pa.decimal128(values.type.precision, values.type.scale))
     return values
 
 
 def _engine_type(column: Column) -> Any:
     """Return the type of a column of which no value is known."""
-    kind = column.type.name
-    if kind in _INTEGERS:
+    family = column.type.family
+    if family in _WHOLE:
         return pa.int64()
-    if kind == "decimal":
+    if family is Family.DECIMAL:
         return pa.decimal128(38, column.type.decimals or 0)
-    if kind in ("float", "double"):
+    if family is Family.FLOAT:
         return pa.float64()
-    return pa.binary() if kind in _BYTES else pa.string()
+    return pa.binary() if family is Family.BYTES else pa.string()
 
 
 def _members(column: Column, values: Any) -> Any:
@@ -118,7 +114,7 @@ def _members(column: Column, values: Any) -> Any:
     for value in values.to_pylist():
         if value is None:
             texts.append(None)
-        elif column.type.name == "enum":
+        elif column.type.family is Family.ENUM:
             texts.append(members[value - 1] if 0 < value <= len(members) else "")
         else:
             texts.append(set_text(member for i, member in enumerate(members) if value >> i & 1))
@@ -157,17 +153,17 @@ def one_row(table: Table, row: Sequence[Any] | Mapping[str, Any]) -> Any:
 
 
 def _array(column: Column, value: Any) -> Any:
-    kind = column.type.name
+    family = column.type.family
     if value is None:
         return pa.nulls(1)
-    if kind in _INTEGERS:
+    if family in _WHOLE:
         return pa.array([int(value)], pa.uint64() if int(value) > 0x7FFFFFFFFFFFFFFF else pa.int64())
-    if kind == "decimal":
+    if family is Family.DECIMAL:
         return pa.array([Decimal(str(value))], pa.decimal128(38, column.type.decimals or 0))
-    if kind in ("float", "double"):
-        return pa.array([float(value)], pa.float32() if kind == "float" else pa.float64())
-    if kind in ("enum", "set") and isinstance(value, int):
+    if family is Family.FLOAT:
+        return pa.array([float(value)], pa.float32() if column.type.name == "float" else pa.float64())
+    if family in MEMBERS and isinstance(value, int):
         return pa.array([value], pa.uint64())
-    if kind in _BYTES:
+    if family is Family.BYTES:
         return pa.array([value.encode("latin-1") if isinstance(value, str) else bytes(value)], pa.binary())
     return pa.array([value.decode() if isinstance(value, bytes) else str(value)], pa.string())

@@ -39,6 +39,7 @@ from binlog_merge.values.duckdb.stopped import stop
 from binlog_merge.values.duckdb.unify import as_model, chosen
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.text.charsets import (
@@ -373,6 +374,6 @@ def generated_column(column: Column, columns: Columns) -> Sql:
     piece = _Compiler(columns).piece(parse(column.generated.expression))
     if piece.kind == "string":
         return replace(piece, collation=column.type.collation or piece.collation, strength=COLUMN, constant=None)
-    if column.type.name in ("tinyint", "smallint", "mediumint", "int", "bigint") and piece.kind != "int":
+    if column.type.family is Family.INTEGER and piece.kind != "int":
         return cast("signed", piece)
     return piece

@@ -19,6 +19,7 @@ from typing import Final
 
 from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.literal_times import datetime_text, time_text
 
@@ -82,7 +83,7 @@ def quoted(text: str) -> str:
     """Return a string literal."""
     if "\0" in text:
         return "concat(" + ", chr(0), ".join(quoted(part) for part in text.split("\0")) + ")"
-    return "'" + text.replace("'", "''") + "'"
+    return quote_plainly(text)
 
 
 def unhex(raw: bytes) -> str:

@@ -3,6 +3,8 @@
 import re
 from typing import Final
 
+from snapshot_store.mysql.sql.names import quote_plainly
+
 _MARK: Final = "stopped: "
 _SAID: Final = re.compile(rf"Invalid Input Error: {_MARK}(.*)")
 _TOO_GREAT: Final = re.compile(r"(?:Conversion|Out of Range) Error: ")
@@ -14,8 +16,7 @@ TOO_GREAT: Final = "a number with more than the 38 digits that are computed here
 def stop(message: str, kind: str, *shown: str) -> str:
     """Return SQL at which the engine stops, as a value of a type; `shown` is SQL of what is told behind the message."""
     told = " || ', ' || ".join(shown)
-    literal = f"{_MARK}{message}".replace("'", "''")
-    return f"error('{literal}'{f' || {told}' if told else ''})::{kind}"
+    return f"error({quote_plainly(_MARK + message)}{f' || {told}' if told else ''})::{kind}"
 
 
 def why_stopped(error: Exception) -> str | None:

@@ -7,18 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK, FEWER
-from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.expr.nodes import Node, literal
 from snapshot_store.mysql.sql.functions import MANY, Kind, function
 
-_COLUMN_KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), "int"),
-    **dict.fromkeys(TEXT_TYPES, "text"),
-    **{name: name for name in ("decimal", "double", "date", "datetime", "time", "json")},
-    "float": "double",
-    "timestamp": "datetime",
+_COLUMN_KINDS: Final[dict[Family, Kind]] = {
+    Family.INTEGER: "int",
+    Family.YEAR: "int",
+    Family.DECIMAL: "decimal",
+    Family.FLOAT: "double",
+    Family.TEXT: "text",
+    Family.DATE: "date",
+    Family.TIME: "time",
+    Family.MOMENT: "datetime",
+    Family.JSON: "json",
 }
 TYPES: Final[dict[Kind, ColumnType]] = {
     "decimal": ColumnType("decimal", length=65, decimals=30),
@@ -60,7 +63,7 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
             return "text"
         case "column":
             column = columns.get(node.text.lower())
-            kind = _COLUMN_KINDS.get(column.type.name) if column is not None else None
+            kind = _COLUMN_KINDS.get(column.type.family) if column is not None else None
             if kind is None:
                 raise NotComputableError(f"column {node.text} is {column.type.name if column else 'not there'}")
             return kind
@@ -133,7 +136,11 @@ def _not_computed(node: Node) -> NotComputableError:
 def _check_years(node: Node, columns: Mapping[str, Column]) -> None:
     """Raise NotComputableError for a YEAR beside something else: 1 is 2001 then, and 70 is 1970."""
     for arg in node.args:
-        if arg.kind == "column" and arg.text.lower() in columns and columns[arg.text.lower()].type.name == "year":
+        if (
+            arg.kind == "column"
+            and arg.text.lower() in columns
+            and columns[arg.text.lower()].type.family is Family.YEAR
+        ):
             raise NotComputableError(f"the YEAR {arg.text}, compared")
 
 
@@ -146,7 +153,7 @@ def _check_digits(node: Node, kind: Kind, columns: Mapping[str, Column]) -> None
         raise NotComputableError("the text of a DECIMAL out of CASE, IF, COALESCE or NULLIF")
     for part in _nodes(node) if kind in ("int", "decimal") and (_chooses(node) or node.kind == "column") else ():
         type = columns[part.text.lower()].type if part.kind == "column" else BIGINT
-        if type.zerofill or type.name == "year":
+        if type.zerofill or type.family is Family.YEAR:
             raise NotComputableError(f"the text of {part.text}, which is {type.name.upper()} with zeros before it")
 
 

@@ -32,10 +32,10 @@ from binlog_merge.values.evaluate.kinds import (
     literal_kind,
     rounds_a_choice,
 )
-from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
+from binlog_merge.values.value import ConversionError, Json, Lost, Value
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.sql.functions import Kind
@@ -102,11 +102,11 @@ def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
     kind = TYPES.get(expression.kind, BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else BIGINT)
     if isinstance(value, Decimal):  # a text column shows its digits
         kind = ColumnType("decimal", length=65, decimals=max(0, -int(value.as_tuple().exponent)))
-    if expression.untold and column.type.name in TEXT_TYPES:
+    if expression.untold and column.type.family is Family.TEXT:
         raise ConversionError(f"({expression.source}) is rounded after a choice: its zeros in a text are not known")
-    if expression.kind == "datetime" and column.type.name in TEXT_TYPES:
+    if expression.kind == "datetime" and column.type.family is Family.TEXT:
         raise ConversionError(f"({expression.source}) is a moment, whose digits in a text are not known")
-    if column.type.name in INTEGER_BYTES:
+    if column.type.family is Family.INTEGER:
         value = _even(value)
     lost: Lost = []
     found = coerce(kind, column.type, value, lost, row.offset)
@@ -276,9 +276,9 @@ def _cast(word: str, value: Value) -> Value:
     if word.startswith("char charset"):
         return value.date_text() if isinstance(value, Civil) else str(value)
     target = CASTS[word][1]
-    if target.name in INTEGER_BYTES:
+    if target.family is Family.INTEGER:
         value = _even(value)
-    if target.name in INTEGER_BYTES and isinstance(value, str):
+    if target.family is Family.INTEGER and isinstance(value, str):
         digits = re.fullmatch(r"\s*([-+]?\d+)\s*", value)
         if digits is None:
             raise ConversionError(f"cast as {word}: {value[:40]!r} is not a number")

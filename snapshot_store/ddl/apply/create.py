@@ -21,6 +21,7 @@ from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned
 from snapshot_store.errors import AlreadyExists
 from snapshot_store.model import Column, Default, Schema, Table
+from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.session import NO_ZERO_DATE, SQL_MODES
 
 _ENGINES = {
@@ -115,7 +116,7 @@ def _check_left_out(context: Context, columns: tuple[Column, ...], selected: tup
     names = {column.name.lower() for column in selected}
     for column in columns:
         given = column.name.lower() in names or column.nullable or column.default is not None or column.auto_increment
-        given = given or column.generated is not None or column.type.name == "enum"
+        given = given or column.generated is not None or column.type.family is Family.ENUM
         context.limit(given, f"column {column.name} is not selected, and has no default")
 
 

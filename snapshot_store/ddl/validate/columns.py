@@ -65,7 +65,7 @@ def _check_members(context: Context, column: Column) -> None:
     members = [folded(member, column.type.collation) for member in column.type.members]
     twice = len(set(members)) < len(members)
     context.limit(not (twice and context.session.strict), f"column {column.name} has a member twice")
-    if column.type.name == "set":
+    if column.type.family is Family.SET:
         context.limit(not any("," in member for member in members), f"a member of {column.name} has a comma")
         context.limit(len(members) <= 64, f"column {column.name} has more than 64 members")
 
@@ -180,6 +180,6 @@ def check_json_values(context: Context, node: Node, columns: Mapping[str, Column
     for arg in node.args:
         column = columns.get(arg.text.lower()) if arg.kind == "column" else None
         if column is not None and node.kind == "json_value":
-            known = column.type.name == "json" or column.type.charset is not None
+            known = column.type.family is Family.JSON or column.type.charset is not None
             context.limit(known, f"{what} reads JSON in {column.name}, which is neither JSON nor text")
         check_json_values(context, arg, columns, what)

@@ -3,9 +3,7 @@
 from collections.abc import Callable
 
 from snapshot_store.mysql.expr.nodes import Node
-from snapshot_store.mysql.sql.names import quote_name
-
-_ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'": r"\'", "\x1a": r"\Z"})
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 
 
 def printed(node: Node) -> str:
@@ -13,13 +11,9 @@ def printed(node: Node) -> str:
     return _PRINT[node.kind](node, [printed(arg) for arg in node.args if node.kind != "string"])
 
 
-def _quoted(value: str) -> str:
-    return f"'{value.translate(_ESCAPES)}'"
-
-
 def _string(node: Node, args: list[str]) -> str:
     charset = f"_{node.args[0].text}" if node.args else ""
-    return f"{charset}{_quoted(node.text)}"
+    return f"{charset}{quote_string(node.text, expression=True)}"
 
 
 def _column(node: Node, args: list[str]) -> str:
@@ -98,7 +92,7 @@ _PRINT: dict[str, Callable[[Node, list[str]], str]] = {
     "case": _case,
     "cast": lambda node, args: f"cast({args[0]} as {node.text})",
     "using": lambda node, args: f"convert({args[0]} using {node.text})",
-    "moment": lambda node, args: f"{node.text}{_quoted(node.args[0].text)}",
+    "moment": lambda node, args: f"{node.text}{quote_string(node.args[0].text, expression=True)}",
     "trim": _trim,
     "extract": lambda node, args: f"extract({node.text} from {args[0]})",
     "get_format": lambda node, args: f"get_format({node.text}, {args[0]})",

@@ -58,8 +58,7 @@ def _decimal(text: str) -> Decimal:
 
 def _integer(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
     value = int(_decimal(text).quantize(Decimal(1), context=_WIDE))
-    bits = 8 * type.facts.size
-    low, high = (0, 2**bits - 1) if type.unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    low, high = type.limits
     if not low <= value <= high:
         raise ValueError(f"{text} is out of range")
     return str(value).zfill(type.length or 0) if type.zerofill else str(value)

@@ -11,7 +11,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Doubt, Finding, Name,
 from snapshot_store.lattice.order import Comparison
 from snapshot_store.lattice.types import compare_types
 from snapshot_store.model import Column, Index, Table
-from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.tso import OrderKey
 
 
@@ -113,7 +113,7 @@ def _column(table: Table, name: str) -> Column | None:
 def _narrower(old: Column, new: Column) -> bool:
     """Return whether a column's new type may not take all values that it has."""
     a, b = new.type, old.type
-    if {a.name, b.name} <= _CHARACTERS.keys() and a.charset == b.charset:
+    if a.family is b.family is Family.TEXT and a.charset == b.charset:
         return _room(a) < _room(b)
     return any(_less(comparison, a.charset == b.charset) for comparison in compare_types(new.name, a, b))
 
@@ -124,10 +124,9 @@ def _less(comparison: Comparison, same_charset: bool) -> bool:
     return isinstance(comparison.verdict, str) or comparison.verdict < 0
 
 
-_CHARACTERS = {"char": 0, "varchar": 0, "tinytext": 1 << 8, "text": 1 << 16, "mediumtext": 1 << 24, "longtext": 1 << 32}
 _BYTES_OF_A_CHARACTER = 4
 
 
 def _room(type: ColumnType) -> int:
     """Return how many bytes a text may have; of CHAR and VARCHAR, so many that no shorter TEXT counts as wider."""
-    return _CHARACTERS[type.name] or (type.length or 1) * _BYTES_OF_A_CHARACTER
+    return type.facts.most_bytes + 1 if type.is_lob else (type.length or 1) * _BYTES_OF_A_CHARACTER

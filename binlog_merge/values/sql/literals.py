@@ -15,26 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from binlog_merge.binlog.cells import type_name
 from binlog_merge.binlog.columnar import ColumnFacts, CutRows, decode_column
 from binlog_merge.binlog.columns import member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT
-from snapshot_store.mysql.sql.names import quote_name
+from binlog_merge.errors import UnsupportedInput
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
 
 _TEXTS: Final = frozenset((T.VARCHAR, T.VAR_STRING, T.STRING, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB))
 _TIMES: Final = frozenset((T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
 _DURATIONS: Final = frozenset((T.TIME, T.TIME2))
 _NUMBERS: Final = frozenset((T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG, T.YEAR, T.BIT))
-_ESCAPES: Final = (
-    ("\\", "\\\\"),
-    ("'", "\\'"),
-    ("\n", "\\n"),
-    ("\r", "\\r"),
-    ("\0", "\\0"),
-    ("\x1a", "\\Z"),
-)
 _SPECIAL: Final = "[\\\\'\n\r\\x00\x1a]"
 
 Literals = list[str | None]
@@ -70,7 +64,12 @@ def _literals(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list
         return _decimals(array)
     if kind in _NUMBERS:
         return _plain(array.cast(pa.string()))
-    return _quoted(array)  # JSON
+    if kind == T.JSON:
+        return _quoted(array)
+    raise UnsupportedInput(
+        f"column {facts.name}: type {type_name(kind)} has no form as a literal that is known here",
+        remedy="report the type and the server version",
+    )
 
 
 def _decoded(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> Any:
@@ -150,8 +149,7 @@ def _moments(facts: ColumnFacts, cut: CutRows, starts: Any, sizes: Any) -> list[
 def _quoted(array: Any) -> list[str]:
     """Return texts in quotes, escaped where need be."""
     if pc.any(pc.match_substring_regex(array, _SPECIAL)).as_py():
-        for special, escaped in _ESCAPES:
-            array = pc.replace_substring(array, special, escaped)
+        return ["NULL" if text is None else quote_string(text, expression=True) for text in array.to_pylist()]
     return _plain(pc.binary_join_element_wise("'", array, "'", ""))
 
 

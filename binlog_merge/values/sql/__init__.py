@@ -1,0 +1,1 @@
+"""Values as SQL that a MySQL server reads, and the SQL by which it shows them."""

@@ -1,0 +1,91 @@
+"""What is known of MySQL's types stands in one table, and what quotes a string for MySQL in one function."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+TABLES: Final = {"snapshot_store/mysql/column_type.py", "binlog_merge/values/types.py"}
+"""The two halves of the table of types: what MySQL says of each, and how each is written elsewhere."""
+
+GROUPS: Final = {
+    "integers": {"tinyint", "smallint", "mediumint", "bigint"},
+    "texts": {"varchar", "tinytext", "text", "mediumtext", "longtext"},
+    "bytes": {"varbinary", "tinyblob", "blob", "mediumblob", "longblob"},
+    "strings with a length": {"char", "varchar"},
+    "bytes with a length": {"binary", "varbinary"},
+    "shapes": {"point", "linestring", "polygon", "multipoint", "multipolygon", "geomcollection"},
+    "floats": {"float", "double"},
+    "members": {"enum", "set"},
+    "times": {"datetime", "timestamp"},
+}
+"""Names that stand side by side only where somebody lists the types of a family."""
+
+LISTS: Final = {
+    "binlog_merge/binlog_server/in_memory.py": "the types of DuckDB",
+    "binlog_merge/binlog_server/tables/query.py": "the words of CAST",
+    "binlog_merge/messages/avro.py": "the types of Kafka Connect",
+    "binlog_merge/messages/geometry.py": "the words of Well-Known Text",
+    "snapshot_store/mysql/sql/cast_types.py": "the words of CAST, which are others",
+    "snapshot_store/mysql/sql/types.py": "the words of DDL for each",
+}
+"""The other modules that write two such names side by side, and why."""
+
+QUOTES: Final = {"snapshot_store/mysql/sql/names.py"}
+"""The module that puts a string in quotes for SQL."""
+
+ESCAPES: Final = {
+    "binlog_merge/log/inspection/text.py": "as mysqlbinlog shows a value in a comment",
+    "binlog_merge/binlog_server/recorded.py": "an expression as information_schema shows it, without quotes around it",
+}
+"""The other modules that escape a quote, and for what."""
+
+
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    paths = [path for room in ("binlog_merge", "snapshot_store") for path in sorted((ROOT / room).rglob("*.py"))]
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths]
+
+
+def listed(node: ast.AST) -> set[str]:
+    """Return the texts that stand side by side in a list, a set, a tuple, or as the keys of a dictionary."""
+    elements: list[ast.expr | None] = []
+    if isinstance(node, ast.List | ast.Set | ast.Tuple):
+        elements = [*node.elts]
+    elif isinstance(node, ast.Dict):
+        elements = [*node.keys]
+    return {e.value.lower() for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
+
+
+def groups(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        texts = listed(node)
+        yield from (group for group, names in GROUPS.items() if len(names & texts) > 1)
+
+
+def escapes_a_quote(node: ast.AST) -> bool:
+    """Return whether a node replaces a quote, by a call or by a table of escapes."""
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return any(isinstance(k, ast.Constant) and k.value == "'" and "'" in ast.unparse(v)[1:-1] for k, v in pairs)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"):
+        return False
+    return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == "'"
+
+
+def test_one_table_lists_the_types_of_a_family() -> None:
+    found = {name: sorted(set(groups(module))) for name, module in modules()}
+    assert {name: of for name, of in found.items() if of and name not in TABLES | LISTS.keys()} == {}
+
+
+def test_no_exception_is_listed_in_vain() -> None:
+    found = {name for name, module in modules() if any(True for _ in groups(module))}
+    assert set(LISTS) <= found
+
+
+def test_one_module_quotes_a_string() -> None:
+    found = {name for name, module in modules() if any(map(escapes_a_quote, ast.walk(module)))}
+    assert found == QUOTES | ESCAPES.keys()
