@@ -135,8 +135,9 @@ def _named(config: pytest.Config) -> list[str]:
 
 
 def _group_of(item: pytest.Item) -> str | None:
-    if "spark" in item.fixturenames:
-        return "spark"
+    for shared in ("spark", "two_machines"):
+        if shared in item.fixturenames:
+            return shared
     if any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
         return item.nodeid.split("::")[0]
     params = item.callspec.params if hasattr(item, "callspec") else {}

@@ -6,7 +6,6 @@ Executors are on two addresses, which Spark takes for two machines: it starts a 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ from tests.spark.submitting import ROOT, stored
 pytestmark = pytest.mark.spark
 CASE = case_named("three-nodes-online-ddl")
 MOST = 20_000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
-        for host in ("127.0.0.1", "127.0.0.2"):
-            started.add_worker(cores=1, host=host)
-        yield started
 
 
 def raced(cluster: Cluster, folder: Path, config: Path, outs: list[str], first: int, *conf: str) -> None:
@@ -54,33 +45,33 @@ def into_store(cluster: Cluster, folder: Path, s3: Store, races: int, first: int
     raced(cluster, folder, config, [s3.uri(f"merged-{first}-{n}") for n in range(races)], first)
 
 
-def test_a_file_is_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_file_is_written_twice_at_once(two_machines: Cluster, tmp_path: Path) -> None:
     """Of an output that is gone on with; the second attempt is taken, and the first goes on when all is published."""
-    into_folders(cluster, tmp_path, 1, len(MODES) + MODES.index("second"))
+    into_folders(two_machines, tmp_path, 1, len(MODES) + MODES.index("second"))
 
 
 # The one race above has two attempts, bytes in front of theirs, and one that writes when all is published.
 @pytest.mark.extended
-def test_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
+def test_files_are_written_twice_at_once(two_machines: Cluster, tmp_path: Path) -> None:
     """Each way to win, of an output that is gone on with."""
-    into_folders(cluster, tmp_path, len(MODES), len(MODES))
+    into_folders(two_machines, tmp_path, len(MODES), len(MODES))
 
 
 @pytest.mark.extended
-def test_new_files_are_written_twice_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    into_folders(cluster, tmp_path, len(MODES), 0)
+def test_new_files_are_written_twice_at_once(two_machines: Cluster, tmp_path: Path) -> None:
+    into_folders(two_machines, tmp_path, len(MODES), 0)
 
 
 @pytest.mark.extended
-def test_parts_in_a_store_are_written_twice_at_once(cluster: Cluster, s3: Store, tmp_path: Path) -> None:
-    into_store(cluster, tmp_path, s3, 4, 2)
+def test_parts_in_a_store_are_written_twice_at_once(two_machines: Cluster, s3: Store, tmp_path: Path) -> None:
+    into_store(two_machines, tmp_path, s3, 4, 2)
 
 
 @pytest.mark.soak
-def test_a_hundred_races(cluster: Cluster, s3: Store, tmp_path: Path) -> None:
+def test_a_hundred_races(two_machines: Cluster, s3: Store, tmp_path: Path) -> None:
     """With index blocks in files, and carried by Spark; into folders, and a store."""
     for part, conf in enumerate([(), ("spark.binlogmerge.exchange=files",)]):
         folder = tmp_path / str(part)
         folder.mkdir()
-        into_folders(cluster, folder, 36, 36 * part, *conf)
-    into_store(cluster, tmp_path, s3, 28, 72)
+        into_folders(two_machines, folder, 36, 36 * part, *conf)
+    into_store(two_machines, tmp_path, s3, 28, 72)

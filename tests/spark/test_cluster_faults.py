@@ -1,7 +1,7 @@
 """A real cluster whose processes are killed, and whose store fails: the right bytes, or an error that is documented.
 
-Two workers of one core share nothing but a store; all blocks stay on the executors that wrote them. One test has the
-most likely faults, `make test THOROUGH=1` has the others.
+Two workers of one core share nothing but a store; all blocks stay on the executors that wrote them. One merge has the
+most likely faults, an extended one the driver's, `make test THOROUGH=1` has the others.
 """
 
 import os
@@ -30,20 +30,15 @@ CASE = case_named("three-nodes-online-ddl")
 HOLDING = case_named("shards-pessimistic")
 MOST = 20_000
 ONE_CORE = ("spark.cores.max=1",)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
-        yield started
+STRIKES = (("scan", "executor"), ("gather", "worker"))
 
 
 @pytest.fixture
-def submitter(cluster: Cluster, tmp_path: Path) -> Iterator[Submitter]:
+def submitter(two_machines: Cluster, tmp_path: Path) -> Iterator[Submitter]:
     """Two workers of one core; a test before may have lost one."""
-    while cluster.workers < 2:
-        cluster.add_worker(cores=1)
-    with Submitter(cluster, tmp_path) as started:
+    while two_machines.workers < 2:
+        two_machines.add_worker(cores=1)
+    with Submitter(two_machines, tmp_path) as started:
         yield started
 
 
@@ -81,6 +76,19 @@ def folder_of(tmp_path: Path, name: str) -> Path:
     return folder
 
 
+def test_an_executor_and_a_worker_are_killed(
+    submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """In one merge: the executor when it has scanned, the worker when it has written."""
+    folder, out = folder_of(tmp_path, "struck"), s3.uri("merged")
+    strikes = [Strike(stage, kills, "after", 1, str(folder)) for stage, kills in STRIKES]
+    code, said = submitter.merge(stored(CASE, tmp_path / "case", s3, MOST), out, strikes=strikes)
+    submitter.cluster.workers -= 1
+    assert code == 0 and struck(folder) == ["gather-0", "scan-0"], said
+    assert published(out) == expected and not left(s3)
+
+
+@pytest.mark.extended  # a driver that is killed between puts: merge_e2e/test_object_store
 def test_an_executor_the_driver_and_a_worker_are_killed(
     submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:

@@ -194,6 +194,14 @@ def mode_of(seed: int) -> str:
     return ("pessimistic", "pessimistic", "optimistic")[seed % 3]
 
 
+def test_every_habit(stage: Stage) -> None:
+    """Each in one of five stories."""
+    habits = random.Random("every habit").sample(HABITS_TRIED, len(HABITS_TRIED))
+    for number in range(5):
+        attack(stage, 100 + number, habits[number::5], mode_of(number))
+
+
+@pytest.mark.extended  # habits in other company, and some of them often
 @pytest.mark.parametrize(
     "seeds",
     [range(first, first + 5) for first in range(0, effort(20, 60), 5)],

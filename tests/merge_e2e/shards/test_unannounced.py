@@ -143,6 +143,17 @@ def test_pessimistic_is_the_remedy_that_it_says(stage: Stage) -> None:
     assert stage.target.query("SELECT * FROM b0_n2.t ORDER BY id") == [(1, "one", 4), (2, "two", 4), (9, "nine", 99)]
 
 
+def test_a_database_of_which_only_the_logical_base_has_the_tables(stage: Stage) -> None:
+    """Nothing else in the run names them, neither rows nor the node's own history, which has the database alone."""
+    plain = Plain(stage, "b2")
+    plain.base()
+    for node, path in plain.bases["base"]["physical"].items():
+        Path(path).write_text(f"CREATE DATABASE b2_{node};\n")
+    error = stopped(plain.configuration(plain.played("DROP DATABASE {db}")))
+    assert error.message.startswith("'DROP DATABASE b2_n1") and " b2_n1.t, " in error.message
+    assert STOPS["DROP DATABASE {db}"] in error.message
+
+
 def test_the_shortest_configuration_of_one_node(stage: Stage) -> None:
     plain = Plain(stage, "c0")
     played = plain.played("CREATE TABLE app (id INT PRIMARY KEY)", "INSERT INTO app VALUES (1)", nodes=("n1",))
