@@ -62,6 +62,9 @@ def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool,
         _restore(state, position)
         raise
     _patch_gtid(state, rows, start, position, total, width)
+    if state.writesets is not None and state.out.position != position:
+        state.writesets.pass_over(int(state.reg[k.SEQUENCE]))  # what is in the buffer is only its end
+        state.write_out()
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
     state.reg[k.LENGTH_WIDTH] = 0
