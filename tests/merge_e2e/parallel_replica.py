@@ -4,6 +4,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.mysql_server import MySqlServer
@@ -27,7 +28,7 @@ class Histories:
 
     def __init__(self, shards: Sequence[MySqlServer], seed: int) -> None:
         self.shards, self.chance = shards, random.Random(seed)
-        self.holders = {name: 0 for name in TOKENS}
+        self.holders = dict.fromkeys(TOKENS, 0)
         self.altered = 0
 
     def begin(self) -> None:
@@ -101,16 +102,18 @@ class Histories:
 def rows_of(servers: Sequence[MySqlServer]) -> dict[str, list[str]]:
     """Return the rows of all tables on some servers together, in order."""
     columns = {"parents": "id, code, note, v", "children": "id, parent, code, v", "tokens": "name, holder, n"}
-    return {
-        name: sorted(str(row) for server in servers for row in server.query(f"SELECT {columns.get(name, '*')} FROM d.{name}"))
-        for name in NAMES
-    }  # fmt: skip
+    found = {}
+    for name in NAMES:
+        asked = f"SELECT {columns.get(name, '*')} FROM d.{name}"
+        found[name] = sorted(str(row) for server in servers for row in server.query(asked))
+    return found
 
 
+@contextmanager
 def replica(path: Path, files: Sequence[Path], *options: str) -> Iterator[MySqlServer]:
     """Yield a server that has applied the files of a merged log, as relay logs, with eight workers."""
-    settings = ("--relay-log=relay", "--relay-log-recovery=OFF", "--skip-replica-start=ON", "--replica-parallel-workers=8")
-    server = MySqlServer(path, server_id=99, options=(*settings, "--log-replica-updates=OFF", *options))
+    settings = ("--relay-log=relay", "--relay-log-recovery=OFF", "--skip-replica-start=ON", "--log-replica-updates=OFF")
+    server = MySqlServer(path, server_id=99, options=(*settings, "--replica-parallel-workers=8", *options))
     with server:
         server.stop()
         names = [f"relay.{number:06d}" for number in range(1, len(files) + 1)]

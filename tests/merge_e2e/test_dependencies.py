@@ -2,7 +2,8 @@
 
 import random
 import struct
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,16 @@ import pytest
 import yaml
 
 from binlog_merge.binlog.header import walk
-from tests.merge_e2e.local import merge
+from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
+from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.parallel_replica import Histories, replica, rows_of
+from tests.merge_e2e.test_many_runs import merge_growing
+from tests.merge_e2e.test_rounds import merge_in_rounds
+from tests.merge_e2e.writesets_twin import twin
 from tests.mysql_server import MySqlServer
+from tests.pipeline.gather.test_giant import SIZES, shrink
 
+CUT = ("three-nodes-online-ddl", "shards-optimistic", "polardbx-rename", "row-image-minimal")
 TABLES = """
 CREATE TABLE {d}.plain (id INT PRIMARY KEY, u VARCHAR(20) UNIQUE, v INT);
 CREATE TABLE {d}.texts (k VARCHAR(300) COLLATE utf8mb4_general_ci, c CHAR(5) COLLATE utf8mb4_bin, b VARBINARY(9), v INT,
@@ -21,7 +29,7 @@ CREATE TABLE {d}.numbers (a DECIMAL(20, 5), f DOUBLE, t DATETIME(3), e ENUM('x',
     UNIQUE (v), UNIQUE (a), UNIQUE (f, e), KEY (t));
 CREATE TABLE {d}.keyless (a INT, b INT);
 """
-NAMES = "a b c Ab AB aB ab abc abd x y".split()
+NAMES = ["a", "b", "c", "Ab", "AB", "aB", "ab", "abc", "abd", "x", "y"]
 
 
 def _value(chance: random.Random, kind: str) -> str:
@@ -74,7 +82,7 @@ def dependencies_in(files: Sequence[Path]) -> dict[int, list[tuple[int, int]]]:
     found = {}
     for number, path in enumerate(files):
         data = path.read_bytes()
-        bodies = [data[e.offset + 19 :] for e in walk(data) if e.type_code in (33, 34)]
+        bodies = [e.body for e in walk(data) if e.type_code in (33, 34)]
         found[number] = [struct.unpack_from("<qq", body, 26)[::-1] for body in bodies]
     return found
 
@@ -105,3 +113,77 @@ def test_a_single_node_s_are_the_server_s(tmp_path: Path, mysql_server: MySqlSer
     assert differing == []
     waiting = sum(last == n - 1 for n, last in ours)
     assert result.dependencies["wait_for_the_one_before"] == waiting < len(ours) * 0.8
+
+
+def _by_writesets(values: dict[str, Any]) -> None:
+    values["output"]["dependencies"] = "writeset"
+
+
+def _cut(size: int) -> Callable[[dict[str, Any]], None]:
+    def change(values: dict[str, Any]) -> None:
+        _by_writesets(values)
+        max_size(size)(values)
+
+    return change
+
+
+def without_dependencies(data: bytes) -> bytes:
+    """Return a file in which every transaction depends on the one before it."""
+    whole = bytearray(data)
+    for event in walk(data):
+        if event.type_code in (33, 34):
+            at, end = event.offset, event.end
+            (number,) = struct.unpack_from("<q", whole, at + 19 + 34)
+            struct.pack_into("<q", whole, at + 19 + 26, number - 1)
+            struct.pack_into("<I", whole, end - 4, zlib.crc32(whole[at : end - 4]))
+    return bytes(whole)
+
+
+@every_input
+def test_nothing_else_differs_and_the_twin_agrees(case: Path, tmp_path: Path) -> None:
+    path = copy_case(case, tmp_path / "case", _by_writesets)
+    result = merge(path, tmp_path / "out")
+    files = written(tmp_path / "out")
+    assert {name: without_dependencies(data) for name, data in files.items()} == whole(case / "cluster.yaml")
+    twins = [twin(data, tmp_path / "out") for data in files.values()]
+    assert list(dependencies_in([tmp_path / "out" / name for name in files]).values()) == twins
+    waiting = sum(last == number - 1 for found in twins for number, last in found)
+    assert result.dependencies.get("wait_for_the_one_before", 0) == waiting
+
+
+@pytest.mark.parametrize("case", [case_named(name) for name in CUT], ids=lambda case: str(case.name))
+def test_any_cuts_restarts_and_rounds_give_the_same_files(case: Path, tmp_path: Path) -> None:
+    """A process that begins has no history of the open file: it reads the file again."""
+    rng = random.Random(case.name)
+    total = sum(map(len, whole(case / "cluster.yaml").values()))
+    path = copy_case(case, tmp_path / "runs", _cut(max(400, total // rng.choice([1, 3]))))
+    good = whole(path)
+    merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=False, remove_old=False)
+    again = copy_case(case, tmp_path / "rounds", lambda values: values.update(yaml.safe_load(path.read_text())))
+    merge_in_rounds(again, tmp_path / "again", good, rng, rounds=6)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_streamed_transactions_depend_on_the_same(
+    sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    good = whole(path)
+    shrink(monkeypatch, *sizes)
+    merge(path, tmp_path / "out")
+    assert written(tmp_path / "out") == good
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("order", ["OFF", "ON"])
+def test_a_replica_with_eight_workers(tmp_path: Path, mysql_server: MySqlServer, order: str) -> None:
+    """Two shards: keys that go from one to the other, foreign keys, rows without keys, all images."""
+    with MySqlServer(tmp_path / "b", server_id=12) as other:
+        histories = Histories([mysql_server, other], seed=len(order))
+        histories.begin()
+        histories.run(150)
+        nodes = {"dn-1": mysql_server.data, "dn-2": other.data}
+        _, files = merged(tmp_path, nodes, **{"max-size": "20KiB"})
+        expected = rows_of(histories.shards)
+    with replica(tmp_path / "replica", files, f"--replica-preserve-commit-order={order}") as server:
+        assert rows_of([server]) == expected
