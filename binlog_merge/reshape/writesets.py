@@ -167,14 +167,14 @@ class Writesets:
         tables = tuple(sorted(self._in_order.items()))
         return Dependencies(transactions, free, statements, parents, large, in_order, tables)
 
-    def take(self, buffer: Any, end: int, begin: int = 0, patch: bool = True, parents: Any = None) -> None:
-        """Take whole transactions, buffer[begin:end], as they stand in the file.
+    def take(self, buffer: Any, end: int, patch: bool = True, parents: Any = None) -> None:
+        """Take whole transactions, buffer[:end], as they stand in the file.
 
         `parents` gets the number of each, and what it depends on; it has a row more than there are transactions.
         Raises BinlogFormatError.
         """
         reg = self._reg
-        reg[w.AT] = begin
+        reg[w.AT] = 0
         while True:
             arrays = (self._maps, self._tables, self._columns, self._keys, self._parts)
             history = (self._hashes, self._numbers, self._spare)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+import binlog_merge
 from binlog_merge.binlog.header import walk
+from binlog_merge.errors import ChecksumMismatch
 from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.parallel_replica import Histories, replica, rows_of
@@ -145,6 +147,7 @@ def test_nothing_else_differs_and_the_twin_agrees(case: Path, tmp_path: Path) ->
     result = merge(path, tmp_path / "out")
     files = written(tmp_path / "out")
     assert {name: without_dependencies(data) for name, data in files.items()} == whole(case / "cluster.yaml")
+    binlog_merge.verify(tmp_path / "out")
     twins = [twin(data, tmp_path / "out") for data in files.values()]
     assert list(dependencies_in([tmp_path / "out" / name for name in files]).values()) == twins
     waiting = sum(last == number - 1 for found in twins for number, last in found)
@@ -172,6 +175,26 @@ def test_streamed_transactions_depend_on_the_same(
     shrink(monkeypatch, *sizes)
     merge(path, tmp_path / "out")
     assert written(tmp_path / "out") == good
+
+
+def test_verify_sees_a_transaction_that_does_not_wait_for_another(tmp_path: Path) -> None:
+    """Each transaction that depends on one of its file, made to depend on the one before that."""
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    merge(path, tmp_path / "out")
+    ((name, good),) = written(tmp_path / "out").items()
+    checked = 0
+    for event in [event for event in walk(good) if event.type_code in (33, 34)]:
+        wrong = bytearray(good)
+        (last,) = struct.unpack_from("<q", wrong, event.offset + 19 + 26)
+        if not last:
+            continue
+        struct.pack_into("<q", wrong, event.offset + 19 + 26, last - 1)
+        struct.pack_into("<I", wrong, event.end - 4, zlib.crc32(wrong[event.offset : event.end - 4]))
+        (tmp_path / "out" / name).write_bytes(wrong)
+        with pytest.raises(ChecksumMismatch, match="which it depends on"):
+            binlog_merge.verify(tmp_path / "out")
+        checked += 1
+    assert checked > 10
 
 
 @pytest.mark.mysql

@@ -44,19 +44,17 @@ class OpenHistory:
 
 def writesets_of(schemas: Schemas, history: History | None) -> Writesets:
     """Return what finds the dependencies of a task's transactions."""
-    chooses = None if schemas.filter is None else schemas.filter.chooses
-    return Writesets(*_definitions(schemas.history, chooses), history)
+    return Writesets(*_definitions(schemas.history), history)
 
 
 def _definitions(
-    history: SchemaHistory, chooses: Callable[[str, str], bool] | None
+    history: SchemaHistory,
 ) -> tuple[Callable[[str, str, OrderKey], Table | None], Callable[[OrderKey], References]]:
     def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
         version = history.at(schema, name, key)
         return None if version is None or version.opaque else version.table
 
-    referring = {(v.schema, v.name) for v in history.versions if v.node is None and v.table and v.table.foreign_keys}
-    names = sorted(name for name in referring if chooses is None or chooses(*name))
+    names = {(v.schema, v.name) for v in history.versions if v.node is None and v.table and v.table.foreign_keys}
 
     def references_at(key: OrderKey) -> References:
         tables = (table_at(*name, key) for name in names)
@@ -65,7 +63,7 @@ def _definitions(
     return table_at, references_at
 
 
-def history_of_file(path: Path, file: OutputFile, store: Path, chooses: Callable[[str, str], bool] | None) -> History:
+def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
     """Return the history of an open file, made again from its own bytes and the schema store.
 
     Raises ManifestError if they are no merged log, IoError.
@@ -82,7 +80,7 @@ def history_of_file(path: Path, file: OutputFile, store: Path, chooses: Callable
             return None if version is None or version.opaque else version.table
 
         referring = opened.history_of(stored.with_foreign_keys())
-        writesets = Writesets(table_at, _definitions(referring, chooses)[1])
+        writesets = Writesets(table_at, _definitions(referring)[1])
         try:
             _read(path, file.size, writesets)
         except OSError as error:

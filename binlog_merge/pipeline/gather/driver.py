@@ -75,7 +75,7 @@ def gather_files(
     ]
     if job.config.output.dependencies == "writeset":
         tasks = [
-            replace(task, writesets=True, history=_history(job, open_file, schemas, history) if task.begins else None)
+            replace(task, writesets=True, history=_history(job, open_file, history) if task.begins else None)
             for task in tasks
         ]
     size = sum(part.bytes for part in ordered.parts)
@@ -94,7 +94,7 @@ def gather_files(
     return gathered
 
 
-def _history(job: Job, file: OutputFile | None, schemas: Schemas, known: "OpenHistory | None") -> "History | None":
+def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None") -> "History | None":
     """Return the history of the open file that goes on, made again from its bytes if nobody has it."""
     from binlog_merge.pipeline.gather.dependencies import history_of_file
 
@@ -102,8 +102,7 @@ def _history(job: Job, file: OutputFile | None, schemas: Schemas, known: "OpenHi
         return None
     if known is not None and (history := known.of(file)) is not None:
         return history
-    chooses = None if schemas.filter is None else schemas.filter.chooses
-    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME, chooses)
+    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME)
 
 
 def _taken(task: GatherTask, result: GatherResult) -> GatherResult:
