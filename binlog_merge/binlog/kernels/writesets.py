@@ -13,7 +13,7 @@ known, and whatever may be equal to it is then looked for under the hash of the 
     parts[p]    P_*: the place of a part's cells, how its value is compared; of a text how many bytes of length are
                 before it, how many characters count (0: all), and the byte that does not count at its end (-1: none)
 
-The plain twin is in `tests/binlog/kernels/test_writesets.py`.
+The plain twin is `tests/merge_e2e/writesets_twin.py`.
 """
 
 from typing import Any, Final
