@@ -346,6 +346,8 @@ class MergeConfig(Section):
             values["filter"] = _digest(self.filter)
         if self.output.cts != "begin":
             values["output.cts"] = self.output.cts
+        if self.output.dependencies != "commit-order":
+            values["output.dependencies"] = self.output.dependencies
         if self.output.heartbeat:
             values["output.heartbeat"] = self.output.heartbeat
         output = self.output.model_dump(by_alias=True)

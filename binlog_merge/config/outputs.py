@@ -54,6 +54,12 @@ class Output(Section):
         "replicas.",
         examples=["begin"],
     )
+    dependencies: Literal["commit-order", "writeset"] = Field(
+        default="commit-order",
+        description="Which transactions a replica with several workers may apply side by side: `commit-order`, none; "
+        "`writeset`, those whose rows have no key in common.",
+        examples=["writeset"],
+    )
     heartbeat: Annotated[int, BeforeValidator(_interval)] = Field(
         default=0, description="How often to write PolarDB-X's heartbeats, in seconds of TSO time.", examples=["30s"]
     )

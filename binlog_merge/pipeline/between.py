@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.as_of import AsOf
@@ -15,6 +16,9 @@ from binlog_merge.pipeline.coordinate.stores import cache_of
 from binlog_merge.pipeline.gather.collisions import KnownKeys
 from binlog_merge.pipeline.scan.kept import KeptPieces
 
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.dependencies import OpenHistory
+
 
 @dataclass
 class Between:
@@ -24,6 +28,7 @@ class Between:
     `found` what the last round found of them, `notes` those of the capture (`files.as_of`) about the nodes that hold
     something back, which may let it out. `removed_at` is when `retention` was looked at last, by the monotonic clock.
     `elsewhere` is the manifest's. `archiver` is told what is published. `keys` are those that stand in the log.
+    `history` is what transactions to come may depend on in the open file.
     """
 
     schemas: SchemaCache
@@ -36,6 +41,7 @@ class Between:
     elsewhere: Elsewhere | None = None
     archiver: Archiver | None = None
     keys: KnownKeys = field(default_factory=KnownKeys)
+    history: "OpenHistory | None" = None
 
     @classmethod
     def of(cls, config: MergeConfig, directory: Path) -> "Between":
@@ -44,7 +50,7 @@ class Between:
 
     def forget(self) -> None:
         """Forget everything, after a round that failed: the next one begins with what is on disk."""
-        self.manifest = self.found = None
+        self.manifest = self.found = self.history = None
         self.keys = KnownKeys()
         self.heads.clear()
         self.pieces.clear()

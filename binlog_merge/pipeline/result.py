@@ -40,7 +40,8 @@ class MergeResult:
     and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
     published files that had changed since the last run and were checked byte by byte. `removed` is what `retention`
     took away: see `pipeline.retention`. `keys` is how far the run was looked through for keys of shards that collide:
-    see `gather.collisions.looked_at`; empty if markers coordinate all tables.
+    see `gather.collisions.looked_at`; empty if markers coordinate all tables. `dependencies` is what the transactions
+    depend on (`reshape.writesets.Dependencies`); empty with `output.dependencies: commit-order`.
     """
 
     files: tuple[Mapping[str, Any], ...]
@@ -72,6 +73,7 @@ class MergeResult:
     read_again: tuple[str, ...] = ()
     removed: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, Any] = field(default_factory=dict)
+    dependencies: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -137,12 +137,13 @@ def merge_once(job: Job, between: Between) -> MergeResult:
 def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     run = understand(job, inputs, between)
     scanned = run.scanned
-    written = _write(run)
+    written = _write(run, between)
     collided = between.keys.follow(g.keys for g in written.kept)
     if collided and inputs.manifest.state.rank == 0 and job.config.key_doubts == "error":
         raise collision_error(collided)  # each way out makes another output: now it costs nothing
     with job.stage("publish"):
         differing = _publish(run, written)
+    between.history = written.open_history or between.history
     job.warnings += collision_warnings(collided).values()
     _archive(run, between)
     result = result_of(run, written)
@@ -161,12 +162,12 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     return result
 
 
-def _write(run: Run) -> WrittenRun:
+def _write(run: Run, between: Between) -> WrittenRun:
     """Order and gather what comes out below the bound; an error in gather lowers the bound."""
     holds, bound = run.coordination.holds, run.bound
     while True:
         ordered = put_in_order(run, bound.key)
-        gathered = gather_files(run.job, run.inputs, run.coordination, ordered)
+        gathered = gather_files(run.job, run.inputs, run.coordination, ordered, between.history)
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
             return WrittenRun(bound, ordered, gathered)

@@ -1,6 +1,6 @@
 """Builds the result of a merge from the results of its stages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from binlog_merge.pipeline.assemble.holding import why
@@ -8,6 +8,7 @@ from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, lock_values
 from binlog_merge.pipeline.gather.collisions import looked_at
+from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.publish import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
@@ -86,6 +87,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         left_out=tuple({"node": f.node, "file": redacted(f.path), "reason": f.reason} for f in inputs.left_out),
         read_again=inputs.read_again,
         keys=looked_at(g.keys for g in kept),
+        dependencies=_dependencies(kept),
         stages=dict(job.seconds),
     )
 
@@ -115,6 +117,15 @@ def _hidden_tables(run: Run, limit: OrderKey) -> Iterator[dict[str, Any]]:
 def _held(held: HeldRows) -> dict[str, Any]:
     values = {"transactions": held.transactions, "bytes": held.bytes, "since": held.since.text()}
     return {**held.shard._asdict(), **values}
+
+
+def _dependencies(kept: Sequence[GatherResult]) -> dict[str, Any]:
+    found = [g.dependencies for g in kept if g.dependencies is not None]
+    if not found:
+        return {}
+    from binlog_merge.reshape.writesets import added
+
+    return added(found).to_dict()
 
 
 def _text(key: OrderKey | None) -> str | None:

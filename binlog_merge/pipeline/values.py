@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import Bound
@@ -12,6 +13,9 @@ from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.order.driver import Ordered
 from snapshot_store.tso import OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.dependencies import OpenHistory
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,15 @@ class WrittenRun:
     def kept(self) -> list[GatherResult]:
         """Return the files to publish: those that are not empty and hold a transaction or are closed."""
         return [g for g in self.gathered if g.size and (g.last_key is not None or g.closed)]
+
+    @property
+    def open_history(self) -> "OpenHistory | None":
+        """Return what transactions to come may depend on in the file that is open at the end, None if nothing of it is
+        new.
+        """
+        from binlog_merge.pipeline.gather.dependencies import OpenHistory
+
+        return next((OpenHistory(g.name, g.size, g.history) for g in self.kept if g.history is not None), None)
 
     @property
     def last_key(self) -> OrderKey | None:

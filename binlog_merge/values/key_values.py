@@ -56,6 +56,38 @@ def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
     return data
 
 
+def compared(table: TableMap, part: KeyPart) -> str | None:
+    """Return how values of a key's part are compared: which bytes are the same for all values that are equal.
+
+    "bytes", "float", "decimal"; "text": printable ASCII in any case, of other text it is not known; "binary text": by
+    its bytes. Of both kinds of text `pad` is not compared at its end. None: it is not known of any value.
+    """
+    kind = real_type(table.types[part.column], table.metas[part.column])
+    if kind in _NO_KEYS:
+        return None
+    if kind not in _TEXT | _BLOBS:
+        floats = (ColumnType.FLOAT, ColumnType.DOUBLE)
+        return "float" if kind in floats else "decimal" if kind == ColumnType.NEWDECIMAL else "bytes"
+    if part.collation is None or part.collation == "binary":
+        return "binary text"
+    if _BYTES.fullmatch(part.collation):
+        return "binary text"
+    return "text" if _PLAIN.fullmatch(part.collation) else None
+
+
+def pad(table: TableMap, part: KeyPart) -> int | None:
+    """Return the byte of which it is no difference how often it stands at the end of a text, None if there is none."""
+    if part.collation is None or part.collation == "binary":
+        kind = real_type(table.types[part.column], table.metas[part.column])
+        return 0 if kind == ColumnType.STRING else None
+    return None if "_0900_" in part.collation else 0x20
+
+
+def length_bytes(table: TableMap, column: int) -> int:
+    """Return how many bytes of length are before a text's or a blob's own, in its cells."""
+    return _prefix_length(real_type(table.types[column], table.metas[column]), table.metas[column])
+
+
 def folds_case(table: TableMap, part: KeyPart) -> bool:
     """Return whether ASCII letters of a key's text are equal in either case, whatever else is in the text."""
     kind = real_type(table.types[part.column], table.metas[part.column])

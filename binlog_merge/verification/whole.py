@@ -9,6 +9,7 @@
   1, 2, 3 … in each file |
 | order keys | ascending; equal only for transactions that were moved to the same position |
 | rows | cut into cells to the last byte, cells valid for their types; no NULL in a NOT NULL column |
+| dependencies | with `output.dependencies: writeset`: no transaction may be applied before one whose rows it touches |
 | keys | an insert of one that stands is named, see `verification.colliding` |
 | table maps | as the schema history has the table at that key; without unknown fields |
 """
@@ -19,9 +20,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import numpy as np
+
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Gtid, PreviousGtids, Query, Rotate, RowsEvent, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import RawEvent
+from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ChecksumMismatch, ManifestError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
@@ -30,8 +34,10 @@ from binlog_merge.log.reader import DAMAGED, MergedBinlog, order_key
 from binlog_merge.log.rows import TableShapes, op_of
 from binlog_merge.places import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness
+from binlog_merge.reshape.writesets import References, Writesets, references_of
 from binlog_merge.verification.cells import CellChecks
 from binlog_merge.verification.colliding import LogKeys, keys_of
+from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -109,6 +115,46 @@ def _check_index(binlog: MergedBinlog) -> None:
         )
 
 
+def _by_writesets(binlog: MergedBinlog) -> bool:
+    header = binlog.state.header
+    return header is not None and header.settings.get("output.dependencies") == "writeset"
+
+
+class _Depends:
+    """What the transactions of a file depend on, by their rows."""
+
+    def __init__(self, history: TableShapes) -> None:
+        def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
+            version = history.at(schema, name, key)
+            return None if version is None or version.opaque else version.table
+
+        def references_at(key: OrderKey) -> References:
+            return references_of(history.catalog(key).tables.values())
+
+        self._writesets = Writesets(table_at, references_at)
+        self._events: bytearray | None = None
+        self._parents = np.zeros((2, 2), np.int64)
+
+    def begin(self) -> None:
+        """Begin a transaction, whose GTID event is taken next; what was before the first one is of no interest."""
+        self._events = bytearray()
+
+    def take(self, event: RawEvent) -> None:
+        """Take an event."""
+        if self._events is not None and len(self._events) <= LARGE:
+            self._events += event.pack()
+
+    def end(self, sequence: int) -> int:
+        """Return the number of the transaction that the one whose events were taken depends on."""
+        assert self._events is not None
+        if len(self._events) > LARGE:
+            self._writesets.pass_over(sequence)
+            return sequence - 1
+        data = np.frombuffer(self._events, np.uint8)
+        self._writesets.take(data, len(data), False, self._parents)
+        return int(self._parents[0, 1])
+
+
 class _FileChecker:
     """Checks one file, event by event."""
 
@@ -137,6 +183,7 @@ class _FileChecker:
         self.tables: dict[int, TableMap] = {}
         self.cells: dict[tuple[Any, ...], CellChecks] = {}
         self.keys: dict[int, Any] = {}
+        self.depends = _Depends(history) if history is not None and _by_writesets(binlog) else None
         self.known_keys: dict[tuple[int, bytes], Any] = {}  # the tables are kept, so that no other one has their id
 
     def check(self) -> OrderKey | None:
@@ -179,6 +226,8 @@ class _FileChecker:
             self.rotated = True
             if self.following is not None and value.next_file.decode() != self.following:
                 self._wrong(f"the file goes on in {value.next_file.decode()}, published is {self.following}", event)
+        if self.depends is not None and not self.rotated:
+            self.depends.take(event)
 
     def _previous(self, event: RawEvent, value: PreviousGtids) -> None:
         wanted = f"{self.cluster}:1-{self.rank}" if self.rank > 1 else f"{self.cluster}:1" if self.rank else ""
@@ -200,9 +249,21 @@ class _FileChecker:
                 f"where transaction {self.sequence} of the file stands",
                 event,
             )
+        if self.depends is not None:
+            self.depends.begin()
 
     def _transaction_ends(self, end: int) -> None:
-        """Compare the length of the transaction with that in its GTID event."""
+        """Compare the length of the transaction with that in its GTID event, and what it depends on with its rows."""
+        if self.depends is not None and self.gtid is not None:
+            least, last = self.depends.end(self.sequence), self.gtid.last_committed or 0
+            if last < least:
+                raise ChecksumMismatch(
+                    f"transaction {self.rank} may be applied before transaction {self.rank - self.sequence + least}, "
+                    f"which it depends on: its last_committed is {last}",
+                    file=self.path,
+                    position=self.begins,
+                    remedy=DAMAGED,
+                )
         length = None if self.gtid is None else self.gtid.transaction_length
         if length is not None and length != end - self.begins:
             raise ChecksumMismatch(

@@ -134,6 +134,14 @@ class MergeStore:
         ).fetchall()
         return [(node, schema, name) for schema, name in rows]
 
+    def with_foreign_keys(self) -> list[HistoryKey]:
+        """Return the logical tables that ever had foreign keys."""
+        rows = self._connection.execute(
+            """SELECT DISTINCT schema_name, table_name FROM table_versions
+               WHERE node = '' AND contains(definition, '"foreign_keys":')"""
+        ).fetchall()
+        return [(None, schema, name) for schema, name in rows]
+
     def last_number(self, below: OrderKey) -> int | None:
         """Return the number of the last logical version below a key; None if that history is folded."""
         number, folded = self._connection.execute(

@@ -17,7 +17,7 @@ from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
 
 
-def _merge_growing(
+def merge_growing(
     path: Path,
     out: Path,
     good: dict[str, bytes],
@@ -51,7 +51,7 @@ def test_any_cuts_give_the_same_files(case: Path, tmp_path: Path) -> None:
     anywhere = rng.random() < 0.6
     path = copy_case(case, tmp_path / "case")
     good = whole(case / "cluster.yaml")
-    _merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=anywhere, remove_old=False)
+    merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=anywhere, remove_old=False)
 
 
 @other_inputs
@@ -60,7 +60,7 @@ def test_small_files_grow_over_runs(case: Path, tmp_path: Path) -> None:
     total = sum(map(len, whole(case / "cluster.yaml").values()))
     path = copy_case(case, tmp_path / "case", max_size(max(400, total // rng.choice([3, 9, 30]))))
     good = whole(path)
-    _merge_growing(path, tmp_path / "out", good, rng, rounds=4, anywhere=rng.random() < 0.5, remove_old=True)
+    merge_growing(path, tmp_path / "out", good, rng, rounds=4, anywhere=rng.random() < 0.5, remove_old=True)
 
 
 def _split_files(folder: Path, rng: random.Random) -> None:
@@ -95,7 +95,7 @@ def test_many_files_of_which_old_ones_are_removed(seed: int, tmp_path: Path) -> 
     for node in yaml.safe_load(path.read_text())["nodes"]:
         _split_files(path.parent / "nodes" / node["source-id"], rng)
     good = whole(path)
-    _merge_growing(path, tmp_path / "out", good, rng, rounds=8, anywhere=seed % 3 == 0, remove_old=True)
+    merge_growing(path, tmp_path / "out", good, rng, rounds=8, anywhere=seed % 3 == 0, remove_old=True)
 
 
 def _with_small_files(values: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def _rounds(config: MergeConfig, out: Path, rng: random.Random) -> Rounds:
     )
 
 
-def _merge_in_rounds(path: Path, out: Path, good: dict[str, bytes], rng: random.Random, rounds: int) -> None:
+def merge_in_rounds(path: Path, out: Path, good: dict[str, bytes], rng: random.Random, rounds: int) -> None:
     """Merge a growing case in rounds, in processes that end now and then, and remove files that nobody needs."""
     nodes, config = _nodes(path), MergeConfig.load(path)
     anywhere = rng.random() < 0.7
@@ -73,7 +73,7 @@ def test_rounds_in_one_process_give_the_same_files(case: Path, tmp_path: Path) -
     total = sum(map(len, whole(case / "cluster.yaml").values()))
     change = max_size(max(400, total // rng.choice([2, 5]))) if rng.random() < 0.5 else None
     path = copy_case(case, tmp_path / "case", change)
-    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=6)
+    merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=6)
 
 
 @pytest.mark.parametrize("seed", range(1))
@@ -81,7 +81,7 @@ def test_many_rounds(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "in-doubt"]))
     path = copy_case(case, tmp_path / "case")
-    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=effort(10, 40))
+    merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=effort(10, 40))
 
 
 @pytest.mark.parametrize("name", keeping(["polardbx-rename"], ["three-nodes-online-ddl", "polardbx-rename"]))

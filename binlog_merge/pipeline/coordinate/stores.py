@@ -121,6 +121,8 @@ class SchemaStore:
             before = self.cache.known
             if before is not None and len(before.wanted) < MOST_KEYS:
                 wanted |= before.wanted
+            if self.config.output.dependencies == "writeset":
+                wanted.update(merging.with_foreign_keys())  # whose changes reach which other tables
             return KnownPart(frozenset(wanted), floor, merging.part(wanted, floor), merging.end())
 
     def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:

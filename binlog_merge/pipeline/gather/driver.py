@@ -12,6 +12,7 @@ from binlog_merge.files.publish import file_name
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
 from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.schemas import Schemas
 from binlog_merge.pipeline.gather.task import gather
@@ -26,7 +27,9 @@ from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
+    from binlog_merge.pipeline.gather.dependencies import OpenHistory
     from binlog_merge.pipeline.gather.filtering import OutputFilter
+    from binlog_merge.reshape.writesets import History
 
 _LOG = logging.getLogger(__name__)
 
@@ -50,8 +53,13 @@ def written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey
     return key_after_last(last, holds)
 
 
-def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered) -> list[GatherResult]:
-    """Write the output files under temporary names and return the result of each, in order."""
+def gather_files(
+    job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered, history: "OpenHistory | None" = None
+) -> list[GatherResult]:
+    """Write the output files under temporary names and return the result of each, in order.
+
+    `history` is that of the open file, if this process has it.
+    """
     state = inputs.manifest.state
     open_file = state.open_file
     used = open_file.input_bytes if open_file is not None else None
@@ -65,6 +73,11 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         )
         for i, rows in enumerate(cuts)
     ]
+    if job.config.output.dependencies == "writeset":
+        tasks = [
+            replace(task, writesets=True, history=_history(job, open_file, history) if task.begins else None)
+            for task in tasks
+        ]
     size = sum(part.bytes for part in ordered.parts)
     with job.stage("gather", len(tasks), size, sum(part.rows for part in ordered.parts)):
         gathered = job.runner(size).run("gather", gather, tasks) if tasks else []
@@ -79,6 +92,17 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         more = {"ddl": result.ddl, "rows_reshaped": result.reshaped, "error": (result.error or {}).get("code")}
         _LOG.debug("file written", extra={**values, **more})
     return gathered
+
+
+def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None") -> "History | None":
+    """Return the history of the open file that goes on, made again from its bytes if nobody has it."""
+    from binlog_merge.pipeline.gather.dependencies import history_of_file
+
+    if file is None:
+        return None
+    if known is not None and (history := known.of(file)) is not None:
+        return history
+    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME)
 
 
 def _taken(task: GatherTask, result: GatherResult) -> GatherResult:

@@ -17,6 +17,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction, length_width, write_gtid
 from binlog_merge.binlog.kernels.render import render_events
+from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import view
@@ -28,6 +29,7 @@ from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Part, branch_parts
+from binlog_merge.reshape.writesets import Writesets
 
 STREAMED_EVENT = (
     32 << 20
@@ -62,11 +64,25 @@ def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool,
         _restore(state, position)
         raise
     _patch_gtid(state, rows, start, position, total, width)
+    if state.writesets is not None and state.out.position != position:
+        state.write_out()
+        if total > LARGE:
+            state.writesets.pass_over(int(state.reg[k.SEQUENCE]))
+        else:
+            _depend(state, state.writesets, position)
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
     state.reg[k.LENGTH_WIDTH] = 0
     state.flush()
     return doubts
+
+
+def _depend(state: Renderer, writesets: Writesets, position: int) -> None:
+    """Write what a transaction depends on into its GTID event, where it is in the file already."""
+    whole = np.frombuffer(bytearray(state.out.read_back(position)), np.uint8)
+    writesets.take(whole, len(whole))
+    event = EventHeader.parse(whole[:19].tobytes())
+    state.out.overwrite(position, whole[: event.event_size].tobytes())
 
 
 def _restore(state: Renderer, position: int) -> None:

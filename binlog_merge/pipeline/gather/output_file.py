@@ -35,6 +35,9 @@ class Sink(Protocol):
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes that were taken."""
 
+    def read_back(self, position: int) -> bytes:
+        """Return the bytes that were taken from `position` on."""
+
 
 @dataclass
 class OutputFile:
@@ -93,6 +96,13 @@ class OutputFile:
         while part := os.pread(self.fd, min(_READ, self.position - at), at - self.begins):
             self.crc = zlib.crc32(part, self.crc)
             at += len(part)
+
+    def read_back(self, position: int) -> bytes:
+        """Return the bytes that are written from `position` on. Raises IoError."""
+        try:
+            return os.pread(self.fd, self.position - position, position - self.begins)
+        except OSError as error:
+            raise io_error(error, self.path) from error
 
     def sync(self) -> None:
         """Flush everything to disk, if it is to be durable. Raises IoError."""

@@ -6,6 +6,7 @@ by piece.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.reshape.plan_of import reshape_rows
 from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.tso import OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.reshape.writesets import Writesets
 
 
 @dataclass
@@ -57,8 +61,15 @@ class RowsWritten:
 class Renderer:
     """The state of the render kernel in one gather task."""
 
-    def __init__(self, head: FileHead, plans: PlanTable, reader: InputReader, out: Sink) -> None:
-        self.plans, self.reader, self.out = plans, reader, out
+    def __init__(
+        self,
+        head: FileHead,
+        plans: PlanTable,
+        reader: InputReader,
+        out: Sink,
+        writesets: "Writesets | None" = None,
+    ) -> None:
+        self.plans, self.reader, self.out, self.writesets = plans, reader, out, writesets
         self.reg = np.zeros(k.REGISTERS, np.int64)
         self.reg[k.OWN_SERVER_ID] = head.server_id
         self.reg[k.SERVER_ID], self.reg[k.SERVER_VERSION] = head.server_id, head.server_version_number
@@ -73,7 +84,13 @@ class Renderer:
         self.reg[k.RANK], self.reg[k.SEQUENCE], self.reg[k.CHECK_ROWS] = rank, sequence, check_rows
 
     def flush(self) -> None:
-        """Write the whole transactions in the buffer to the file."""
+        """Write the whole transactions in the buffer to the file, with what they depend on."""
+        if self.writesets is not None:
+            self.writesets.take(self.out.buffer, int(self.reg[k.OUT]))
+        self.write_out()
+
+    def write_out(self) -> None:
+        """Write the buffer to the file as it is."""
         self.out.write(int(self.reg[k.OUT]))
         self.reg[k.OUT] = self.reg[k.TXN_OUT] = 0
         self.reg[k.FILE_BASE] = self.out.position

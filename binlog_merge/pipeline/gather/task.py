@@ -68,7 +68,12 @@ def _gathered(task: GatherTask, to: str, durable: bool) -> GatherResult:
     except OSError as raised:  # also where this attempt comes when the run is over, and has removed its folder
         raise io_error(raised, to) from raised
     out, reader = OutputFile(fd, to, task.begins, durable), InputReader(task.nodes, task.files)
-    work = Gathering(task, Renderer(task.head, plans, reader, out))
+    writesets = None
+    if task.writesets:
+        from binlog_merge.pipeline.gather.dependencies import writesets_of
+
+        writesets = writesets_of(task.schemas, task.history)
+    work = Gathering(task, Renderer(task.head, plans, reader, out, writesets))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None
     try:
@@ -113,6 +118,8 @@ def _gathered(task: GatherTask, to: str, durable: bool) -> GatherResult:
         doubted=tuple(written.doubted[known] for known in sorted(written.doubted)),
         failed=_key_at(task.runs, written.branches) if error is not None else None,
         keys=work.keys.seen(),
+        dependencies=None if writesets is None else writesets.found(),
+        history=None if writesets is None or closed else writesets.history(),
     )
 
 

@@ -14,6 +14,7 @@ from binlog_merge.pipeline.gather.schemas import Schemas
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.gather.collisions import KeysSeen
+    from binlog_merge.reshape.writesets import Dependencies, History
 from snapshot_store.tso import OrderKey
 
 
@@ -82,6 +83,8 @@ class GatherTask:
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
     key_doubts: bool = False  # a transaction whose rows no order keeps unique is a warning, not an error
+    writesets: bool = False  # transactions depend on those whose rows they touch, not on the one before
+    history: "History | None" = None  # of a continued file, if `writesets`
     away: Away | None = None  # where the file is sent, or what an open one grows by, if the driver shares no folder
 
     @property
@@ -119,5 +122,7 @@ class GatherResult:
     doubted: tuple[DoubtedTable, ...] = ()  # tables whose rows may be in no order that keeps their keys unique
     failed: OrderKey | None = None  # the key of the transaction that failed
     keys: "KeysSeen | None" = None  # what the file does to the keys of tables that several shards make
+    dependencies: "Dependencies | None" = None  # what the transactions depend on, if `writesets`
+    history: "History | None" = None  # and what those to come may depend on, if the file is open
     sent: Sent | None = None  # where the file is, if it is not at `path`
     part: str | None = None  # and the name of the object that has what an open file grows by

@@ -1,0 +1,459 @@
+"""Finds on which earlier transaction each transaction of a merged file depends, and writes that into its GTID event.
+
+A transaction's *writeset* are hashes of the keys of its rows as they come out. A history has, for each hash, the number
+of the last transaction that had it: what a transaction depends on is the greatest number that its hashes have there
+(MySQL's rules: sql/rpl_trx_tracking.cc). A *barrier* depends on the transaction before it, and all behind it depend on
+it: a statement, what may change rows of other tables (deletes of rows that foreign keys refer to), and transactions
+above LARGE. One *in order* depends on the transaction before it, too, but is no barrier: some key of its rows is not
+known, and whatever may be equal to it is then looked for under the hash of the unknown value of that key.
+
+    tables[t]   T_*: the columns of a table and its keys
+    columns[c]  the types and metadata of its columns (`cells`), and C_SLOT: 0, or 1 + the place of its cells
+    keys[k]     K_*: a seed, a role, parts
+    parts[p]    P_*: the place of a part's cells, how its value is compared; of a text how many bytes of length are
+                before it, how many characters count (0: all), and the byte that does not count at its end (-1: none)
+
+The plain twin is `tests/merge_e2e/writesets_twin.py`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels.cells import cell_length, string_length
+from binlog_merge.binlog.kernels.column_types import JSON, VARCHAR
+from binlog_merge.binlog.kernels.crc32 import crc32
+from binlog_merge.binlog.kernels.memory import hash_bytes, i64, store_32, store_64, u16, u32, u48
+from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, NULL
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
+
+MOST: Final = 25_000
+"""The hashes that a history holds (`binlog_transaction_dependency_history_size` of MySQL up to 9.x, by default)."""
+SLOTS: Final = 1 << 16
+LARGE: Final = 1 << 24
+"""The length of a transaction from which on it is a barrier, whatever it does: it need not be in memory as a whole."""
+
+(
+    AT, GROUP, SEQUENCE, PARENT, FLAGS, START, LIVE, USED, UNKNOWN,
+    *(TRANSACTIONS, FREE, BARRIERS_OF_STATEMENTS, BARRIERS_OF_PARENTS, BARRIERS_OF_SIZE, IN_ORDER),
+) = range(15)  # fmt: skip
+REGISTERS: Final = 15
+"""AT is the event that is next. GROUP is the GTID event of the transaction that it is in, -1: none. START is the number
+of the transaction that all behind it depend on, LIVE the hashes in the history, USED its slots in use, UNKNOWN how many
+of the hashes are of unknown values. The last six count transactions: all, those that depend on none right before
+them, those that are barriers, and why, and those in order."""
+
+FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
+T_ID, T_COLUMNS, T_FIRST, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(8)
+C_TYPE, C_META, C_SLOT, C_FIELDS = range(4)
+K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
+P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_FIELDS = range(6)
+IDENTITY, UNIQUE, REFERENCED, FOREIGN = range(4)
+"""A key that identifies rows; another unique one; columns that foreign keys refer to; columns of a foreign key."""
+BYTES, NUMBER_OF_SIGN, DECIMAL, TEXT, BINARY_TEXT = range(5)
+"""How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; printable ASCII in any case,
+any other text is not known; text by its bytes."""
+
+_BARRIER_STATEMENT, _BARRIER_PARENT, _BARRIER_SIZE, _IN_ORDER, _BEGUN = 1, 2, 4, 8, 16
+_BARRIER = _BARRIER_STATEMENT | _BARRIER_PARENT | _BARRIER_SIZE
+_VALUE, _NO_VALUE, _NOT_HELD, _NOT_KNOWN = range(4)
+_OF_UNKNOWN = 0x5851F42D4C957F2D
+_MOST_SLOTS = 512  # cells of a row's keys: 65 keys and the foreign ones, of 16 parts each, share columns
+
+
+@njit(inline="always")
+def _bit(b: Any, at: int, i: int) -> bool:
+    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _slot_of(hashes: Any, hashed: int) -> int:
+    mask = len(hashes) - 1
+    slot = (hashed ^ (hashed >> 32)) & mask
+    while hashes[slot] != 0 and hashes[slot] != hashed:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _make_room(reg: Any, hashes: Any, numbers: Any, spare: Any) -> None:
+    """Forget what stands before START, when the slots are used up."""
+    count = np.int64(0)
+    for slot in range(len(hashes)):
+        if hashes[slot] != 0 and numbers[slot] > reg[START]:
+            spare[count, 0], spare[count, 1] = hashes[slot], numbers[slot]
+            count += 1
+        hashes[slot] = 0
+    for n in range(count):
+        slot = _slot_of(hashes, spare[n, 0])
+        hashes[slot], numbers[slot] = spare[n, 0], spare[n, 1]
+    reg[USED] = count
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _look_up(reg: Any, hashes: Any, numbers: Any, hashed: int) -> None:
+    slot = _slot_of(hashes, hashed)
+    if hashes[slot] != 0 and numbers[slot] > reg[PARENT] and numbers[slot] < reg[SEQUENCE]:
+        reg[PARENT] = numbers[slot]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _touch(reg: Any, hashes: Any, numbers: Any, spare: Any, hashed: int) -> None:
+    """Depend on the last transaction with a hash, and be the last one."""
+    slot = _slot_of(hashes, hashed)
+    if hashes[slot] == 0:
+        if reg[LIVE] > MOST:
+            return  # the history begins anew behind this transaction
+        if reg[USED] * 4 > 3 * len(hashes):
+            _make_room(reg, hashes, numbers, spare)
+            slot = _slot_of(hashes, hashed)
+        hashes[slot] = hashed
+        reg[USED] += 1
+        reg[LIVE] += 1
+    elif numbers[slot] <= reg[START]:
+        reg[LIVE] += 1
+    elif numbers[slot] > reg[PARENT] and numbers[slot] < reg[SEQUENCE]:
+        reg[PARENT] = numbers[slot]
+    numbers[slot] = reg[SEQUENCE]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _unknown(reg: Any, hashes: Any, numbers: Any, spare: Any, seed: int, in_order: bool) -> None:
+    """Take an unknown value of a key: all that take a value of it behind this transaction depend on it."""
+    _touch(reg, hashes, numbers, spare, seed ^ _OF_UNKNOWN | 1)
+    reg[UNKNOWN] += 1
+    if in_order:
+        reg[FLAGS] |= _IN_ORDER
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
+    """Return the hash of a text, -1 if it is not known which texts it equals."""
+    folds, prefix, pad = part[P_HOW] == TEXT, part[P_PREFIX], part[P_PAD]
+    if folds or (prefix > 0 and end - begin > prefix):
+        for i in range(begin, end):
+            # Characters beyond ASCII may have several bytes each, and some are equal to others, or to none.
+            if b[i] < 32 or b[i] > 126:
+                return -1
+    if prefix > 0 and end - begin > prefix:
+        end = begin + prefix
+    while end > begin and b[end - 1] == pad:
+        end -= 1
+    if not folds:
+        return hash_bytes(b, begin, end - begin, value)
+    prime = np.uint64(0x100000001B3)
+    mixed = np.uint64(value) ^ np.uint64(0xCBF29CE484222325)
+    for i in range(begin, end):
+        char = np.uint64(b[i])
+        if 65 <= char <= 90:
+            char += np.uint64(32)
+        mixed = (mixed ^ char) * prime
+    mixed ^= mixed >> np.uint64(29)
+    return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
+    """Return a key's hash with one more part, -1 if it is not known which values that equals."""
+    how = part[P_HOW]
+    if how >= TEXT:
+        return _text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
+    if how == NUMBER_OF_SIGN:
+        any_bit = np.int64(b[start + size - 1] & 127)
+        for i in range(size - 1):
+            any_bit |= np.int64(b[start + i])
+        if any_bit == 0:
+            return hash_bytes(b, start, 0, value)
+    elif how == DECIMAL and b[start] == 0x7F:
+        rest = np.int64(255)
+        for i in range(1, size):
+            rest &= np.int64(b[start + i])
+        if rest == 255:  # -0: all bits of 0 are inverted
+            return hash_bytes(b, start, 0, value)
+    elif how == DECIMAL and b[start] == 0x80:
+        rest = np.int64(0)
+        for i in range(1, size):
+            rest |= np.int64(b[start + i])
+        if rest == 0:
+            return hash_bytes(b, start, 0, value)
+    return hash_bytes(b, start, size, value)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int, found: Any) -> int:
+    """Write the hash of a key in an image into found[0]; return whether there is one."""
+    value, state = key[K_SEED], _VALUE
+    for p in range(key[K_PART], key[K_PART] + key[K_PARTS]):
+        size = sizes[image, parts[p, P_SLOT]]
+        if size == NULL:
+            return _NO_VALUE
+        if size == ABSENT:
+            state = _NOT_HELD
+        elif state == _VALUE:
+            value = _part(b, parts[p], starts[image, parts[p, P_SLOT]], size, value)
+            if value < 0:
+                state, value = _NOT_KNOWN, np.int64(0)
+    found[0] = value | 1  # 0 is no hash
+    return state
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: Any) -> bool:
+    """Return whether an update may change a key."""
+    for p in range(key[K_PART], key[K_PART] + key[K_PARTS]):
+        slot = parts[p, P_SLOT]
+        if not given[slot]:
+            continue
+        before, after = sizes[0, slot], sizes[1, slot]
+        if before != after:
+            return True
+        for i in range(after):
+            if b[starts[0, slot] + i] != b[starts[1, slot] + i]:
+                return True
+    return False
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _take_row(
+    reg: Any, b: Any, table: Any, keys: Any, parts: Any, hashes: Any, numbers: Any, spare: Any, kind: int,
+    starts: Any, sizes: Any, given: Any, found: Any,
+) -> None:  # fmt: skip
+    """Add a row to its transaction's writeset."""
+    is_write, is_update = t.is_write(kind), t.is_update(kind)
+    for k in range(table[T_KEY], table[T_KEY] + table[T_KEYS]):
+        key = keys[k]
+        role, seed = key[K_ROLE], key[K_SEED]
+        if is_update and role != IDENTITY and not _is_changed(b, key, parts, starts, sizes, given):
+            continue
+        if role == REFERENCED and not is_write:
+            reg[FLAGS] |= _BARRIER_PARENT
+            continue
+        if role == FOREIGN:
+            if is_write or is_update:
+                state = _key(b, key, parts, starts, sizes, 1 if is_update else 0, found)
+                if state == _VALUE:
+                    _look_up(reg, hashes, numbers, found[0])
+                    if reg[UNKNOWN]:
+                        _look_up(reg, hashes, numbers, seed ^ _OF_UNKNOWN | 1)
+                elif state != _NO_VALUE:
+                    reg[FLAGS] |= _IN_ORDER
+            continue
+        for image in range(2 if is_update else 1):
+            takes = is_write or image == 1
+            if image == 1 and role == IDENTITY and not _is_changed(b, key, parts, starts, sizes, given):
+                continue
+            state = _key(b, key, parts, starts, sizes, image, found)
+            if state == _VALUE:
+                _touch(reg, hashes, numbers, spare, found[0])
+                if reg[UNKNOWN]:
+                    _look_up(reg, hashes, numbers, seed ^ _OF_UNKNOWN | 1)
+            elif role == IDENTITY or state != _NO_VALUE:
+                _unknown(reg, hashes, numbers, spare, seed, role == IDENTITY or takes)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _take_rows(
+    reg: Any, b: Any, body: int, end: int, kind: int, table: Any, columns: Any, keys: Any, parts: Any, hashes: Any,
+    numbers: Any, spare: Any, starts: Any, sizes: Any, given: Any, found: Any,
+) -> bool:  # fmt: skip
+    """Add the rows of an event to its transaction's writeset; return whether they fit their table map."""
+    count, first = table[T_COLUMNS], table[T_FIRST]
+    at = bitmaps_begin(b, body, end, kind, count)
+    if at < 0:
+        return False
+    bitmap, present = (count + 7) >> 3, at
+    images = 2 if t.is_update(kind) else 1
+    at += bitmap * images
+    json = np.int64(0)
+    for c in range(count):
+        json += columns[first + c, C_TYPE] == JSON
+    while at < end:
+        begun = at
+        for image in range(images):
+            base = present + image * bitmap
+            if image == 1 and kind == t.PARTIAL_UPDATE_ROWS_EVENT:
+                if at >= end or b[at] > 1:
+                    return False
+                at += 1 + ((json + 7) >> 3 if b[at] else 0)
+            held = np.int64(0)
+            for c in range(count):
+                held += _bit(b, base, c)
+            nulls = at
+            at += (held + 7) >> 3
+            if at > end:
+                return False
+            n = 0
+            for c in range(count):
+                slot = columns[first + c, C_SLOT] - 1
+                if held != count and not _bit(b, base, c):
+                    if slot >= 0:
+                        given[slot] = False
+                        if image == 0:
+                            sizes[0, slot] = ABSENT
+                        else:
+                            sizes[1, slot], starts[1, slot] = sizes[0, slot], starts[0, slot]
+                    continue
+                if _bit(b, nulls, n):
+                    size = np.int64(NULL)
+                else:
+                    code = columns[first + c, C_TYPE]
+                    if code >= FIXED:
+                        size = code - FIXED
+                        if at + size > end:
+                            return False
+                    elif code == VARCHAR:
+                        size = string_length(b, at, end, columns[first + c, C_META])
+                        if size < 0 or at + size > end:
+                            return False
+                    else:
+                        size = cell_length(b, at, end, code, columns[first + c, C_META])
+                        if size < 0:
+                            return False
+                if slot >= 0:
+                    starts[image, slot], sizes[image, slot] = at, size
+                    given[slot] = True
+                if size > 0:
+                    at += size
+                n += 1
+        if at == begun:
+            return False
+        _take_row(reg, b, table, keys, parts, hashes, numbers, spare, kind, starts, sizes, given, found)
+    return at == end
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _end(reg: Any, b: Any, maps: Any, patch: bool) -> int:
+    """End the transaction at GROUP: write what it depends on into its GTID event, and return that."""
+    sequence, parent = reg[SEQUENCE], reg[PARENT]
+    flags = reg[FLAGS]
+    if flags & (_BARRIER | _IN_ORDER):
+        parent = sequence - 1
+    if flags & _BARRIER or reg[LIVE] > MOST:
+        reg[START], reg[LIVE], reg[UNKNOWN] = sequence, 0, 0
+    if flags & _BARRIER_STATEMENT:
+        maps[:, 0] = -1  # what refers to a table may be another thing from here on
+    reg[TRANSACTIONS] += 1
+    reg[FREE] += parent < sequence - 1
+    if flags & _BARRIER_STATEMENT:
+        reg[BARRIERS_OF_STATEMENTS] += 1
+    elif flags & _BARRIER_SIZE:
+        reg[BARRIERS_OF_SIZE] += 1
+    elif flags & _BARRIER_PARENT:
+        reg[BARRIERS_OF_PARENTS] += 1
+    elif flags & _IN_ORDER:
+        reg[IN_ORDER] += 1
+    if patch and parent < sequence - 1:
+        group = reg[GROUP]
+        length = u32(b, group + 9)
+        store_64(b, group + 19 + 26, np.uint64(parent))
+        store_32(b, group + length - 4, np.uint32(crc32(b, group, length - 4)))
+    reg[GROUP] = -1
+    return parent
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _packed(b: Any, at: int) -> int:
+    first = np.int64(b[at])
+    if first < 251:
+        return first
+    if first == 252:
+        return u16(b, at + 1)
+    if first == 253:
+        return u16(b, at + 1) | (np.int64(b[at + 3]) << 16)
+    return i64(b, at + 1)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def restore(hashes: Any, numbers: Any, entries: Any) -> None:
+    """Fill an empty history with pairs of a hash and a number."""
+    for n in range(len(entries)):
+        slot = _slot_of(hashes, entries[n, 0])
+        hashes[slot], numbers[slot] = entries[n, 0], entries[n, 1]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def depend(
+    reg: Any, b: Any, end: int, maps: Any, tables: Any, columns: Any, keys: Any, parts: Any, hashes: Any, numbers: Any,
+    spare: Any, starts: Any, sizes: Any, given: Any, parents: Any, patch: bool,
+) -> int:  # fmt: skip
+    """Take whole events of a merged file, b[reg[AT]:end], that end with a transaction's last one.
+
+    With `patch` each GTID event gets what it depends on; `parents` gets (number, what it depends on) of each
+    transaction, as many as it has room for. Returns FINISHED, NEW_TABLE (a table map, at AT, that `maps` does not
+    have), BAD_EVENT or BAD_ROWS.
+    """
+    found = parents[len(parents) - 1]  # the last row is room for a hash
+    room, done = len(parents) - 1, np.int64(0)
+    while reg[AT] < end:
+        i = reg[AT]
+        if i + 19 + 4 > end:
+            return BAD_EVENT
+        length = u32(b, i + 9)
+        if length < 19 + 4 or i + length > end:
+            return BAD_EVENT
+        kind = np.int64(b[i + 4])
+        body, body_end = i + 19, i + length - 4
+        if kind == t.GTID_LOG_EVENT or kind == t.ANONYMOUS_GTID_LOG_EVENT:
+            if reg[GROUP] >= 0:
+                parent = _end(reg, b, maps, patch)
+                if done < room:
+                    parents[done, 0], parents[done, 1] = reg[SEQUENCE], parent
+                done += 1
+            if body_end - body < 50 or body_end - body < 49 + (1 if b[body + 49] < 251 else 9 if b[body + 49] == 254
+                                                               else 3 if b[body + 49] == 252 else 4):  # fmt: skip
+                return BAD_EVENT
+            reg[GROUP], reg[SEQUENCE] = i, i64(b, body + 34)
+            reg[PARENT], reg[FLAGS] = reg[START], 0
+            if _packed(b, body + 49) > LARGE:
+                reg[FLAGS] = _BARRIER_SIZE
+        elif reg[GROUP] < 0 or reg[FLAGS] & _BARRIER_SIZE:
+            pass  # the head of a file, its end, or what is not looked at
+        elif kind == t.QUERY_EVENT:
+            is_begin = body_end - body >= 18
+            if is_begin:
+                for n in range(5):
+                    is_begin = is_begin and b[body_end - 5 + n] == (66, 69, 71, 73, 78)[n]
+                text = body + 13 + u16(b, body + 11) + np.int64(b[body + 8]) + 1
+                is_begin = is_begin and text == body_end - 5
+            if not is_begin or reg[FLAGS] & _BEGUN:
+                reg[FLAGS] |= _BARRIER_STATEMENT
+            reg[FLAGS] |= _BEGUN
+        elif kind == t.TABLE_MAP_EVENT:
+            if body_end - body < 8:
+                return BAD_EVENT
+            table_id = u48(b, body)
+            slot = table_id & (len(maps) - 1)
+            while maps[slot, 0] >= 0 and maps[slot, 0] != table_id:
+                slot = (slot + 1) & (len(maps) - 1)
+            if maps[slot, 0] < 0:
+                return NEW_TABLE
+        elif t.is_rows(kind):
+            if body_end - body < 8:
+                return BAD_EVENT
+            table_id = u48(b, body)
+            slot = table_id & (len(maps) - 1)
+            while maps[slot, 0] >= 0 and maps[slot, 0] != table_id:
+                slot = (slot + 1) & (len(maps) - 1)
+            if maps[slot, 0] < 0:
+                if table_id != t.NO_TABLE:
+                    return BAD_ROWS
+            elif not reg[FLAGS] & _BARRIER:
+                table = tables[maps[slot, 1]]
+                if table[T_IN_ORDER]:
+                    reg[FLAGS] |= _IN_ORDER
+                if table[T_KEYS] and not _take_rows(
+                    reg, b, body, body_end, kind, table, columns, keys, parts, hashes, numbers, spare, starts, sizes,
+                    given, found
+                ):  # fmt: skip
+                    return BAD_ROWS
+        elif kind != t.ROWS_QUERY_LOG_EVENT and kind != t.XID_EVENT:
+            reg[FLAGS] |= _BARRIER_STATEMENT
+        reg[AT] = i + length
+    if reg[GROUP] >= 0:
+        sequence = reg[SEQUENCE]
+        parent = _end(reg, b, maps, patch)
+        if done < room:
+            parents[done, 0], parents[done, 1] = sequence, parent
+    return FINISHED

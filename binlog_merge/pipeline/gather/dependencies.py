@@ -1,0 +1,144 @@
+"""What transactions of an output file depend on: the schemas by which it is found, and how a continued file goes on.
+
+See `reshape.writesets`. Between the rounds of a process the history of the open file is carried in memory; another
+process makes it again from the file's own bytes, with the same result.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels.writesets import LARGE
+from binlog_merge.errors import ManifestError, io_error
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.reshape.writesets import History, References, Writesets, references_of
+from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.history import SchemaHistory
+from snapshot_store.model import Table
+from snapshot_store.store.db import Store
+from snapshot_store.tso import OrderKey
+
+_WINDOW: Final = 8 << 20
+_GTIDS: Final = (int(EventType.GTID_LOG_EVENT), int(EventType.ANONYMOUS_GTID_LOG_EVENT))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenHistory:
+    """The history of an open file of this size."""
+
+    name: str
+    size: int
+    history: History
+
+    def of(self, file: OutputFile) -> History | None:
+        """Return the history, if it is that of a file as it is."""
+        return self.history if (self.name, self.size) == (file.name, file.size) else None
+
+
+def writesets_of(schemas: Schemas, history: History | None) -> Writesets:
+    """Return what finds the dependencies of a task's transactions."""
+    return Writesets(*_definitions(schemas.history), history)
+
+
+def _definitions(
+    history: SchemaHistory,
+) -> tuple[Callable[[str, str, OrderKey], Table | None], Callable[[OrderKey], References]]:
+    def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
+        version = history.at(schema, name, key)
+        return None if version is None or version.opaque else version.table
+
+    names = {(v.schema, v.name) for v in history.versions if v.node is None and v.table and v.table.foreign_keys}
+
+    def references_at(key: OrderKey) -> References:
+        tables = (table_at(*name, key) for name in names)
+        return references_of(table for table in tables if table is not None)
+
+    return table_at, references_at
+
+
+def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
+    """Return the history of an open file, made again from its own bytes and the schema store.
+
+    Raises ManifestError if they are no merged log, IoError.
+    """
+    with as_merge_errors(store), Store.open(store, read_only=True) as opened:
+        stored = opened.merging()
+
+        @cache
+        def versions_of(schema: str, name: str) -> SchemaHistory:
+            return opened.history_of([(None, schema, name)])
+
+        def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
+            version = versions_of(schema, name).at(schema, name, key)
+            return None if version is None or version.opaque else version.table
+
+        referring = opened.history_of(stored.with_foreign_keys())
+        writesets = Writesets(table_at, _definitions(referring)[1])
+        try:
+            _read(path, file.size, writesets)
+        except OSError as error:
+            raise io_error(error, str(path)) from error
+        except BinlogFormatError as error:
+            raise ManifestError(
+                f"the open file cannot be read again: {error.reason}",
+                file=str(path),
+                remedy="`binlog-merge verify` says what is wrong with it",
+            ) from None
+        return writesets.history()
+
+
+def _read(path: Path, size: int, writesets: Writesets) -> None:
+    """Take all transactions of a file, some megabytes of whole ones at a time."""
+    with path.open("rb") as source:
+        at, window = len(BINLOG_MAGIC), _WINDOW
+        while at < size:
+            source.seek(at)
+            data = bytearray(source.read(min(window, size - at)))
+            whole, large = _whole(data, at + len(data) == size)
+            if large is not None and whole == 0:
+                length, sequence = large
+                writesets.pass_over(sequence)
+                at += length
+            elif whole == 0:
+                if at + len(data) == size:
+                    raise BinlogFormatError("it ends within a transaction")
+                window *= 2
+            else:
+                writesets.take(np.frombuffer(data, np.uint8), whole, patch=False)
+                at, window = at + whole, _WINDOW
+
+
+def _whole(data: bytearray, is_all: bool) -> tuple[int, tuple[int, int] | None]:
+    """Return how many bytes are of whole transactions, and the length and number of a large one that begins there."""
+    at = whole = 0
+    while at + 19 <= len(data):
+        size = int.from_bytes(data[at + 9 : at + 13], "little")
+        if size < 23:
+            raise BinlogFormatError("an event's length is impossible")
+        if data[at + 4] in _GTIDS:
+            if at + 19 + 58 > len(data):
+                return at, None
+            length = _packed(data, at + 19 + 49)
+            if length > LARGE:
+                return at, (length, int.from_bytes(data[at + 19 + 34 : at + 19 + 42], "little"))
+            if at + length > len(data):
+                return at, None
+            at += length
+            continue
+        if at + size > len(data):
+            return whole, None
+        at += size
+        whole = at
+    return (len(data) if is_all else at), None
+
+
+def _packed(data: bytearray, at: int) -> int:
+    width = {252: 2, 253: 3, 254: 8}.get(data[at], 0)
+    return int.from_bytes(data[at + 1 : at + 1 + width], "little") if width else data[at]

@@ -1,0 +1,212 @@
+"""`output.dependencies: writeset`: what a transaction depends on is what a MySQL server writes for the same rows."""
+
+import random
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import binlog_merge
+from binlog_merge.binlog.header import walk
+from binlog_merge.errors import ChecksumMismatch
+from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
+from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.parallel_replica import Histories, replica, rows_of
+from tests.merge_e2e.test_many_runs import merge_growing
+from tests.merge_e2e.test_rounds import merge_in_rounds
+from tests.merge_e2e.writesets_twin import twin
+from tests.mysql_server import MySqlServer
+from tests.pipeline.gather.test_giant import SIZES, shrink
+
+CUT = ("three-nodes-online-ddl", "shards-optimistic", "polardbx-rename", "row-image-minimal")
+TABLES = """
+CREATE TABLE {d}.plain (id INT PRIMARY KEY, u VARCHAR(20) UNIQUE, v INT);
+CREATE TABLE {d}.texts (k VARCHAR(300) COLLATE utf8mb4_general_ci, c CHAR(5) COLLATE utf8mb4_bin, b VARBINARY(9), v INT,
+    PRIMARY KEY (k, c), UNIQUE (b, v), UNIQUE (k(2), v));
+CREATE TABLE {d}.numbers (a DECIMAL(20, 5), f DOUBLE, t DATETIME(3), e ENUM('x', 'y'), v BIGINT UNSIGNED NOT NULL,
+    UNIQUE (v), UNIQUE (a), UNIQUE (f, e), KEY (t));
+CREATE TABLE {d}.keyless (a INT, b INT);
+"""
+NAMES = ["a", "b", "c", "Ab", "AB", "aB", "ab", "abc", "abd", "x", "y"]
+
+
+def _value(chance: random.Random, kind: str) -> str:
+    if kind == "int":
+        return str(chance.randrange(12))
+    if kind == "text":
+        return "'" + chance.choice(NAMES) + " " * chance.choice([0, 0, 1]) + "'"
+    return str(chance.choice(["0", "-0.0", "1", "1.50", "2.5", "-3", "NULL"]))
+
+
+def _change(chance: random.Random, d: str) -> str:
+    table = chance.choice(["plain", "plain", "texts", "numbers", "keyless"])
+    n, text, number = (_value(chance, kind) for kind in ("int", "text", "number"))
+    where = {"plain": f"id = {n}", "texts": f"k = {text}", "numbers": f"v = {n}", "keyless": f"a = {n}"}[table]
+    kind = chance.choice(["insert", "insert", "update", "delete"])
+    if kind == "delete":
+        return f"DELETE FROM {d}.{table} WHERE {where}"
+    if kind == "update":
+        other = chance.choice(["NULL", _value(chance, "text")])
+        change = {
+            "plain": chance.choice([f"v = v + 1, u = {other}", "v = v + 1", f"id = {_value(chance, 'int')}"]),
+            "texts": chance.choice(["v = v + 1", f"k = {_value(chance, 'text')}", f"b = {other}"]),
+            "numbers": chance.choice([f"a = {number}", f"f = {number}", f"v = {_value(chance, 'int')}", "t = NOW(3)"]),
+            "keyless": "b = b + 1",
+        }[table]
+        return f"UPDATE IGNORE {d}.{table} SET {change} WHERE {where}"
+    row = {
+        "plain": f"{n}, {chance.choice(['NULL', text])}, 1",
+        "texts": f"{text}, {_value(chance, 'text')}, {chance.choice(['NULL', text])}, {n}",
+        "numbers": f"{number}, {_value(chance, 'number')}, NOW(3), 'x', {n}",
+        "keyless": f"{n}, 1",
+    }[table]
+    verb = chance.choice(["INSERT IGNORE", "INSERT IGNORE", "REPLACE"])
+    return f"{verb} INTO {d}.{table} VALUES ({row})"
+
+
+def history(chance: random.Random, length: int, d: str = "d") -> Iterator[str]:
+    """Yield the statements of a random session: transactions of one to four changes, and some DDL."""
+    yield f"CREATE DATABASE {d}"
+    yield from (text for text in TABLES.format(d=d).split(";\n") if text.strip())
+    for number in range(length):
+        if chance.random() < 0.02:
+            yield f"ALTER TABLE {d}.plain ADD COLUMN c{number} INT"
+            yield f"ALTER TABLE {d}.plain DROP COLUMN c{number}"
+        yield "; ".join(["BEGIN", *(_change(chance, d) for _ in range(chance.choice([1, 1, 2, 4]))), "COMMIT"])
+
+
+def dependencies_in(files: Sequence[Path]) -> dict[int, list[tuple[int, int]]]:
+    """Return (sequence_number, last_committed) of all transactions, by file."""
+    found = {}
+    for number, path in enumerate(files):
+        data = path.read_bytes()
+        bodies = [e.body for e in walk(data) if e.type_code in (33, 34)]
+        found[number] = [struct.unpack_from("<qq", body, 26)[::-1] for body in bodies]
+    return found
+
+
+def merged(folder: Path, nodes: dict[str, Path], name: str = "out", **output: Any) -> tuple[Any, list[Path]]:
+    """Merge nodes' binlogs; return the result and the files of the output."""
+    values = {
+        "version": 1, "name": "d", "commit-tso": {"carrier": "gtid-time"}, "shard-mode": "optimistic",
+        "nodes": [{"source-id": node, "files": f"{path}/binlog.[0-9]*"} for node, path in nodes.items()],
+        "output": {"dependencies": "writeset", **output},
+    }  # fmt: skip
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(values))
+    result = merge(path, folder / name)
+    return result, sorted((folder / name).glob("binlog.0*"))
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_single_node_s_are_the_server_s(tmp_path: Path, mysql_server: MySqlServer, seed: int) -> None:
+    """One session: on the server nothing is committed side by side, so what it writes are its writesets alone."""
+    mysql_server.execute("; ".join(history(random.Random(seed), 400)))
+    own = dependencies_in(mysql_server.binlog_files())[0]
+    result, files = merged(tmp_path, {"dn-1": mysql_server.data})
+    ours = dependencies_in(files)[0]
+    assert [n for n, _ in ours] == [n for n, _ in own]
+    differing = [(a, b) for a, b in zip(ours, own, strict=True) if a != b]
+    assert differing == []
+    waiting = sum(last == n - 1 for n, last in ours)
+    assert result.dependencies["wait_for_the_one_before"] == waiting < len(ours) * 0.8
+
+
+def _by_writesets(values: dict[str, Any]) -> None:
+    values["output"]["dependencies"] = "writeset"
+
+
+def _cut(size: int) -> Callable[[dict[str, Any]], None]:
+    def change(values: dict[str, Any]) -> None:
+        _by_writesets(values)
+        max_size(size)(values)
+
+    return change
+
+
+def without_dependencies(data: bytes) -> bytes:
+    """Return a file in which every transaction depends on the one before it."""
+    whole = bytearray(data)
+    for event in walk(data):
+        if event.type_code in (33, 34):
+            at, end = event.offset, event.end
+            (number,) = struct.unpack_from("<q", whole, at + 19 + 34)
+            struct.pack_into("<q", whole, at + 19 + 26, number - 1)
+            struct.pack_into("<I", whole, end - 4, zlib.crc32(whole[at : end - 4]))
+    return bytes(whole)
+
+
+@every_input
+def test_nothing_else_differs_and_the_twin_agrees(case: Path, tmp_path: Path) -> None:
+    path = copy_case(case, tmp_path / "case", _by_writesets)
+    result = merge(path, tmp_path / "out")
+    files = written(tmp_path / "out")
+    assert {name: without_dependencies(data) for name, data in files.items()} == whole(case / "cluster.yaml")
+    binlog_merge.verify(tmp_path / "out")
+    twins = [twin(data, tmp_path / "out") for data in files.values()]
+    assert list(dependencies_in([tmp_path / "out" / name for name in files]).values()) == twins
+    waiting = sum(last == number - 1 for found in twins for number, last in found)
+    assert result.dependencies.get("wait_for_the_one_before", 0) == waiting
+
+
+@pytest.mark.parametrize("case", [case_named(name) for name in CUT], ids=lambda case: str(case.name))
+def test_any_cuts_restarts_and_rounds_give_the_same_files(case: Path, tmp_path: Path) -> None:
+    """A process that begins has no history of the open file: it reads the file again."""
+    rng = random.Random(case.name)
+    total = sum(map(len, whole(case / "cluster.yaml").values()))
+    path = copy_case(case, tmp_path / "runs", _cut(max(400, total // rng.choice([1, 3]))))
+    good = whole(path)
+    merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=False, remove_old=False)
+    again = copy_case(case, tmp_path / "rounds", lambda values: values.update(yaml.safe_load(path.read_text())))
+    merge_in_rounds(again, tmp_path / "again", good, rng, rounds=6)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_streamed_transactions_depend_on_the_same(
+    sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    good = whole(path)
+    shrink(monkeypatch, *sizes)
+    merge(path, tmp_path / "out")
+    assert written(tmp_path / "out") == good
+
+
+def test_verify_sees_a_transaction_that_does_not_wait_for_another(tmp_path: Path) -> None:
+    """Each transaction that depends on one of its file, made to depend on the one before that."""
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    merge(path, tmp_path / "out")
+    ((name, good),) = written(tmp_path / "out").items()
+    checked = 0
+    for event in [event for event in walk(good) if event.type_code in (33, 34)]:
+        wrong = bytearray(good)
+        (last,) = struct.unpack_from("<q", wrong, event.offset + 19 + 26)
+        if not last:
+            continue
+        struct.pack_into("<q", wrong, event.offset + 19 + 26, last - 1)
+        struct.pack_into("<I", wrong, event.end - 4, zlib.crc32(wrong[event.offset : event.end - 4]))
+        (tmp_path / "out" / name).write_bytes(wrong)
+        with pytest.raises(ChecksumMismatch, match="which it depends on"):
+            binlog_merge.verify(tmp_path / "out")
+        checked += 1
+    assert checked > 10
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("order", ["OFF", "ON"])
+def test_a_replica_with_eight_workers(tmp_path: Path, mysql_server: MySqlServer, order: str) -> None:
+    """Two shards: keys that go from one to the other, foreign keys, rows without keys, all images."""
+    with MySqlServer(tmp_path / "b", server_id=12) as other:
+        histories = Histories([mysql_server, other], seed=len(order))
+        histories.begin()
+        histories.run(150)
+        nodes = {"dn-1": mysql_server.data, "dn-2": other.data}
+        _, files = merged(tmp_path, nodes, **{"max-size": "20KiB"})
+        expected = rows_of(histories.shards)
+    with replica(tmp_path / "replica", files, f"--replica-preserve-commit-order={order}") as server:
+        assert rows_of([server]) == expected
