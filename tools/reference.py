@@ -23,10 +23,10 @@ from binlog_merge.config.errors import models_in
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES
 from binlog_merge.observe.status.metrics import METRICS
+from binlog_merge.values.duckdb.columns import TableColumns
 from binlog_merge.values.duckdb.compile import compile_value, parse
 from binlog_merge.values.duckdb.functions import CALLS
 from binlog_merge.values.duckdb.piece import ExpressionError
-from binlog_merge.values.duckdb.table_columns import TableColumns
 from binlog_merge.values.evaluate.functions import CALLS as COMPUTED
 from binlog_merge.values.evaluate.functions import CHOICES, CLOCK
 from binlog_merge.values.evaluate.kinds import NotComputableError

@@ -20,7 +20,7 @@ from binlog_merge.errors import ConfigError, io_error
 if TYPE_CHECKING:
     from binlog_merge.log.log import Log
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.time_travel.made import Made
+    from binlog_merge.time_travel.bases import Made
 
 HELP = """Show a table as it was: the rows of a base, and the log's changes between the base and a moment.
 

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.filters.patterns import NamePattern
-from binlog_merge.filters.regex import PatternError, Regex
+from binlog_merge.filters.patterns import NamePattern, PatternError, Regex
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import Literal, NamedTuple
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.block_allow import selector_pattern
 from binlog_merge.filters.kinds import ALTER_TABLE_KINDS, DML, IGNORE_EVENTS, canonical_kind, class_of, unknown_kind
-from binlog_merge.filters.patterns import NamePattern
-from binlog_merge.filters.regex import PatternError, Regex
+from binlog_merge.filters.patterns import NamePattern, PatternError, Regex
 from binlog_merge.filters.tables import TableFilter
 
 Action = Literal["Do", "Ignore", "Error"]

@@ -23,8 +23,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, UnsupportedInput
 from binlog_merge.reshape.metadata import from_definition, metadata_of
 from binlog_merge.values.convert.cells import coerce
-from binlog_merge.values.convert.json import read_json
-from binlog_merge.values.value import ConversionError, Lost, encode_cell
+from binlog_merge.values.value import ConversionError, Lost, encode_cell, read_json
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.metadata import from_definition, from_source, logical_metadata
 from binlog_merge.reshape.pads import constant_pad, encode_now, pad_cell, pads_now
-from binlog_merge.reshape.plan import ReshapePlan
-from binlog_merge.reshape.rows import reshape_rows, rewrite_rows
+from binlog_merge.reshape.rows import ReshapePlan, reshape_rows, rewrite_rows
 from binlog_merge.values.convert.cells import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
 from binlog_merge.values.evaluate.row import Computed
 from snapshot_store.diff import column_map

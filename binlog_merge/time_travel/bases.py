@@ -1,7 +1,7 @@
 """What a table is made of: a dump, a kept DuckDB file, a folder of snapshots, or nothing; the nearest one first.
 
 A DuckDB file that knows its place in the log may stand before the moment, and is carried on, or behind it, and is
-carried back. A dump can only be carried on.
+carried back. A dump can only be carried on. `Made` is the table that is made of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from binlog_merge.config.uri import is_uri, local_path
-from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.errors import ConfigError, MergeError, UnknownTable
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.tables.load import Base
 from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
 from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.tables.types import place
 from binlog_merge.targets.server.places import Place, places_of
 from binlog_merge.verification.base import DuckdbBase, Empty, is_duckdb
 from binlog_merge.verification.base_dump import DumpBase
@@ -162,3 +163,30 @@ def _check(path: Path, place: Place, binlog: MergedBinlog) -> None:
             file=str(path),
             remedy="this is another output of the cluster: give the one that the file was kept up with",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A table as it was behind transaction `rank`, in an open file, whose catalog are the log's tables then.
+
+    `doubts` are what the log and the base leave open, `notes` how it was made.
+    """
+
+    target: DuckdbTarget
+    table: Table
+    base: Found
+    rank: int
+    doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        name = place(self.table.schema, self.table.name)
+        return int(self.target.connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0])
+
+
+def not_there(name: Name, catalog: Catalog) -> UnknownTable:
+    """Return the error for a table that was not there."""
+    known = ", ".join(sorted(".".join(each) for each in catalog.tables)[:5])
+    return UnknownTable(f"there was no table {'.'.join(name)} then; there were {known or 'none'}")

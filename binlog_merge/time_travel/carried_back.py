@@ -23,8 +23,7 @@ from binlog_merge.tables.load import catalog_at
 from binlog_merge.tables.rows import RowRefused, TableWriter
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.unlogged import unlogged_changes
-from binlog_merge.time_travel.bases import Found, Name
-from binlog_merge.time_travel.made import Made, not_there
+from binlog_merge.time_travel.bases import Found, Made, Name, not_there
 from binlog_merge.undo.across import Written
 from binlog_merge.undo.blocks import Waiting
 from binlog_merge.undo.selection import Reader, Selected

@@ -14,7 +14,7 @@ from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.mysql import MysqlTarget, Session
 from binlog_merge.targets.server.places import Place
-from binlog_merge.time_travel.made import Made
+from binlog_merge.time_travel.bases import Made
 from binlog_merge.undo.statements import key_of
 from binlog_merge.values.sql.server_text import literal_of_text
 from snapshot_store.model import Column, Table

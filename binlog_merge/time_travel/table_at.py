@@ -20,9 +20,8 @@ from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere
 from binlog_merge.tables.load import Base, load
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.time_travel.bases import Found
+from binlog_merge.time_travel.bases import Found, Made, not_there
 from binlog_merge.time_travel.carried_back import carried_back
-from binlog_merge.time_travel.made import Made, not_there
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
 from snapshot_store.store.db import Store

@@ -1,1 +1,1 @@
-"""MySQL values: conversion between column types and evaluation of expressions, as the server does both."""
+"""MySQL values: conversion between column types, evaluation of expressions as the server does it, values as SQL."""

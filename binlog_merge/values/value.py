@@ -12,6 +12,7 @@
 GEOMETRY has no values here: its cells are passed through.
 """
 
+import json
 import math
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,3 +84,29 @@ def encode_cell(kind: ColumnType, value: Value) -> bytes:
         return encode.encode_cell(code, meta, plain, kind.unsigned, kind.charset or "binary")
     except (BinlogFormatError, ValueError, LookupError) as error:
         raise ConversionError(f"{value!r} does not fit {kind.name}: {error}") from None
+
+
+def read_json(text: str) -> Json:
+    """Parse a JSON text. Raises ConversionError if it is not JSON."""
+    try:
+        document = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_no_constant)
+        encode_json(document)
+    except (ValueError, RecursionError, BinlogFormatError) as error:
+        raise ConversionError(f"{text[:40]!r} is no JSON document: {error}") from None
+    return Json(document)
+
+
+def _integer(digits: str) -> int | float:
+    number = int(digits)
+    return number if -(1 << 63) <= number < 1 << 64 else _float(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too great for a DOUBLE")
+    return number
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")

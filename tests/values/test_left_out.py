@@ -2,9 +2,9 @@
 
 import pytest
 
+from binlog_merge.values.duckdb.columns import TableColumns
 from binlog_merge.values.duckdb.compile import compile_value, parse
 from binlog_merge.values.duckdb.piece import ExpressionError
-from binlog_merge.values.duckdb.table_columns import TableColumns
 from snapshot_store import parse_table
 
 TABLE = parse_table("CREATE TABLE t (i BIGINT, g DOUBLE, s VARCHAR(9))", schema="d")

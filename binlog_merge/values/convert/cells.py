@@ -22,8 +22,15 @@ from typing import Final, Literal
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.values.convert.clock import without_displacement
-from binlog_merge.values.convert.json import number_of_document, read_json
-from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year, whole_of_decimal
+from binlog_merge.values.convert.numbers import (
+    number_of_document,
+    to_bit,
+    to_decimal,
+    to_float,
+    to_integer,
+    to_year,
+    whole_of_decimal,
+)
 from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
 from binlog_merge.values.convert.time import shifted, to_date, to_datetime, to_time, to_timestamp
 from binlog_merge.values.types import DEFAULT_VECTOR_LENGTH, binlog_column, byte_length
@@ -34,6 +41,7 @@ from binlog_merge.values.value import (
     Value,
     decode_cell,
     encode_cell,
+    read_json,
 )
 from snapshot_store.diff import same_type
 from snapshot_store.model import Column

@@ -12,8 +12,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Final
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.value import ConversionError, Lost, Value
-from snapshot_store.mysql.column_type import ColumnType
+from binlog_merge.values.value import ConversionError, Json, Lost, Value
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.session import TIME_TRUNCATE_FRACTIONAL
 
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -192,3 +192,16 @@ def to_year(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> in
         lost.append(f"{year} is no YEAR")
         return 0
     return year
+
+
+def number_of_document(kind: ColumnType, value: Json, lost: Lost) -> int | float | str | Decimal:
+    """Return a document's value for DECIMAL and BIT columns: a number, a text that may hold one, true or false."""
+    document = value.document
+    if isinstance(document, float) and not math.isfinite(document):
+        raise ConversionError(f"{document} is no number")
+    if isinstance(document, int) and document > _BIGINT[1] and kind.family is Family.DECIMAL:
+        return document - (1 << 64)  # a server takes its bits for a signed number's
+    if isinstance(document, int | float | str | Decimal):  # bool is an int
+        return int(document) if isinstance(document, bool) else document
+    lost.append("the document is no number")
+    return 0

@@ -9,7 +9,6 @@ from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import json_text
-from binlog_merge.values.convert.json import read_json
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     MOMENT_AS_NUMBER,
@@ -29,7 +28,7 @@ from binlog_merge.values.duckdb.piece import (
 )
 from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, stop
 from binlog_merge.values.duckdb.text import bytes_of
-from binlog_merge.values.value import ConversionError
+from binlog_merge.values.value import ConversionError, read_json
 
 ALL_BITS = "18446744073709551615::HUGEINT"
 

@@ -3,7 +3,7 @@
 Dates and times go in as MySQL's text, so that every value has a place; ENUM and SET as text, beside their numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.binlog.temporal import time_text
-from binlog_merge.values.duckdb.piece import COLUMN, Sql, quoted
+from binlog_merge.values.duckdb.compile import generated_column
+from binlog_merge.values.duckdb.piece import COLUMN, NULL, Sql, quoted
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import DATES, MEMBERS, Family
 from snapshot_store.mysql.values.sets import set_text
@@ -167,3 +168,34 @@ def _array(column: Column, value: Any) -> Any:
     if family is Family.BYTES:
         return pa.array([value.encode("latin-1") if isinstance(value, str) else bytes(value)], pa.binary())
     return pa.array([value.decode() if isinstance(value, bytes) else str(value)], pa.string())
+
+
+class TableColumns(dict[str, Sql]):
+    """The columns of a table as SQL, produced on demand; `used` are those that rows must hold, by their place.
+
+    `present` are the virtual columns whose values rows hold; others are computed. `elsewhere` are the lower-case names
+    of columns that the table has at other times: here they are NULL.
+    """
+
+    def __init__(self, table: Table, present: Collection[str], elsewhere: Collection[str] = ()) -> None:
+        super().__init__()
+        self.table = table
+        self.used: dict[str, Column] = {}
+        self._known = set(present)
+        self._elsewhere = elsewhere
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a column as SQL, or the default."""
+        if name not in self:
+            place = self.table.index_of(name)
+            if place is None:
+                return NULL if name.lower() in self._elsewhere else default
+            self[name] = self._make(self.table.columns[place], f"c{place}")
+        return self[name]
+
+    def _make(self, column: Column, place: str) -> Sql:
+        if column.generated is None or column.generated.stored or column.name in self._known:
+            self.used[place] = column
+            return column_sql(column, place)
+        self._known.add(column.name)
+        return generated_column(column, self)

@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, bounded, cast, operand
+from binlog_merge.values.duckdb.checks import (
+    check_between,
+    check_bits,
+    check_in,
+    check_left_out,
+    check_signs,
+    has_column,
+)
 from binlog_merge.values.duckdb.collations import like
 from binlog_merge.values.duckdb.compare import common_collation, compare
 from binlog_merge.values.duckdb.functions import call
-from binlog_merge.values.duckdb.left_out import check_left_out, has_column
-from binlog_merge.values.duckdb.many import check_between, check_bits, check_in, check_signs
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
     CONNECTION,

@@ -17,9 +17,8 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.json_diff import path_legs
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.convert.json import read_json
 from binlog_merge.values.convert.time import moment_of, shifted
-from binlog_merge.values.value import ConversionError, Json, Value
+from binlog_merge.values.value import ConversionError, Json, Value, read_json
 from snapshot_store.mysql.sql.functions import Kind
 
 _MAX_LENGTH: Final = 1 << 24
