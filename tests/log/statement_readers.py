@@ -14,7 +14,7 @@ from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.messages.ddl_kinds import canal_kind, kind_of_ddl, tidb_number
+from binlog_merge.messages.ddl_kinds import action_of, canal_kind, tidb_number
 from binlog_merge.messages.formats import FORMATS, format_of
 from binlog_merge.messages.read import Ddl, named_by
 from binlog_merge.streams.mariadb.events import for_mariadb
@@ -22,8 +22,9 @@ from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
 from binlog_merge.tables.ddl import understood
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.across import Written, after_ddl, keeps_rows, keeps_values
+from binlog_merge.undo.across import Written, after_ddl
 from binlog_merge.undo.selection import touched_by
+from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog
 from snapshot_store.tso import ORIGIN
@@ -50,7 +51,7 @@ class _Table:
 def said_of(statement: Statement) -> Said:
     """Return what each reader says of a statement."""
     return {
-        "kind": (kind_of_ddl(statement.ddl), canal_kind(statement.ddl), tidb_number(statement.ddl)),
+        "kind": (action_of(statement.ddl), canal_kind(statement.ddl), tidb_number(statement.ddl)),
         "tables": statement.tables,
         "messages": _messages(statement),
         "filter": _filtered(statement),
@@ -161,7 +162,7 @@ def _streamed(statement: Statement) -> Any:
     if isinstance(made, str) or made is None:
         return made
     comes = Statement(type(statement.query).parse(made.pieces[0].body))
-    return comes.text == statement.text, kind_of_ddl(comes.ddl), comes.tables
+    return comes.text == statement.text, action_of(comes.ddl), comes.tables
 
 
 def _for_mariadb(statement: Statement) -> Any:
@@ -180,7 +181,7 @@ def _undone(statement: Statement) -> Any:
         return frozenset((t.schema, t.name) for t in touched_by(StatementAt(_BEGIN, statement, True), asked))
 
     exact = after_ddl(statement.ddl, frozenset(), Written.NAMED) is not None
-    return _or_not(tables), exact, keeps_rows(statement.ddl), keeps_values(statement.ddl)
+    return _or_not(tables), exact, keeps_rows(statement.ddl.result), keeps_values(statement.ddl.result)
 
 
 def _in_duckdb(statement: Statement) -> Any:

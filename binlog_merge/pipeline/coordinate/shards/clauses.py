@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.values import Step
-from snapshot_store.ddl.actions import AddColumn, ChangeColumn, Convert, DropColumn, RenameColumn
+from snapshot_store.ddl.actions import AddColumn, Convert, DropColumn
 from snapshot_store.ddl.apply.statement import apply_parsed
+from snapshot_store.ddl.effects import renamed_columns
 from snapshot_store.ddl.indexes import renamed_generated
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.resolve import default_conversion
@@ -195,12 +196,10 @@ Names = tuple[str, ...]
 def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, str], ...]]:
     """Return the columns that a statement adds, those it drops, and those it renames as (old, new)."""
     actions = statement.actions if isinstance(statement, AlterTable) else ()
-    renames = [(a.old, a.new) for a in actions if isinstance(a, RenameColumn)]
-    renames += [(a.old, a.column.name) for a in actions if isinstance(a, ChangeColumn)]
     return (
         tuple(a.column.name for a in actions if isinstance(a, AddColumn)),
         tuple(a.name for a in actions if isinstance(a, DropColumn)),
-        tuple((old, new) for old, new in renames if old.lower() != new.lower()),
+        tuple((old, new) for old, new in renamed_columns(statement) if old.lower() != new.lower()),
     )
 
 
