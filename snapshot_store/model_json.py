@@ -1,13 +1,15 @@
 """Tables and schemas as JSON text: equal values have equal text, and the text is read back exactly.
 
-Fields with their default value are omitted, so adding a field to the model needs no migration.
+Fields with their default value are omitted, so adding a field to the model needs no migration. A foreign key is the
+text that SHOW CREATE TABLE has of it.
 """
 
 import json
 from dataclasses import MISSING, fields
+from functools import lru_cache
 from typing import Any
 
-from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store_errors import StoreDamaged
 
@@ -57,6 +59,8 @@ def _load(kind: type[Any], text: str) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, ForeignKey):
+        return value.sql
     if not hasattr(value, "__dataclass_fields__"):
         return value
     found = {}
@@ -69,7 +73,17 @@ def _plain(value: Any) -> Any:
 
 def _value(kind: type[Any], data: Any) -> Any:
     nested = _NESTED.get(kind, {})
-    return kind(**{name: _field(nested.get(name), item) for name, item in data.items()})
+    values = {name: _field(nested.get(name), item) for name, item in data.items()}
+    if values.get("foreign_keys"):
+        values["foreign_keys"] = tuple(map(_foreign_key, values["foreign_keys"]))
+    return kind(**values)
+
+
+@lru_cache(maxsize=4096)
+def _foreign_key(text: str) -> ForeignKey:
+    from snapshot_store.ddl.indexes import foreign_key_of  # loads what reads DDL
+
+    return foreign_key_of(text)
 
 
 def _field(kind: type[Any] | None, item: Any) -> Any:

@@ -23,10 +23,8 @@ from binlog_merge.config.extract import Extract
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.routes import KeyColumns, with_columns
 from binlog_merge.pipeline.coordinate.shards.values import Step
-from snapshot_store.ddl.indexes import foreign_key_of
-from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
-from snapshot_store.model import Index, Table
+from snapshot_store.model import ForeignKey, Index, Table
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
@@ -75,10 +73,9 @@ def _has_keys(sql: str, session: DdlSession, before: Table, after: Table) -> boo
         return False
 
 
-def _keys(table: Table) -> tuple[set[tuple[str, Index]], set[tuple[ForeignKeySpec, str]]]:
+def _keys(table: Table) -> tuple[set[tuple[str, Index]], set[ForeignKey]]:
     indexes = {(index.name.lower(), index) for index in table.indexes}
-    foreign = (foreign_key_of(text) for text in table.foreign_keys)
-    return indexes, {(replace(key, table=(None, key.table[1])), key.table[0] or table.schema) for key in foreign}
+    return indexes, {replace(key, table=key.target(table.schema)) for key in table.foreign_keys}
 
 
 def _key(index: Index) -> str:
@@ -154,7 +151,7 @@ def _into_foreign_key(cursor: Cursor, after: Table) -> Iterator[_Piece]:
         cursor.next()
     own = [name.lower() for name in cursor.names()]
     cursor.place = here
-    longer = (key for key in map(foreign_key_of, after.foreign_keys) if len(key.columns) > len(own))
+    longer = (key for key in after.foreign_keys if len(key.columns) > len(own))
     matching = (key.columns for key in longer if [name.lower() for name in key.columns[: len(own)]] == own)
     added = ", ".join(map(quote_name, next(matching, ())[len(own) :]))
     yield from _into_list(cursor, added)
