@@ -13,7 +13,8 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import NONE, Change, Effects, Name, changes_of, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor, items_of
+from snapshot_store.mysql.sql.edits import parts_of
 
 ASKED = DdlSession()
 """The session of a statement that somebody asks about; one of a log has its own."""
@@ -118,7 +119,7 @@ def split_alter(ddl: ParsedDdl) -> tuple[ParsedDdl, ...]:
     cursor = Cursor.of(ddl.sql, ddl.session)
     cursor.expect("ALTER", "TABLE")
     cursor.table_name()
-    texts = _cut(ddl.sql, cursor)
+    texts = _cut(cursor)
     return (ddl,) if len(texts) == 1 else tuple(ParsedDdl.of(text, ddl.session) for text in texts)
 
 
@@ -129,22 +130,21 @@ def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
         cursor.next()
     cursor.next()
     cursor.accept("IF", "EXISTS")
-    return cursor.peek().start, _cut(sql, cursor)
+    return cursor.peek().start, _cut(cursor)
 
 
-def _cut(sql: str, cursor: Cursor) -> tuple[str, ...]:
+def _cut(cursor: Cursor) -> tuple[str, ...]:
     """Return a statement for each item of the list that begins at the cursor."""
-    start, depth, items = cursor.peek().start, 0, []
-    head, begin = sql[:start], start
+    sql, tokens, start, begin = cursor.sql, cursor.tokens, cursor.peek().start, cursor.place
     while not cursor.done:
-        token = cursor.next()
-        if token.kind == "symbol":
-            depth += (token.text == "(") - (token.text == ")")
-            if token.text == "," and depth == 0:
-                items.append(sql[begin : token.start].strip())
-                begin = token.end
-    items.append(sql[begin : cursor.peek().start].strip())
-    return tuple(head + item for item in items)
+        cursor.next()
+    texts = []
+    for first, stop in items_of(tokens, begin, cursor.place):
+        opens = start if first == begin else tokens[first - 1].end
+        ends = tokens[stop].start if stop < len(tokens) else len(sql)
+        blanks = ends - opens - len(sql[opens:ends].lstrip())
+        texts.append(parts_of(cursor, (0, start), (opens + blanks, ends)).strip())
+    return tuple(texts)
 
 
 _STATEMENTS: dict[type, str] = {
