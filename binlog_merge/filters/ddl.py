@@ -194,17 +194,19 @@ _CHANGES: dict[Change, str] = {
 
 
 def actions_of(statement: st.Statement) -> tuple[str, ...]:
-    """Return TiDB's name of each action of an ALTER TABLE, of any other statement that of the whole."""
+    """Return TiDB's name of each action of an ALTER TABLE, of any other statement that of the whole; () if none."""
     if isinstance(statement, st.AlterTable):
-        return tuple(_CHANGES.get(change, "ActionAlterTable") for change in changes_of(statement))
+        changes = changes_of(statement) or (Change.OPTION,)
+        return tuple(_CHANGES.get(change, "ActionAlterTable") for change in changes)
     if isinstance(statement, st.RenameTables):
         return ("ActionRenameTables" if len(statement.pairs) > 1 else "ActionRenameTable",)
-    return (_STATEMENTS[type(statement)],)
+    action = _STATEMENTS.get(type(statement))
+    return () if action is None else (action,)
 
 
 def _event(ddl: ParsedDdl, effects: Effects) -> DdlEvent:
     """Return a whole statement as a single part."""
     actions = actions_of(ddl.statement)
-    action = actions[0] if len(actions) == 1 else "ActionMultiSchemaChange" if actions else "ActionAlterTable"
+    action = actions[0] if len(actions) == 1 else "ActionMultiSchemaChange"
     kind, frees = ACTIONS.get(action, "alter table"), "ActionDropForeignKey" in actions
     return DdlEvent(action, kind, effects.own, ddl.sql, ddl, effects, effects, frees)

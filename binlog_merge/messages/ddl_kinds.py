@@ -38,15 +38,13 @@ RENAMES: Final = ("ActionRenameTable", "ActionRenameTables")
 
 
 def action_of(ddl: ParsedDdl) -> str:
-    """Return TiDB's name of what a statement does, "" for what is not understood."""
+    """Return TiDB's name of what a statement does, "" if it does nothing to tables or is not understood."""
     actions = _actions(ddl)
     return actions[0] if len(actions) == 1 else MULTI if actions else ""
 
 
 def _actions(ddl: ParsedDdl) -> tuple[str, ...]:
-    if isinstance(ddl.result, SnapshotStoreError):
-        return ()
-    return actions_of(ddl.result) or ("ActionAlterTable",)
+    return () if isinstance(ddl.result, SnapshotStoreError) else actions_of(ddl.result)
 
 
 def canal_kind(ddl: ParsedDdl) -> str:
