@@ -5,6 +5,7 @@ text that SHOW CREATE TABLE has of it.
 """
 
 import json
+import re
 from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any
@@ -12,6 +13,15 @@ from typing import Any
 from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store_errors import StoreDamaged
+
+_NAME = r"`((?:[^`]|``)+)`"
+_QUOTED = "`(?:[^`]|``)+`"
+_LIST = rf"{_QUOTED}(?:, {_QUOTED})*"
+_ACTION = r"ON (DELETE|UPDATE) (RESTRICT|CASCADE|SET NULL|NO ACTION|SET DEFAULT)"
+_FOREIGN_KEY = re.compile(
+    rf"(?:CONSTRAINT ({_QUOTED}) )?FOREIGN KEY \(({_LIST})\) REFERENCES ({_QUOTED}(?:\.{_QUOTED})?)(?: \(({_LIST})\))?"
+    rf"((?: {_ACTION})*)"
+)
 
 _NESTED: dict[type[Any], dict[str, type[Any]]] = {
     Column: {"type": ColumnType, "default": Default, "generated": Generated},
@@ -75,15 +85,24 @@ def _value(kind: type[Any], data: Any) -> Any:
     nested = _NESTED.get(kind, {})
     values = {name: _field(nested.get(name), item) for name, item in data.items()}
     if values.get("foreign_keys"):
-        values["foreign_keys"] = tuple(map(_foreign_key, values["foreign_keys"]))
+        values["foreign_keys"] = tuple(map(foreign_key_of, values["foreign_keys"]))
     return kind(**values)
 
 
 @lru_cache(maxsize=4096)
-def _foreign_key(text: str) -> ForeignKey:
-    from snapshot_store.ddl.indexes import foreign_key_of  # loads what reads DDL
+def foreign_key_of(text: str) -> ForeignKey:
+    """Return the foreign key with this SQL, as `ForeignKey.sql` writes it. Raises ValueError for any other text."""
+    found = _FOREIGN_KEY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a foreign key: {text!r}")
+    ((name,), columns, table, referenced) = (_names(found[part] or "``") for part in range(1, 5))
+    schema, on = table[0] if len(table) > 1 else None, dict(re.findall(_ACTION, found[5]))
+    actions = (on.get("DELETE", ""), on.get("UPDATE", ""))
+    return ForeignKey(name, columns, (schema, table[-1]), referenced if found[4] else (), *actions)
 
-    return foreign_key_of(text)
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.replace("``", "`") for name in re.findall(_NAME, text)) or ("",)
 
 
 def _field(kind: type[Any] | None, item: Any) -> Any:

@@ -8,14 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from snapshot_store.ddl.parse.keys import parse_constraint
 from snapshot_store.ddl.rewriting import rewrite
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import AlreadyExists, UnknownColumn
 from snapshot_store.model import Column, ForeignKey, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import Family
-from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.mysql.sql.session import STORED
 from snapshot_store.mysql.text.charsets import max_bytes
 
 _LONGEST_STEM = 61
@@ -227,14 +224,6 @@ def renamed_generated(name: str, old_table: str, new_table: str, suffix: str) ->
     return name
 
 
-def foreign_key_of(text: str) -> ForeignKey:
-    """Parse the SQL of a foreign key. Raises ValueError for anything else."""
-    key = parse_constraint(Cursor.of(text, STORED))
-    if not isinstance(key, ForeignKeySpec):
-        raise ValueError(f"not a foreign key: {text!r}")
-    return _named_key(key, key.name or "")
-
-
 def add_foreign_keys(keys: Sequence[ForeignKey], added: Iterable[ForeignKeySpec], table: str) -> tuple[ForeignKey, ...]:
     """Return the foreign keys with these added, the unnamed ones called `table_ibfk_1` and so on."""
     result = list(keys)
@@ -243,9 +232,5 @@ def add_foreign_keys(keys: Sequence[ForeignKey], added: Iterable[ForeignKeySpec]
         name = key.name or _numbered_name(table, "ibfk", names)
         if any(name.lower() == known.lower() for known in names):
             raise AlreadyExists(f"table {table} has a foreign key {name} already")
-        result.append(_named_key(key, name))
+        result.append(ForeignKey(name, key.columns, key.table, key.referenced, key.on_delete, key.on_update))
     return tuple(result)
-
-
-def _named_key(key: ForeignKeySpec, name: str) -> ForeignKey:
-    return ForeignKey(name, key.columns, key.table, key.referenced, key.on_delete, key.on_update)
