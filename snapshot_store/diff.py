@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from snapshot_store.model import Column, Index, Table
+from snapshot_store.model import Column, ForeignKey, Index, Table
 from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
 
 # The row images of these types do not depend on the display width or on (M,D).
@@ -142,7 +142,7 @@ def diff_tables(a: Table, b: Table, whole: bool = False) -> tuple[TableChange, .
     of what == ignores, attributes and the partitioning.
     """
     changes: list[TableChange] = [
-        OptionChanged(option, getattr(a, option), getattr(b, option))
+        OptionChanged(option, _shown(a, option), _shown(b, option))
         for option in _OPTIONS
         if getattr(a, option) != getattr(b, option)
     ]
@@ -151,6 +151,15 @@ def diff_tables(a: Table, b: Table, whole: bool = False) -> tuple[TableChange, .
     changes += _column_changes(a, b, whole)
     changes += _index_changes(a, b, whole)
     return tuple(changes)
+
+
+def _shown(table: Table, option: str) -> Any:
+    return tuple(key.sql for key in table.foreign_keys) if option == "foreign_keys" else getattr(table, option)
+
+
+def plain_key(key: ForeignKey) -> str:
+    """Return what a foreign key says, whatever it is called, as `plain_text` does."""
+    return plain_text(key.unnamed)
 
 
 def _ignored_changes(a: Table, b: Table) -> Iterator[TableChange]:
@@ -223,7 +232,7 @@ def _plain(table: Table) -> object:
         tuple(_plain_column(c) for c in table.columns),
         frozenset(_plain_index(i) for i in table.indexes),
         frozenset(plain_text(expression) for _, expression in table.checks),
-        frozenset(plain_text(key[key.upper().find("FOREIGN KEY") :]) for key in table.foreign_keys),
+        frozenset(map(plain_key, table.foreign_keys)),
     )
 
 

@@ -5,15 +5,13 @@ Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one 
 resolved (never "inherited"), so two tables compare by value. Values are sent to executors, so none holds a handle.
 """
 
-import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Literal
 
 from snapshot_store.errors import UnknownTable
 from snapshot_store.mysql.column_type import ColumnType
-
-_CASCADES: Final = re.compile(r"\bON (DELETE|UPDATE) (CASCADE|SET)\b", re.IGNORECASE)
+from snapshot_store.mysql.sql.names import quote_name
 
 Attributes = tuple[tuple[str, str], ...]
 """What a definition says of how it is stored, indexed or explained, as (name, value in SQL): no row depends on it, so
@@ -88,6 +86,49 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class ForeignKey:
+    """A foreign key. `table` is the one that it refers to: its schema, None for the key's own, and its name.
+
+    `on_delete` and `on_update` are CASCADE, SET NULL and so on, "" where the definition does not say.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    table: tuple[str | None, str]
+    referenced: tuple[str, ...]
+    on_delete: str = ""
+    on_update: str = ""
+
+    def target(self, own_schema: str) -> tuple[str, str]:
+        """Return schema and name of the table that it refers to."""
+        return (self.table[0] or own_schema, self.table[1])
+
+    @property
+    def acts(self) -> bool:
+        """Return whether a change of the other table may remove or change rows of this one."""
+        return any(action.startswith(("CASCADE", "SET")) for action in (self.on_delete, self.on_update))
+
+    @property
+    def sets_null(self) -> bool:
+        """Return whether a change of the other table may empty its columns."""
+        return "SET NULL" in (self.on_delete, self.on_update)
+
+    @property
+    def sql(self) -> str:
+        """Return it as SHOW CREATE TABLE writes it."""
+        return f"CONSTRAINT {quote_name(self.name)} {self.unnamed}"
+
+    @property
+    def unnamed(self) -> str:
+        """Return its SQL without its name."""
+        table = ".".join(quote_name(part) for part in self.table if part is not None)
+        referenced = f" ({', '.join(map(quote_name, self.referenced))})" if self.referenced else ""
+        text = f"FOREIGN KEY ({', '.join(map(quote_name, self.columns))}) REFERENCES {table}{referenced}"
+        actions = (("DELETE", self.on_delete), ("UPDATE", self.on_update))
+        return text + "".join(f" ON {event} {action}" for event, action in actions if action)
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table's definition at one time.
 
@@ -105,7 +146,7 @@ class Table:
     engine: str = "InnoDB"
     comment: str = ""
     checks: tuple[tuple[str, str], ...] = ()
-    foreign_keys: tuple[str, ...] = ()
+    foreign_keys: tuple[ForeignKey, ...] = ()
     unenforced: tuple[str, ...] = ()
     partitioning: str = field(default="", compare=False)
     attributes: Attributes = field(default=(), compare=False)
@@ -118,7 +159,7 @@ class Table:
     @property
     def cascades(self) -> bool:
         """Return whether a change of another table may remove or change rows of this one, of which no binlog tells."""
-        return any(_CASCADES.search(text) for text in self.foreign_keys)
+        return any(key.acts for key in self.foreign_keys)
 
     @property
     def primary_key(self) -> Index | None:

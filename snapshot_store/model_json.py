@@ -1,15 +1,27 @@
 """Tables and schemas as JSON text: equal values have equal text, and the text is read back exactly.
 
-Fields with their default value are omitted, so adding a field to the model needs no migration.
+Fields with their default value are omitted, so adding a field to the model needs no migration. A foreign key is the
+text that SHOW CREATE TABLE has of it.
 """
 
 import json
+import re
 from dataclasses import MISSING, fields
+from functools import lru_cache
 from typing import Any
 
-from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store_errors import StoreDamaged
+
+_NAME = r"`((?:[^`]|``)+)`"
+_QUOTED = "`(?:[^`]|``)+`"
+_LIST = rf"{_QUOTED}(?:, {_QUOTED})*"
+_ACTION = r"ON (DELETE|UPDATE) (RESTRICT|CASCADE|SET NULL|NO ACTION|SET DEFAULT)"
+_FOREIGN_KEY = re.compile(
+    rf"(?:CONSTRAINT ({_QUOTED}) )?FOREIGN KEY \(({_LIST})\) REFERENCES ({_QUOTED}(?:\.{_QUOTED})?)(?: \(({_LIST})\))?"
+    rf"((?: {_ACTION})*)"
+)
 
 _NESTED: dict[type[Any], dict[str, type[Any]]] = {
     Column: {"type": ColumnType, "default": Default, "generated": Generated},
@@ -57,6 +69,8 @@ def _load(kind: type[Any], text: str) -> Any:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, ForeignKey):
+        return value.sql
     if not hasattr(value, "__dataclass_fields__"):
         return value
     found = {}
@@ -69,7 +83,26 @@ def _plain(value: Any) -> Any:
 
 def _value(kind: type[Any], data: Any) -> Any:
     nested = _NESTED.get(kind, {})
-    return kind(**{name: _field(nested.get(name), item) for name, item in data.items()})
+    values = {name: _field(nested.get(name), item) for name, item in data.items()}
+    if values.get("foreign_keys"):
+        values["foreign_keys"] = tuple(map(foreign_key_of, values["foreign_keys"]))
+    return kind(**values)
+
+
+@lru_cache(maxsize=4096)
+def foreign_key_of(text: str) -> ForeignKey:
+    """Return the foreign key with this SQL, as `ForeignKey.sql` writes it. Raises ValueError for any other text."""
+    found = _FOREIGN_KEY.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not a foreign key: {text!r}")
+    ((name,), columns, table, referenced) = (_names(found[part] or "``") for part in range(1, 5))
+    schema, on = table[0] if len(table) > 1 else None, dict(re.findall(_ACTION, found[5]))
+    actions = (on.get("DELETE", ""), on.get("UPDATE", ""))
+    return ForeignKey(name, columns, (schema, table[-1]), referenced if found[4] else (), *actions)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.replace("``", "`") for name in re.findall(_NAME, text)) or ("",)
 
 
 def _field(kind: type[Any] | None, item: Any) -> Any:

@@ -34,7 +34,7 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     """Return a CREATE TABLE statement without a semicolon; `qualified` names the schema too."""
     items = [column_sql(column, table) for column in table.columns]
     items += [index_sql(index, table) for index in table.indexes]
-    items += table.foreign_keys
+    items += [key.sql for key in table.foreign_keys]
     items += [_check_sql(name, expression, name in table.unenforced) for name, expression in table.checks]
     name = quote_name(table.name)
     if qualified:

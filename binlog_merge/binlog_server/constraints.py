@@ -1,17 +1,13 @@
 """Keys, foreign keys and checks as information_schema tells them, from definitions."""
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from binlog_merge.binlog_server.definitions import Definitions
 from binlog_merge.binlog_server.recorded import Row, escaped
 
 if TYPE_CHECKING:
     from snapshot_store import model
-    from snapshot_store.ddl.specs import ForeignKeySpec
-
-_RULES: Final = ("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
 
 
 def key_column_usage(definitions: Definitions) -> Iterator[Row]:
@@ -21,8 +17,8 @@ def key_column_usage(definitions: Definitions) -> Iterator[Row]:
             for number, part in enumerate(index.parts, 1):
                 of = ("def", table.schema, table.name)
                 yield "def", table.schema, index.name, *of, part.column, number, None, None, None, None
-        for key in _foreign_keys(table):
-            schema, other = key.table[0] or table.schema, key.table[1]
+        for key in table.foreign_keys:
+            schema, other = key.target(table.schema)
             for number, (column, referenced) in enumerate(zip(key.columns, key.referenced, strict=False), 1):
                 head = ("def", table.schema, key.name, "def", table.schema, table.name)
                 yield *head, column, number, number, schema, other, referenced
@@ -34,7 +30,7 @@ def table_constraints(definitions: Definitions) -> Iterator[Row]:
         for index in _keys(table):
             kind = "PRIMARY KEY" if index.name == "PRIMARY" else "UNIQUE"
             yield "def", table.schema, index.name, table.schema, table.name, kind, "YES"
-        for key in _foreign_keys(table):
+        for key in table.foreign_keys:
             yield "def", table.schema, key.name, table.schema, table.name, "FOREIGN KEY", "YES"
         for name, _ in table.checks:
             enforced = "NO" if name in table.unenforced else "YES"
@@ -44,11 +40,11 @@ def table_constraints(definitions: Definitions) -> Iterator[Row]:
 def referential_constraints(definitions: Definitions) -> Iterator[Row]:
     """Yield the rows of REFERENTIAL_CONSTRAINTS."""
     for table in definitions.known():
-        for key in _foreign_keys(table):
-            schema, other = key.table[0] or table.schema, key.table[1]
+        for key in table.foreign_keys:
+            schema, other = key.target(table.schema)
             version = definitions.tables.get((schema, other))
             unique = None if version is None or version.table is None else _referenced_key(version.table, key)
-            rules = (_rule(key, "UPDATE"), _rule(key, "DELETE"))
+            rules = (key.on_update or "NO ACTION", key.on_delete or "NO ACTION")
             yield "def", table.schema, key.name, "def", schema, unique, "NONE", *rules, table.name, other
 
 
@@ -64,24 +60,7 @@ def _keys(table: "model.Table") -> Iterator["model.Index"]:
     return (index for index in table.indexes if index.unique or index.name == "PRIMARY")
 
 
-def _foreign_keys(table: "model.Table") -> list["ForeignKeySpec"]:
-    return [_foreign_key(text) for text in table.foreign_keys]
-
-
-@lru_cache(maxsize=4096)
-def _foreign_key(text: str) -> "ForeignKeySpec":
-    from snapshot_store.ddl.indexes import foreign_key_of
-
-    return foreign_key_of(text)
-
-
-def _rule(key: "ForeignKeySpec", event: str) -> str:
-    words = " ".join(key.actions.upper().split())
-    behind = words.partition(f"ON {event} ")[2]
-    return next((rule for rule in _RULES if behind.startswith(rule)), "NO ACTION")
-
-
-def _referenced_key(parent: "model.Table", key: "ForeignKeySpec") -> str | None:
+def _referenced_key(parent: "model.Table", key: "model.ForeignKey") -> str | None:
     """Return the unique key of the parent that has the referenced columns, None if only another index has them."""
     wanted = [column.lower() for column in key.referenced]
     for index in _keys(parent):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from binlog_merge.tables.rows import keys_of
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.render_sql import index_sql
@@ -33,8 +32,8 @@ def loose(table: Table) -> Table:
 
 def loosening(table: Table) -> Iterator[str]:
     """Yield the clauses that make a table loose."""
-    for text in table.foreign_keys:
-        yield f"DROP FOREIGN KEY {quote_name(foreign_key_of(text).name or '')}"
+    for key in table.foreign_keys:
+        yield f"DROP FOREIGN KEY {quote_name(key.name)}"
     for index in loose(table).indexes:
         if index.name in _deferred(table):
             yield f"DROP INDEX {quote_name(index.name)}, ADD {index_sql(index, table)}"
@@ -51,7 +50,5 @@ def unique_again(there: Table, wanted: Table) -> Iterator[str]:
 
 def tied_again(there: Table, wanted: Table) -> Iterator[str]:
     """Yield the clauses that give a loose table its foreign keys."""
-    have = {foreign_key_of(text).name for text in there.foreign_keys}
-    for text in wanted.foreign_keys:
-        if foreign_key_of(text).name not in have:
-            yield f"ADD {text}"
+    have = {key.name for key in there.foreign_keys}
+    yield from (f"ADD {key.sql}" for key in wanted.foreign_keys if key.name not in have)

@@ -12,11 +12,9 @@ from binlog_merge.config.modes import key_columns
 from binlog_merge.config.topologies import route_of, topology_of
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.tables.rows import keys_of
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
 
-_ACTIONS: Final = ("ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL")
 _MOST_NAMED: Final = 10
 
 
@@ -60,7 +58,7 @@ def check_tables(tables: Iterable[Table], logs_cascades: bool) -> None:
             remedy="give them a primary key, of columns that they have or of a new one whose values differ between "
             "shards; or leave their schema out of the log, `ignore-schemas`",
         )
-    cascading = [t for t in tables if any(_cascades(text) for text in t.foreign_keys)]
+    cascading = [table for table in tables if table.cascades]
     if cascading and not logs_cascades:
         raise UnsupportedInput(
             f"foreign keys of {_listed(cascading)} change rows that no binlog names (ON DELETE CASCADE and the like)",
@@ -70,11 +68,6 @@ def check_tables(tables: Iterable[Table], logs_cascades: bool) -> None:
 
 def _unordered(table: Table, key: Sequence[int]) -> bool:
     return any(table.columns[i].type.family in UNORDERED for i in key)
-
-
-def _cascades(text: str) -> bool:
-    actions = foreign_key_of(text).actions.upper()
-    return any(action in actions for action in _ACTIONS)
 
 
 def _listed(tables: Sequence[Table]) -> str:

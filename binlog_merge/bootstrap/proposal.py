@@ -23,7 +23,6 @@ from binlog_merge.bootstrap.overlap import Kind, Overlap
 from binlog_merge.bootstrap.values import Name, Shard
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.topologies import route_of, topology_of
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog
 from snapshot_store.topology import Topology
 
@@ -94,12 +93,12 @@ def _ways(config: MergeConfig, overlaps: Iterable[Overlap], logical: Catalog) ->
     while True:
         before = dict(ways)
         for name, table in logical.tables.items():
-            for key in map(foreign_key_of, table.foreign_keys):
-                parent = (key.table[0] or name[0], key.table[1])
+            for key in table.foreign_keys:
+                parent = key.target(name[0])
                 way = ways.get(parent)
                 if way is None or way is _Way.copy or ways.get(name) is _Way.copy:
                     continue
-                if way is _Way.apart or "SET NULL" in key.actions.upper():
+                if way is _Way.apart or key.sets_null:
                     own = _Way.apart
                     ways[parent] = max(way, own)
                 else:

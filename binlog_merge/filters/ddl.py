@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 from binlog_merge.filters.kinds import ACTIONS, MYSQL_ACTIONS, SCHEMA_KINDS, TABLE_BARRIER_ACTIONS
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
+from snapshot_store.ddl.effects import NONE, Change, Effects, Name, changes_of, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl
-from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor, items_of
+from snapshot_store.mysql.sql.edits import parts_of
 
 ASKED = DdlSession()
 """The session of a statement that somebody asks about; one of a log has its own."""
@@ -120,7 +119,7 @@ def split_alter(ddl: ParsedDdl) -> tuple[ParsedDdl, ...]:
     cursor = Cursor.of(ddl.sql, ddl.session)
     cursor.expect("ALTER", "TABLE")
     cursor.table_name()
-    texts = _cut(ddl.sql, cursor)
+    texts = _cut(cursor)
     return (ddl,) if len(texts) == 1 else tuple(ParsedDdl.of(text, ddl.session) for text in texts)
 
 
@@ -131,22 +130,21 @@ def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
         cursor.next()
     cursor.next()
     cursor.accept("IF", "EXISTS")
-    return cursor.peek().start, _cut(sql, cursor)
+    return cursor.peek().start, _cut(cursor)
 
 
-def _cut(sql: str, cursor: Cursor) -> tuple[str, ...]:
+def _cut(cursor: Cursor) -> tuple[str, ...]:
     """Return a statement for each item of the list that begins at the cursor."""
-    start, depth, items = cursor.peek().start, 0, []
-    head, begin = sql[:start], start
+    sql, tokens, start, begin = cursor.sql, cursor.tokens, cursor.peek().start, cursor.place
     while not cursor.done:
-        token = cursor.next()
-        if token.kind == "symbol":
-            depth += (token.text == "(") - (token.text == ")")
-            if token.text == "," and depth == 0:
-                items.append(sql[begin : token.start].strip())
-                begin = token.end
-    items.append(sql[begin : cursor.peek().start].strip())
-    return tuple(head + item for item in items)
+        cursor.next()
+    texts = []
+    for first, stop in items_of(tokens, begin, cursor.place):
+        opens = start if first == begin else tokens[first - 1].end
+        ends = tokens[stop].start if stop < len(tokens) else len(sql)
+        blanks = ends - opens - len(sql[opens:ends].lstrip())
+        texts.append(parts_of(cursor, (0, start), (opens + blanks, ends)).strip())
+    return tuple(texts)
 
 
 _STATEMENTS: dict[type, str] = {
@@ -160,78 +158,55 @@ _STATEMENTS: dict[type, str] = {
     st.DropSchema: "ActionDropSchema",
     st.AlterSchema: "ActionModifySchemaCharsetAndCollate",
 }
+_CHANGES: dict[Change, str] = {
+    Change.ADD_COLUMN: "ActionAddColumn",
+    Change.DROP_COLUMN: "ActionDropColumn",
+    Change.MODIFY_COLUMN: "ActionModifyColumn",
+    Change.RENAME_COLUMN: "ActionModifyColumn",
+    Change.SHOW_COLUMN: "ActionModifyColumn",
+    Change.SET_DEFAULT: "ActionSetDefaultValue",
+    Change.ADD_PRIMARY_KEY: "ActionAddPrimaryKey",
+    Change.ADD_INDEX: "ActionAddIndex",
+    Change.ADD_FOREIGN_KEY: "ActionAddForeignKey",
+    Change.ADD_CHECK: "ActionAddCheckConstraint",
+    Change.DROP_PRIMARY_KEY: "ActionDropPrimaryKey",
+    Change.DROP_INDEX: "ActionDropIndex",
+    Change.DROP_FOREIGN_KEY: "ActionDropForeignKey",
+    Change.DROP_CONSTRAINT: "ActionDropForeignKey",  # it may be one: it then concerns another table too
+    Change.DROP_CHECK: "ActionDropCheckConstraint",
+    Change.ENFORCE_CHECK: "ActionAlterCheckConstraint",
+    Change.RENAME_INDEX: "ActionRenameIndex",
+    Change.SHOW_INDEX: "ActionAlterIndexVisibility",
+    Change.RENAME_TABLE: "ActionRenameTable",
+    Change.CONVERT: "ActionModifyTableCharsetAndCollate",
+    Change.CHARSET: "ActionModifyTableCharsetAndCollate",
+    Change.COLLATION: "ActionModifyTableCharsetAndCollate",
+    Change.COMMENT: "ActionModifyTableComment",
+    Change.AUTO_INCREMENT: "ActionRebaseAutoID",
+    Change.PARTITION_BY: "ActionAlterTablePartitioning",
+    Change.REMOVE_PARTITIONING: "ActionRemovePartitioning",
+    Change.ADD_PARTITION: "ActionAddTablePartition",
+    Change.DROP_PARTITION: "ActionDropTablePartition",
+    Change.TRUNCATE_PARTITION: "ActionTruncateTablePartition",
+    Change.EXCHANGE_PARTITION: "ActionExchangeTablePartition",
+    Change.REORGANIZE_PARTITION: "ActionReorganizePartition",
+}
+
+
+def actions_of(statement: st.Statement) -> tuple[str, ...]:
+    """Return TiDB's name of each action of an ALTER TABLE, of any other statement that of the whole; () if none."""
+    if isinstance(statement, st.AlterTable):
+        changes = changes_of(statement) or (Change.OPTION,)
+        return tuple(_CHANGES.get(change, "ActionAlterTable") for change in changes)
+    if isinstance(statement, st.RenameTables):
+        return ("ActionRenameTables" if len(statement.pairs) > 1 else "ActionRenameTable",)
+    action = _STATEMENTS.get(type(statement))
+    return () if action is None else (action,)
 
 
 def _event(ddl: ParsedDdl, effects: Effects) -> DdlEvent:
     """Return a whole statement as a single part."""
-    statement, frees = ddl.statement, False
-    if isinstance(statement, st.AlterTable):
-        named = [_action(action) for action in statement.actions]
-        action = named[0] if len(named) == 1 else "ActionMultiSchemaChange" if named else "ActionAlterTable"
-        frees = "ActionDropForeignKey" in named
-        if action == "ActionAlterTable" and _names_auto_increment(ddl.sql, ddl.session):
-            action = "ActionRebaseAutoID"
-    elif isinstance(statement, st.RenameTables):
-        action = "ActionRenameTables" if len(statement.pairs) > 1 else "ActionRenameTable"
-    else:
-        action = _STATEMENTS[type(statement)]
-    kind = ACTIONS.get(action, "alter table")
+    actions = actions_of(ddl.statement)
+    action = actions[0] if len(actions) == 1 else "ActionMultiSchemaChange"
+    kind, frees = ACTIONS.get(action, "alter table"), "ActionDropForeignKey" in actions
     return DdlEvent(action, kind, effects.own, ddl.sql, ddl, effects, effects, frees)
-
-
-_PLAIN_ACTIONS: dict[type, str] = {
-    act.AddColumn: "ActionAddColumn",
-    act.DropColumn: "ActionDropColumn",
-    act.ChangeColumn: "ActionModifyColumn",
-    act.RenameColumn: "ActionModifyColumn",
-    act.SetDefault: "ActionSetDefaultValue",
-    act.RenameIndex: "ActionRenameIndex",
-    act.RenameTo: "ActionRenameTable",
-    act.Convert: "ActionModifyTableCharsetAndCollate",
-    act.SetEnforced: "ActionAlterCheckConstraint",
-}
-_PARTITION_ACTIONS = {
-    "ADD": "ActionAddTablePartition",
-    "DROP": "ActionDropTablePartition",
-    "TRUNCATE": "ActionTruncateTablePartition",
-    "EXCHANGE": "ActionExchangeTablePartition",
-    "REORGANIZE": "ActionReorganizePartition",
-}
-
-
-def _action(action: act.Action) -> str:
-    if plain := _PLAIN_ACTIONS.get(type(action)):
-        return plain
-    match action:
-        case act.SetVisible(what=what):
-            return "ActionAlterIndexVisibility" if what == "index" else "ActionModifyColumn"
-        case act.AddConstraint(constraint=KeySpec(kind=kind)):
-            return "ActionAddPrimaryKey" if kind == "primary" else "ActionAddIndex"
-        case act.AddConstraint(constraint=ForeignKeySpec()):
-            return "ActionAddForeignKey"
-        case act.AddConstraint(constraint=CheckSpec()):
-            return "ActionAddCheckConstraint"
-        case act.DropConstraint(kind="index", name=name):
-            return "ActionDropPrimaryKey" if name.upper() == "PRIMARY" else "ActionDropIndex"
-        case act.DropConstraint(kind=kind):
-            # DROP CONSTRAINT may mean a foreign key: it then concerns another table too.
-            return "ActionDropCheckConstraint" if kind == "check" else "ActionDropForeignKey"
-        case act.SetPartitioning(spec=spec):
-            return "ActionRemovePartitioning" if spec is None else "ActionAlterTablePartitioning"
-        case act.PartitionWork(kind=kind):
-            return _PARTITION_ACTIONS.get(kind.upper(), "ActionAlterTable")
-        case act.SetOptions(options=options):
-            if options.charset or options.collation:
-                return "ActionModifyTableCharsetAndCollate"
-            return "ActionModifyTableComment" if options.comment is not None else "ActionAlterTable"
-    return "ActionAlterTable"
-
-
-def _names_auto_increment(sql: str, session: DdlSession) -> bool:
-    """Return whether a statement without actions has the table option AUTO_INCREMENT."""
-    cursor = Cursor.of(sql, session)
-    while not cursor.done:
-        if cursor.word() == "AUTO_INCREMENT":
-            return True
-        cursor.next()
-    return False

@@ -14,6 +14,7 @@ from binlog_merge.filters.ddl import events_of
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
+from snapshot_store.ddl.effects import Change, change_of
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
@@ -43,45 +44,32 @@ def _alter(statement: st.AlterTable, table: Table | None, session: DdlSession) -
     for action in statement.actions:
         if isinstance(action, act.ChangeColumn):
             return _changed(action, table, session)
-        if found := _lost(action):
+        if found := _LOST.get(change_of(action)):
             return found
     return "alter table"
 
 
-def _lost(action: act.Action) -> str:
-    match action:
-        case act.RenameColumn():
-            return "rename column"
-        case act.RenameIndex():
-            return "rename index"
-        case act.RenameTo():
-            return "rename table"
-        case act.DropColumn():
-            return "drop column"
-        case act.DropConstraint(kind="index", name=name):
-            return "drop primary key" if name.upper() == "PRIMARY" else "drop index"
-        case act.SetDefault():
-            return "modify default value"
-        case act.AddConstraint():
-            return "modify constraint"
-        case act.SetOptions(options=options):
-            if options.charset:
-                return "modify charset"
-            if options.collation:
-                return "modify collation"
-            return "modify storage engine" if options.engine else ""
-        case act.PartitionWork(kind=kind):
-            return _PARTITIONS.get(kind.upper(), "")
-    return ""
-
-
-_PARTITIONS = {
-    "DROP": "drop table partition",
-    "TRUNCATE": "truncate table partition",
-    "REORGANIZE": "reorganize table partition",
-    "REBUILD": "rebuild table partition",
-    "COALESCE": "coalesce table partition",
-    "EXCHANGE": "exchange table partition",
+_LOST: Final = {
+    Change.RENAME_COLUMN: "rename column",
+    Change.RENAME_INDEX: "rename index",
+    Change.RENAME_TABLE: "rename table",
+    Change.DROP_COLUMN: "drop column",
+    Change.DROP_PRIMARY_KEY: "drop primary key",
+    Change.DROP_INDEX: "drop index",
+    Change.SET_DEFAULT: "modify default value",
+    Change.ADD_PRIMARY_KEY: "modify constraint",
+    Change.ADD_INDEX: "modify constraint",
+    Change.ADD_FOREIGN_KEY: "modify constraint",
+    Change.ADD_CHECK: "modify constraint",
+    Change.CHARSET: "modify charset",
+    Change.COLLATION: "modify collation",
+    Change.ENGINE: "modify storage engine",
+    Change.DROP_PARTITION: "drop table partition",
+    Change.TRUNCATE_PARTITION: "truncate table partition",
+    Change.REORGANIZE_PARTITION: "reorganize table partition",
+    Change.REBUILD_PARTITION: "rebuild table partition",
+    Change.COALESCE_PARTITION: "coalesce table partition",
+    Change.EXCHANGE_PARTITION: "exchange table partition",
 }
 
 

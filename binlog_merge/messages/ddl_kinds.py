@@ -2,56 +2,57 @@
 
 from typing import Final
 
+from binlog_merge.filters.ddl import actions_of
 from snapshot_store.ddl import ParsedDdl
-from snapshot_store.ddl import statements as st
 from snapshot_store.errors import SnapshotStoreError
 
+MULTI: Final = "ActionMultiSchemaChange"
+"""TiDB's name of an ALTER of several actions."""
+
 _NUMBERS: Final = {
-    "create-schema": 1, "drop-schema": 2, "create-table": 3, "drop-table": 4, "add-column": 5, "drop-column": 6,
-    "add-index": 7, "drop-index": 8, "truncate": 11, "modify-column": 12, "rename": 14, "alter": 54, "none": 0,
+    "ActionCreateSchema": 1, "ActionDropSchema": 2, "ActionCreateTable": 3, "ActionDropTable": 4, "ActionAddColumn": 5,
+    "ActionDropColumn": 6, "ActionAddIndex": 7, "ActionDropIndex": 8, "ActionAddForeignKey": 9,
+    "ActionDropForeignKey": 10, "ActionTruncateTable": 11, "ActionModifyColumn": 12, "ActionRebaseAutoID": 13,
+    "ActionRenameTable": 14, "ActionSetDefaultValue": 15, "ActionModifyTableComment": 17, "ActionRenameIndex": 18,
+    "ActionAddTablePartition": 19, "ActionDropTablePartition": 20, "ActionCreateView": 21,
+    "ActionModifyTableCharsetAndCollate": 22, "ActionTruncateTablePartition": 23, "ActionDropView": 24,
+    "ActionModifySchemaCharsetAndCollate": 26, "ActionAddPrimaryKey": 32, "ActionDropPrimaryKey": 33,
+    "ActionAlterIndexVisibility": 41, "ActionExchangeTablePartition": 42, "ActionAddCheckConstraint": 43,
+    "ActionDropCheckConstraint": 44, "ActionAlterCheckConstraint": 45, "ActionRenameTables": 47, MULTI: 61,
+    "ActionReorganizePartition": 64, "ActionAlterTablePartitioning": 71, "ActionRemovePartitioning": 72,
 }  # fmt: skip
-"""pingcap/tidb's ActionType; an ALTER of several actions is MultiSchemaChange."""
+"""pingcap/tidb's ActionType (`pkg/parser/model/ddl.go`)."""
+
 _CANAL: Final = {
-    "create-table": "CREATE", "drop-table": "ERASE", "truncate": "TRUNCATE", "rename": "RENAME", "add-index": "CINDEX",
-    "drop-index": "DINDEX", "add-column": "ALTER", "drop-column": "ALTER", "modify-column": "ALTER", "alter": "ALTER",
+    "ActionCreateTable": "CREATE", "ActionDropTable": "ERASE", "ActionTruncateTable": "TRUNCATE",
+    "ActionRenameTable": "RENAME", "ActionRenameTables": "RENAME", "ActionAddIndex": "CINDEX",
+    "ActionAddForeignKey": "CINDEX", "ActionAddPrimaryKey": "CINDEX", "ActionDropIndex": "DINDEX",
+    "ActionDropForeignKey": "DINDEX", "ActionDropPrimaryKey": "DINDEX", "ActionCreateSchema": "QUERY",
+    "ActionDropSchema": "QUERY", "ActionModifySchemaCharsetAndCollate": "QUERY", "ActionCreateView": "QUERY",
+    "ActionDropView": "QUERY",
 }  # fmt: skip
-_ACTIONS: Final = {
-    "AddColumn": "add-column", "DropColumn": "drop-column", "ChangeColumn": "modify-column",
-    "AddConstraint": "add-index", "DropConstraint": "drop-index",
-}  # fmt: skip
+"""Where it is not ALTER: pingcap/tiflow, `convertDdlEventType` of canal-json, `getDDLType` of the simple protocol."""
+
+CREATES: Final = ("ActionCreateTable",)
+RENAMES: Final = ("ActionRenameTable", "ActionRenameTables")
 
 
-def kind_of_ddl(ddl: ParsedDdl) -> str:
-    """Return what a statement does: create-table, add-column, …; `none` for what is not understood."""
-    try:
-        statement = ddl.statement
-    except SnapshotStoreError:
-        return "none"
-    if isinstance(statement, st.RenameTables):
-        return "rename"
-    if isinstance(statement, st.CreateTable | st.CreateTableLike):
-        return "create-table"
-    if isinstance(statement, st.DropTables):
-        return "drop-table"
-    if isinstance(statement, st.TruncateTable):
-        return "truncate"
-    if isinstance(statement, st.AlterTable):
-        return _alter(statement)
-    return {st.CreateSchema: "create-schema", st.DropSchema: "drop-schema"}.get(type(statement), "none")
+def action_of(ddl: ParsedDdl) -> str:
+    """Return TiDB's name of what a statement does, "" if it does nothing to tables or is not understood."""
+    actions = _actions(ddl)
+    return actions[0] if len(actions) == 1 else MULTI if actions else ""
 
 
-def _alter(statement: "st.AlterTable") -> str:
-    kinds = {type(action).__name__ for action in statement.actions}
-    if kinds == {"RenameTo"}:
-        return "rename"
-    return _ACTIONS.get(kinds.pop(), "alter") if len(kinds) == 1 else "alter"
+def _actions(ddl: ParsedDdl) -> tuple[str, ...]:
+    return () if isinstance(ddl.result, SnapshotStoreError) else actions_of(ddl.result)
 
 
 def canal_kind(ddl: ParsedDdl) -> str:
-    """Return canal's event type of a statement; QUERY for what is none of a table."""
-    return _CANAL.get(kind_of_ddl(ddl), "QUERY")
+    """Return canal's event type of a statement: what all its actions are, else ALTER; QUERY if it is about no table."""
+    kinds = {_CANAL.get(action, "ALTER") for action in _actions(ddl)} or {"QUERY"}
+    return kinds.pop() if len(kinds) == 1 else "ALTER"
 
 
 def tidb_number(ddl: ParsedDdl) -> int:
     """Return TiDB's number of what a statement does, 0 if it has none."""
-    return _NUMBERS[kind_of_ddl(ddl)]
+    return _NUMBERS.get(action_of(ddl), 0)

@@ -5,25 +5,27 @@
 Source: zendesk/maxwell, schema/ddl (ResolvedTableAlter and its kin) and schema/columndef/ColumnDefSerializer.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import kind_of_ddl
+from binlog_merge.messages.ddl_kinds import RENAMES, action_of
 from binlog_merge.messages.message import Message
 from binlog_merge.messages.read import Ddl
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import MEMBERS, Family
 
+_DATABASES: Final = {"ActionCreateSchema": "database-create", "ActionDropSchema": "database-drop"}
+
 
 def schema_change(ddl: Ddl) -> list[Message]:
     """Return the messages; a statement that the schema store does not have is one message without definitions."""
-    kind, head = kind_of_ddl(ddl.statement.ddl), dict[str, Any]()
+    action, head = action_of(ddl.statement.ddl), dict[str, Any]()
     if not ddl.versions:
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
-        word = {"create-schema": "database-create", "drop-schema": "database-drop"}.get(kind, "table-alter")
+        word = _DATABASES.get(action, "table-alter")
         found = {"type": word, "database": schema}
         return [_message(ddl, schema, table, found | ({"table": table} if table else {}))]
-    if kind == "rename" and len(ddl.versions) == 2:
+    if action in RENAMES and len(ddl.versions) == 2:
         gone, come = sorted(zip(ddl.versions, ddl.before, strict=True), key=lambda each: each[0].table is not None)
         if gone[0].table is None and gone[1] is not None and come[0].table is not None and come[1] is None:
             head = {"type": "table-alter", "database": gone[0].schema, "table": gone[0].name}

@@ -22,7 +22,6 @@ from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.tso import OrderKey
 
@@ -100,10 +99,11 @@ def references_of(tables: Iterable[Table]) -> References:
     """Return the columns that the foreign keys of tables refer to."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
     for table in tables:
-        for text in table.foreign_keys:
-            key = foreign_key_of(text)
-            name = ((key.table[0] or table.schema).lower(), key.table[1].lower())
-            found.setdefault(name, set()).add(tuple(sorted(column.lower() for column in key.referenced)))
+        for key in table.foreign_keys:
+            schema, name = key.target(table.schema)
+            found.setdefault((schema.lower(), name.lower()), set()).add(
+                tuple(sorted(column.lower() for column in key.referenced))
+            )
     return {name: frozenset(columns) for name, columns in found.items()}
 
 
@@ -297,15 +297,15 @@ def _keys_of(table_map: TableMap, table: Table | None, references: References) -
             why = _NOT_KNOWN
         else:
             keys.append((_seed("referenced", table.schema, table.name, *columns), w.REFERENCED, parts))
-    for text in table.foreign_keys:
-        foreign = foreign_key_of(text)
+    for foreign in table.foreign_keys:
         pairs = sorted(zip(foreign.referenced, foreign.columns, strict=True), key=lambda pair: pair[0].lower())
         parts = _columns(table, table_map, [own for _, own in pairs])
         if parts is None:
             why = _NOT_KNOWN
         else:
-            parent = foreign.table[0] or table.schema, foreign.table[1]
-            keys.append((_seed("referenced", *parent, *(name for name, _ in pairs)), w.FOREIGN, parts))
+            keys.append(
+                (_seed("referenced", *foreign.target(table.schema), *(name for name, _ in pairs)), w.FOREIGN, parts)
+            )
     return keys, why
 
 

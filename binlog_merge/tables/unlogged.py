@@ -11,7 +11,6 @@ from binlog_merge.binlog.constants import RowsFlag
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.changes import Changes
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog
 
 _FLAGS_AT: Final = 6
@@ -33,10 +32,9 @@ def unlogged_changes(changes: Changes, catalog: Catalog) -> Iterator[str]:
 
 def _children(catalog: Catalog, parent: tuple[str, str], event: str) -> Iterator[str]:
     for (schema, name), table in sorted(catalog.tables.items()):
-        for key in map(foreign_key_of, table.foreign_keys):
-            own, referenced = key.table
-            action = next((a for a in ("CASCADE", "SET NULL") if f"ON {event} {a}" in key.actions), None)
-            if action is not None and (own or schema, referenced) == parent:
+        for key in table.foreign_keys:
+            action = key.on_delete if event == "DELETE" else key.on_update
+            if action in ("CASCADE", "SET NULL") and key.target(schema) == parent:
                 yield (
                     f"{schema}.{name}: rows that a server changed by ON {event} {action} of {'.'.join(parent)} stand "
                     "in no binlog before MySQL 9.6"

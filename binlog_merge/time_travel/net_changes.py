@@ -19,9 +19,9 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.tables.types import for_duckdb, quoted
-from binlog_merge.undo.across import keeps_rows, keeps_values
 from binlog_merge.undo.selection import touched_by
 from binlog_merge.undo.statements import key_of
+from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.model import Table
 
 FIELDS: Final = ("before", "after", "before_absent", "after_absent")
@@ -37,7 +37,7 @@ def check_rows_kept(binlog: MergedBinlog, table: TableVersions, first: int, last
         if not isinstance(piece, StatementAt) or not touched_by(piece, [table]):
             continue
         text, ddl = piece.statement.line, piece.statement.ddl
-        if not keeps_rows(ddl):
+        if not keeps_rows(ddl.result):
             raise ConfigError(
                 f"a statement that may take rows of {table.schema}.{table.name} away, or bring some, is between the "
                 f"two moments: {text[:300]}",
@@ -46,7 +46,7 @@ def check_rows_kept(binlog: MergedBinlog, table: TableVersions, first: int, last
                 order_key=piece.statement.key,
                 remedy="give two moments on one side of it, or show the table at each of the two with --at-tso",
             )
-        if not keeps_values(ddl):
+        if not keeps_values(ddl.result):
             passed.append(f"{piece.begin.gtid}: {text}")
     return passed
 

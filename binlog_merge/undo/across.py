@@ -8,25 +8,14 @@ column's default, as it did by the DDL itself.
 
 from collections.abc import Collection
 from enum import Enum
-from typing import Final
 
 from binlog_merge.undo.wider import has_values_of
 from binlog_merge.values.types import binlog_column
 from snapshot_store.ddl import ParsedDdl, actions, apply_parsed
 from snapshot_store.ddl import statements as st
+from snapshot_store.ddl.effects import KEEPS_VALUES, change_of
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Schema, Table
-
-_HARMLESS = (
-    actions.AddColumn,
-    actions.SetDefault,
-    actions.SetVisible,
-    actions.AddConstraint,
-    actions.RenameIndex,
-    actions.SetEnforced,
-)
-_ABOUT_NO_ROW: Final = (*_HARMLESS[1:], actions.DropConstraint)
-
 
 Definitions = frozenset[Table | None]
 """What a table may be; None: that is not known."""
@@ -93,33 +82,6 @@ def _is_written(new: Column, old: Column, written: Written) -> bool:
     return written is Written.NAMED or (new.type, new.nullable) == (old.type, old.nullable)
 
 
-_LOSE: Final = frozenset({"DROP", "TRUNCATE", "EXCHANGE", "DISCARD", "IMPORT"})
-
-
-def keeps_rows(ddl: ParsedDdl) -> bool:
-    """Return whether all rows that there are are still there after a statement, whatever it does to their values."""
-    statement = ddl.result
-    if isinstance(statement, st.CreateTable):
-        return statement.query is None
-    return isinstance(statement, st.AlterTable) and not any(map(_may_lose_rows, statement.actions))
-
-
-def keeps_values(ddl: ParsedDdl) -> bool:
-    """Return whether no value of any row that there is changes by a statement, nor a column that holds one."""
-    statement = ddl.result
-    if isinstance(statement, st.CreateTable):
-        return statement.query is None
-    if not isinstance(statement, st.AlterTable):
-        return False
-    return all(isinstance(a, _ABOUT_NO_ROW) for a in statement.actions)
-
-
-def _may_lose_rows(action: actions.Action) -> bool:
-    if isinstance(action, actions.PartitionWork):
-        return action.kind in _LOSE
-    return isinstance(action, actions.RenameTo | actions.TableFile)
-
-
 def _is_harmless(action: actions.Action, written: Written, unique: Collection[str]) -> bool:
     moves = isinstance(action, actions.AddColumn | actions.ChangeColumn) and action.position is not None
     if moves and written is Written.PLACED:
@@ -130,4 +92,4 @@ def _is_harmless(action: actions.Action, written: Written, unique: Collection[st
         return action.old.lower() == action.column.name.lower()
     if isinstance(action, actions.DropConstraint):
         return action.kind != "any" and action.name.lower() not in ("primary", *unique)
-    return isinstance(action, _HARMLESS)
+    return isinstance(action, actions.AddColumn) or change_of(action) in KEEPS_VALUES

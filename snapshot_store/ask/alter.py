@@ -12,7 +12,7 @@ from typing import Final
 
 from snapshot_store.attributes import attributes_sql, default_of
 from snapshot_store.diff import ColumnChanged, IndexChanged, diff_tables
-from snapshot_store.model import Column, Index, Table
+from snapshot_store.model import Column, ForeignKey, Index, Table
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.render_sql import column_sql, index_sql, make_sql, partitions_sql, without_defaults_sql
 
@@ -206,17 +206,12 @@ def _constraints(a: Table, b: Table) -> list[str]:
     ]
     old, new = _named(a.foreign_keys), _named(b.foreign_keys)
     actions += [f"DROP FOREIGN KEY {quote_name(n)}" for n in old if n not in new]
-    return actions + [f"ADD {text}" for n, text in new.items() if old.get(n) != text]
+    return actions + [f"ADD {key.sql}" for n, key in new.items() if old.get(n) != key]
 
 
 def _unenforced(table: Table) -> tuple[str, ...]:
     return getattr(table, "unenforced", ())
 
 
-def _named(foreign_keys: tuple[str, ...]) -> dict[str, str]:
-    # "CONSTRAINT `name` FOREIGN KEY …": the name ends at the first backtick that is not doubled.
-    named = {}
-    for text in foreign_keys:
-        name = text.split("`", 1)[1].replace("``", "\0").split("`", 1)[0].replace("\0", "`")
-        named[name] = text
-    return named
+def _named(foreign_keys: tuple[ForeignKey, ...]) -> dict[str, ForeignKey]:
+    return {key.name: key for key in foreign_keys}

@@ -9,8 +9,10 @@
     TRUNCATE TABLE a, ALTER TABLE a DROP PARTITION p  rows of a are removed
     ALTER TABLE a IMPORT TABLESPACE                   rows of a come from a file
 
-Filters, routes, barriers and coordination all use this module, so that they agree on what a statement does. The effects
-follow from the statement alone; which tables exist is not known here.
+    ALTER TABLE a ADD x INT, RENAME TO b              changes: add column, rename table
+
+Filters, routes, barriers, coordination, messages and undo all use this module, so that they agree on what a statement
+does. The effects follow from the statement alone; which tables exist is not known here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +21,8 @@ from enum import Enum
 
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.specs import ColumnSpec, Constraint, ForeignKeySpec
+from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec, Options
+from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.mysql.sql.cursor import TableName
 
 Name = tuple[str, str]
@@ -39,6 +42,67 @@ class Verb(Enum):
     EXCHANGE = "exchange"  # rows of a partition, with those of other
     REFER = "refer"  # to other, which must exist
     DROP = "drop"
+
+
+class Change(Enum):
+    """What one action of an ALTER TABLE, or of a statement that stands for one, does."""
+
+    ADD_COLUMN = "add column"
+    DROP_COLUMN = "drop column"
+    MODIFY_COLUMN = "modify column"  # CHANGE, too
+    RENAME_COLUMN = "rename column"
+    SET_DEFAULT = "set default"
+    SHOW_COLUMN = "column visibility"
+    ADD_PRIMARY_KEY = "add primary key"
+    ADD_INDEX = "add index"
+    ADD_FOREIGN_KEY = "add foreign key"
+    ADD_CHECK = "add check"
+    DROP_PRIMARY_KEY = "drop primary key"
+    DROP_INDEX = "drop index"
+    DROP_FOREIGN_KEY = "drop foreign key"
+    DROP_CHECK = "drop check"
+    DROP_CONSTRAINT = "drop constraint"  # of any kind
+    RENAME_INDEX = "rename index"
+    SHOW_INDEX = "index visibility"
+    ENFORCE_CHECK = "enforce check"
+    RENAME_TABLE = "rename table"
+    CONVERT = "convert to character set"
+    CHARSET = "character set"
+    COLLATION = "collation"
+    ENGINE = "engine"
+    COMMENT = "comment"
+    AUTO_INCREMENT = "auto_increment"
+    OPTION = "option"
+    PARTITION_BY = "partition by"
+    REMOVE_PARTITIONING = "remove partitioning"
+    ADD_PARTITION = "add partition"
+    DROP_PARTITION = "drop partition"
+    TRUNCATE_PARTITION = "truncate partition"
+    EXCHANGE_PARTITION = "exchange partition"
+    REORGANIZE_PARTITION = "reorganize partition"
+    REBUILD_PARTITION = "rebuild partition"
+    COALESCE_PARTITION = "coalesce partition"
+    PARTITION_FILE = "partition file"  # DISCARD, IMPORT
+    CHECK_PARTITION = "check partition"  # ANALYZE, CHECK, OPTIMIZE, REPAIR
+    REBUILD = "rebuild"
+    FILE = "file"  # DISCARD, IMPORT TABLESPACE
+
+
+KEEPS_VALUES = frozenset(
+    {
+        Change.SET_DEFAULT, Change.SHOW_COLUMN, Change.ADD_PRIMARY_KEY, Change.ADD_INDEX, Change.ADD_FOREIGN_KEY,
+        Change.ADD_CHECK, Change.DROP_PRIMARY_KEY, Change.DROP_INDEX, Change.DROP_FOREIGN_KEY, Change.DROP_CHECK,
+        Change.DROP_CONSTRAINT, Change.RENAME_INDEX, Change.SHOW_INDEX, Change.ENFORCE_CHECK,
+    }
+)  # fmt: skip
+"""The changes that leave all values of all rows as they are, and their columns."""
+
+_TAKES_ROWS = frozenset(
+    {
+        Change.RENAME_TABLE, Change.FILE, Change.PARTITION_FILE, Change.DROP_PARTITION, Change.TRUNCATE_PARTITION,
+        Change.EXCHANGE_PARTITION,
+    }
+)  # fmt: skip
 
 
 _MADE_ELSEWHERE = frozenset({Verb.COPY_SHAPE, Verb.COPY_ROWS, Verb.REFER})
@@ -131,6 +195,107 @@ class Effects:
 
 
 NONE = Effects()
+
+
+def changes_of(statement: st.Statement) -> tuple[Change, ...]:
+    """Return what each action of an ALTER TABLE does, in order; nothing for any other statement."""
+    return tuple(map(change_of, statement.actions)) if isinstance(statement, st.AlterTable) else ()
+
+
+def change_of(action: act.Action) -> Change:
+    """Return what an action does."""
+    match action:
+        case act.SetVisible(what=what):
+            return Change.SHOW_INDEX if what == "index" else Change.SHOW_COLUMN
+        case act.AddConstraint(constraint=KeySpec(kind="primary")):
+            return Change.ADD_PRIMARY_KEY
+        case act.AddConstraint(constraint=constraint):
+            return _ADDED[type(constraint)]
+        case act.DropConstraint(kind="index", name=name):
+            return Change.DROP_PRIMARY_KEY if name.upper() == "PRIMARY" else Change.DROP_INDEX
+        case act.DropConstraint(kind=kind):
+            return _DROPPED[kind]
+        case act.SetPartitioning(spec=spec):
+            return Change.REMOVE_PARTITIONING if spec is None else Change.PARTITION_BY
+        case act.PartitionWork(kind=kind):
+            return _PARTITION_WORK.get(kind.upper(), Change.CHECK_PARTITION)
+        case act.SetOptions(options=options):
+            return _option(options)
+    return _CHANGES[type(action)]
+
+
+_CHANGES: dict[type, Change] = {
+    act.AddColumn: Change.ADD_COLUMN,
+    act.DropColumn: Change.DROP_COLUMN,
+    act.ChangeColumn: Change.MODIFY_COLUMN,
+    act.RenameColumn: Change.RENAME_COLUMN,
+    act.SetDefault: Change.SET_DEFAULT,
+    act.RenameIndex: Change.RENAME_INDEX,
+    act.RenameTo: Change.RENAME_TABLE,
+    act.Convert: Change.CONVERT,
+    act.SetEnforced: Change.ENFORCE_CHECK,
+    act.Rebuild: Change.REBUILD,
+    act.TableFile: Change.FILE,
+}
+_ADDED: dict[type, Change] = {
+    KeySpec: Change.ADD_INDEX,
+    ForeignKeySpec: Change.ADD_FOREIGN_KEY,
+    CheckSpec: Change.ADD_CHECK,
+}
+_DROPPED = {
+    "foreign key": Change.DROP_FOREIGN_KEY,
+    "check": Change.DROP_CHECK,
+    "any": Change.DROP_CONSTRAINT,
+}
+_PARTITION_WORK = {
+    "ADD": Change.ADD_PARTITION,
+    "DROP": Change.DROP_PARTITION,
+    "TRUNCATE": Change.TRUNCATE_PARTITION,
+    "EXCHANGE": Change.EXCHANGE_PARTITION,
+    "REORGANIZE": Change.REORGANIZE_PARTITION,
+    "REBUILD": Change.REBUILD_PARTITION,
+    "COALESCE": Change.COALESCE_PARTITION,
+    "DISCARD": Change.PARTITION_FILE,
+    "IMPORT": Change.PARTITION_FILE,
+}
+
+
+def _option(options: Options) -> Change:
+    """Return what a table option changes; each is an action of its own."""
+    if options.charset:
+        return Change.CHARSET
+    if options.collation:
+        return Change.COLLATION
+    if options.comment is not None:
+        return Change.COMMENT
+    if options.engine:
+        return Change.ENGINE
+    return Change.OPTION if options.auto_increment is None else Change.AUTO_INCREMENT
+
+
+def renamed_columns(statement: st.Statement) -> tuple[tuple[str, str], ...]:
+    """Return (old, new) of each column that gets another name, if only in another case: first by RENAME COLUMN."""
+    actions = statement.actions if isinstance(statement, st.AlterTable) else ()
+    pairs = [(action.old, action.new) for action in actions if isinstance(action, act.RenameColumn)]
+    pairs += [(action.old, action.column.name) for action in actions if isinstance(action, act.ChangeColumn)]
+    return tuple((old, new) for old, new in pairs if old != new)
+
+
+def keeps_rows(statement: st.Statement | SnapshotStoreError) -> bool:
+    """Return whether all rows that there are are still there after a statement, whatever it does to their values.
+
+    Not known of one that is not understood: False.
+    """
+    if isinstance(statement, st.CreateTable):
+        return statement.query is None
+    return isinstance(statement, st.AlterTable) and _TAKES_ROWS.isdisjoint(changes_of(statement))
+
+
+def keeps_values(statement: st.Statement | SnapshotStoreError) -> bool:
+    """Return whether a statement changes no value of any row that there is, nor a column that holds one; see above."""
+    if isinstance(statement, st.CreateTable):
+        return statement.query is None
+    return isinstance(statement, st.AlterTable) and KEEPS_VALUES.issuperset(changes_of(statement))
 
 
 def effects_of(statement: st.Statement, schema: str = "") -> Effects:

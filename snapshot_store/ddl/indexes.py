@@ -8,15 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from snapshot_store.ddl.parse.keys import parse_constraint
 from snapshot_store.ddl.rewriting import rewrite
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import AlreadyExists, UnknownColumn
-from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.model import Column, ForeignKey, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import Family
-from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.mysql.sql.session import STORED
 from snapshot_store.mysql.text.charsets import max_bytes
 
 _LONGEST_STEM = 61
@@ -228,34 +224,13 @@ def renamed_generated(name: str, old_table: str, new_table: str, suffix: str) ->
     return name
 
 
-# The model stores foreign keys as text in a single spelling, which only this module writes and reads.
-
-
-def foreign_key_text(key: ForeignKeySpec) -> str:
-    """Return a foreign key as SHOW CREATE TABLE writes it."""
-    table = ".".join(quote_name(part) for part in key.table if part is not None)
-    referenced = f" ({', '.join(map(quote_name, key.referenced))})" if key.referenced else ""
-    columns = ", ".join(map(quote_name, key.columns))
-    name = f"CONSTRAINT {quote_name(key.name)} " if key.name else ""
-    return f"{name}FOREIGN KEY ({columns}) REFERENCES {table}{referenced} {key.actions}".rstrip()
-
-
-def foreign_key_of(text: str) -> ForeignKeySpec:
-    """Parse what `foreign_key_text` wrote."""
-    key = parse_constraint(Cursor.of(text, STORED))
-    if not isinstance(key, ForeignKeySpec):
-        raise ValueError(f"not a foreign key: {text!r}")
-    return key
-
-
-def add_foreign_keys(keys: Sequence[str], added: Iterable[ForeignKeySpec], table: str) -> tuple[str, ...]:
+def add_foreign_keys(keys: Sequence[ForeignKey], added: Iterable[ForeignKeySpec], table: str) -> tuple[ForeignKey, ...]:
     """Return the foreign keys with these added, the unnamed ones called `table_ibfk_1` and so on."""
     result = list(keys)
-    names = [foreign_key_of(text).name or "" for text in keys]
     for key in added:
+        names = [known.name for known in result]
         name = key.name or _numbered_name(table, "ibfk", names)
         if any(name.lower() == known.lower() for known in names):
             raise AlreadyExists(f"table {table} has a foreign key {name} already")
-        names.append(name)
-        result.append(foreign_key_text(replace(key, name=name)))
+        result.append(ForeignKey(name, key.columns, key.table, key.referenced, key.on_delete, key.on_update))
     return tuple(result)

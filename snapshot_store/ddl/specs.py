@@ -38,14 +38,15 @@ class KeySpec:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKeySpec:
-    """A foreign key as written; `actions` is the text of its ON DELETE and ON UPDATE."""
+    """A foreign key as written; `on_delete` and `on_update` are "" if it does not say."""
 
     name: str | None
     index_name: str | None
     columns: tuple[str, ...]
     table: TableName
     referenced: tuple[str, ...]
-    actions: str = ""
+    on_delete: str = ""
+    on_update: str = ""
 
 
 @dataclass(frozen=True, slots=True)

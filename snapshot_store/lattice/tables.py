@@ -19,7 +19,7 @@ two are joined first.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from snapshot_store.diff import plain_text
+from snapshot_store.diff import plain_key, plain_text
 from snapshot_store.lattice.columns import compare_columns, filled, join_columns, missing, part_of
 from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, combine, same, sign_of
 from snapshot_store.lattice.types import order_charsets
@@ -71,7 +71,7 @@ def join(a: Table, b: Table) -> Table:
     a, b = sorted((a, b), key=repr)
     verdict = order_charsets((a.charset, a.collation), (b.charset, b.collation))
     larger = b if Comparison("table", "character set", verdict).sign < 0 else a
-    expressions, keys = {plain_text(expression) for _, expression in b.checks}, set(map(_key_text, b.foreign_keys))
+    expressions, keys = {plain_text(expression) for _, expression in b.checks}, set(map(plain_key, b.foreign_keys))
     joined = replace(
         a,
         charset=larger.charset,
@@ -79,7 +79,7 @@ def join(a: Table, b: Table) -> Table:
         columns=_join_columns(a, b),
         indexes=_join_indexes(a, b),
         checks=tuple(check for check in a.checks if plain_text(check[1]) in expressions),
-        foreign_keys=tuple(key for key in a.foreign_keys if _key_text(key) in keys),
+        foreign_keys=tuple(key for key in a.foreign_keys if plain_key(key) in keys),
     )
     joined = replace(joined, unenforced=_unenforced(joined, a, b))
     keyed = _keyed(joined)
@@ -93,11 +93,6 @@ def _unenforced(joined: Table, *tables: Table) -> tuple[str, ...]:
     """Return the names of the checks that one of the tables does not enforce."""
     texts = {plain_text(text) for table in tables for name, text in table.checks if name in table.unenforced}
     return tuple(name for name, text in joined.checks if plain_text(text) in texts)
-
-
-def _key_text(foreign_key: str) -> str:
-    """Return a foreign key without its name."""
-    return plain_text(foreign_key[foreign_key.upper().find("FOREIGN KEY") :])
 
 
 def _join_columns(a: Table, b: Table) -> tuple[Column, ...]:

@@ -10,7 +10,7 @@ from binlog_merge.filters.ddl import ASKED, ddl_events, events_of, is_global, sp
 from binlog_merge.filters.incompatible import event_type
 from binlog_merge.filters.kinds import ACTIONS
 from snapshot_store import Catalog, SnapshotStoreError, apply_ddl, parse_table
-from snapshot_store.ddl import ParsedDdl
+from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from tests.filters.dm_words import is_builtin_skipped, is_ddl
 from tests.filters.vectors import DIFFERENCES, vectors
@@ -252,3 +252,12 @@ def test_a_rename_is_chosen_by_its_old_name() -> None:
     (event,) = ddl_events("ALTER TABLE shop.a RENAME TO live.b", "s")
     assert (event.schema, event.table) == ("shop", "a")
     assert event.tables[-1] == ("live", "b")
+
+
+def test_a_part_of_an_executable_comment_stands_bare() -> None:
+    parts = ddl_events("/*!50000 DROP TABLE IF EXISTS a, b */")
+    assert [part.text for part in parts] == ["DROP TABLE IF EXISTS a", "/*!50000 DROP TABLE IF EXISTS b */"]
+    assert [len(part.own.statement.tables) for part in parts] == [1, 1]  # type: ignore[union-attr]
+    ddl = ParsedDdl.of("ALTER TABLE t /*!50100 ADD a INT, DROP b */, DROP c", DdlSession())
+    texts = [" ".join(each.sql.split()) for each in split_alter(ddl)]
+    assert texts == ["ALTER TABLE t ADD a INT", "ALTER TABLE t /*!50100 DROP b */", "ALTER TABLE t DROP c"]

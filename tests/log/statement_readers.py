@@ -14,7 +14,7 @@ from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.messages.ddl_kinds import canal_kind, kind_of_ddl, tidb_number
+from binlog_merge.messages.ddl_kinds import action_of, canal_kind, tidb_number
 from binlog_merge.messages.formats import FORMATS, format_of
 from binlog_merge.messages.read import Ddl, named_by
 from binlog_merge.streams.mariadb.events import for_mariadb
@@ -22,8 +22,9 @@ from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
 from binlog_merge.tables.ddl import understood
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.across import Written, after_ddl, keeps_rows, keeps_values
+from binlog_merge.undo.across import Written, after_ddl
 from binlog_merge.undo.selection import touched_by
+from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog
 from snapshot_store.tso import ORIGIN
@@ -50,7 +51,7 @@ class _Table:
 def said_of(statement: Statement) -> Said:
     """Return what each reader says of a statement."""
     return {
-        "kind": (kind_of_ddl(statement.ddl), canal_kind(statement.ddl), tidb_number(statement.ddl)),
+        "kind": (action_of(statement.ddl), canal_kind(statement.ddl), tidb_number(statement.ddl)),
         "tables": statement.tables,
         "messages": _messages(statement),
         "filter": _filtered(statement),
@@ -78,44 +79,16 @@ def apart(said: Said) -> list[str]:
     """Return which readers do not agree with each other."""
     kind, (tables, parts) = said["kind"][0], (said["tables"], said["filter"])
     if parts == _NOTHING:
-        return [name for name in ("kind", "tables") if said[name] not in (None, (_NOTHING, "QUERY", 0))]
+        return [name for name in ("kind", "tables") if said[name] not in (None, ("", "QUERY", 0))]
     named = {name for part in parts for name in part[2] if name[1]}
     found = [] if set(tables) == named else ["tables and filter"]
     planned = {name for name in said["replay"][0] if name[1]} if said["replay"][0] else set()
     found += [] if planned == named else ["replay and filter"]
     found += [] if said["undo"][0] >= named else ["undo and filter"]
-    found += [] if kind == _NOTHING or {part[0] for part in parts} <= _ACTIONS[kind] else ["kind and filter"]
+    found += [] if {part[0] for part in parts} <= {kind} else ["kind and filter"]
     shown = {name for _, name, _ in said["messages"] if name[1]}
     found += [] if shown <= named else ["messages and filter"]
     return found
-
-
-_COLUMNS: Final = {"ActionMultiSchemaChange"}
-_ACTIONS: Final = {
-    "create-schema": {"ActionCreateSchema"},
-    "drop-schema": {"ActionDropSchema"},
-    "create-table": {"ActionCreateTable"},
-    "drop-table": {"ActionDropTable"},
-    "truncate": {"ActionTruncateTable"},
-    "rename": {"ActionRenameTable", "ActionRenameTables", *_COLUMNS},
-    "add-column": {"ActionAddColumn", *_COLUMNS},
-    "drop-column": {"ActionDropColumn", *_COLUMNS},
-    "modify-column": {"ActionModifyColumn", *_COLUMNS},
-    "add-index": {
-        "ActionAddIndex", "ActionAddPrimaryKey", "ActionAddForeignKey", "ActionAddCheckConstraint", *_COLUMNS
-    },
-    "drop-index": {
-        "ActionDropIndex", "ActionDropPrimaryKey", "ActionDropForeignKey", "ActionDropCheckConstraint", *_COLUMNS
-    },
-    "alter": {
-        "ActionAlterTable", "ActionRebaseAutoID", "ActionModifyColumn", "ActionSetDefaultValue", "ActionRenameIndex",
-        "ActionModifyTableCharsetAndCollate", "ActionAlterCheckConstraint", "ActionAlterIndexVisibility",
-        "ActionRemovePartitioning", "ActionAlterTablePartitioning", "ActionModifyTableComment",
-        "ActionAddTablePartition", "ActionDropTablePartition", "ActionTruncateTablePartition",
-        "ActionExchangeTablePartition", "ActionReorganizePartition", *_COLUMNS,
-    },
-}  # fmt: skip
-"""What filters call a statement of each kind of message."""
 
 
 def _or_not(ask: Any) -> Any:
@@ -161,7 +134,7 @@ def _streamed(statement: Statement) -> Any:
     if isinstance(made, str) or made is None:
         return made
     comes = Statement(type(statement.query).parse(made.pieces[0].body))
-    return comes.text == statement.text, kind_of_ddl(comes.ddl), comes.tables
+    return comes.text == statement.text, action_of(comes.ddl), comes.tables
 
 
 def _for_mariadb(statement: Statement) -> Any:
@@ -180,7 +153,7 @@ def _undone(statement: Statement) -> Any:
         return frozenset((t.schema, t.name) for t in touched_by(StatementAt(_BEGIN, statement, True), asked))
 
     exact = after_ddl(statement.ddl, frozenset(), Written.NAMED) is not None
-    return _or_not(tables), exact, keeps_rows(statement.ddl), keeps_values(statement.ddl)
+    return _or_not(tables), exact, keeps_rows(statement.ddl.result), keeps_values(statement.ddl.result)
 
 
 def _in_duckdb(statement: Statement) -> Any:

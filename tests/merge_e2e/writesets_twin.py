@@ -14,7 +14,6 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.witness import table_difference
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
 from snapshot_store.store.db import Store
@@ -141,8 +140,7 @@ class Twin:
                 elif value is not NOTHING:
                     touched.add((label, value))
                     read.add((label, UNKNOWN))
-        for text in table.foreign_keys:
-            foreign = foreign_key_of(text)
+        for foreign in table.foreign_keys:
             pairs = sorted(zip(foreign.referenced, foreign.columns, strict=True), key=lambda pair: pair[0].lower())
             places = [(table.index_of(own), None) for _, own in pairs]
             if whole is None or (before is not None and all(before[c] == whole[c] for c, _ in places)):
@@ -167,8 +165,7 @@ class Twin:
         found = set()
         for schema, table in {(v.schema, v.name) for v in self.schemas.versions if v.node is None}:
             version = self.schemas.at(schema, table, key)
-            for text in version.table.foreign_keys if version is not None and version.table is not None else ():
-                foreign = foreign_key_of(text)
+            for foreign in version.table.foreign_keys if version is not None and version.table is not None else ():
                 if ((foreign.table[0] or schema).lower(), foreign.table[1].lower()) == name:
                     found.add(tuple(sorted(column.lower() for column in foreign.referenced)))
         return found

@@ -7,7 +7,6 @@ from typing import Any
 
 import pymysql
 
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog, Column, Table
 from snapshot_store.render_sql import type_sql
 from tests.mysql_server import MySqlServer
@@ -227,11 +226,8 @@ def _indexes(table: Table) -> list[tuple[Any, ...]]:
 
 def _foreign_keys(table: Table) -> list[tuple[Any, ...]]:
     rows = []
-    for text in table.foreign_keys:
-        key = foreign_key_of(text)
-        rules = dict(re.findall(r"ON (DELETE|UPDATE) (RESTRICT|CASCADE|SET NULL|NO ACTION|SET DEFAULT)", key.actions))
+    for key in table.foreign_keys:
         pairs = ",".join(f"{a}>{b.lower()}" for a, b in zip(key.columns, key.referenced, strict=False))
-        target = (key.table[0] or table.schema, key.table[1])
-        actions = tuple(rules.get(event, "NO ACTION") for event in ("DELETE", "UPDATE"))
-        rows.append((table.schema, table.name, key.name, *target, *actions, pairs))
+        actions = (key.on_delete or "NO ACTION", key.on_update or "NO ACTION")
+        rows.append((table.schema, table.name, key.name, *key.target(table.schema), *actions, pairs))
     return rows

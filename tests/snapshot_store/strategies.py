@@ -4,9 +4,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from snapshot_store.history import TableVersion
-from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Table
+from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
-from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.tso import OrderKey
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -61,7 +60,7 @@ def tables(draw: st.DrawFn, schema: str = "d", name: str = "t") -> Table:
     can_be_key = cols[0].type.name not in ("json", "point")
     indexed, referring = draw(st.sampled_from([(False, False), (can_be_key, False), (can_be_key, can_be_key)]))
     index = Index("i", (IndexPart(names[0], descending=draw(st.booleans())),), draw(st.booleans()))
-    key = f"CONSTRAINT `f` FOREIGN KEY ({quote_name(names[0])}) REFERENCES `p` (`x``y`) ON DELETE CASCADE"
+    key = ForeignKey("f", (names[0],), (None, "p"), ("x`y",), on_delete="CASCADE")
     return Table(
         schema,
         name,

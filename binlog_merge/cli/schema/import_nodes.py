@@ -28,14 +28,13 @@ from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import events_of
 from binlog_merge.log.file_events import events_in
 from binlog_merge.node_capture.files import NodeFiles
+from binlog_merge.pipeline.coordinate.shards.events import as_logical
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.apply.references import with_folded_names
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.introspect import introspect
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.mysql.sql.names import quote_name
 
 _LOG = logging.getLogger(__name__)
 _WAIT_SECONDS: Final = 30.0
@@ -167,19 +166,18 @@ def proposed(
 
 
 def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Places) -> Table:
-    """Return a shard's table as the logical one: its constraints, and what they refer to, are named so, too."""
-    own, name = f"{shard.table}_", f"{logical[1]}_"
-    checks = tuple((name + n.removeprefix(own) if n.startswith(own) else n, text) for n, text in table.checks)
-    unenforced = tuple(name + n.removeprefix(own) if n.startswith(own) else n for n in table.unenforced)
-    keys = []
-    for text in table.foreign_keys:
-        schema, parent = foreign_key_of(text).table
-        target = places.topology.referenced_name(shard.node, schema or shard.schema, parent)
-        if target is not None and not schema:
-            text = text.replace(f"REFERENCES {quote_name(parent)}", f"REFERENCES {quote_name(target[1])}")
-        keys.append(text.replace(f"CONSTRAINT `{own}", f"CONSTRAINT `{name}"))
-    changed = replace(table, checks=checks, unenforced=unenforced, foreign_keys=tuple(keys))
-    return changed.renamed(*logical)
+    """Return a shard's table as the logical one: also constraints that begin with the shard's name begin with its."""
+    made, own = as_logical(shard.node, places.topology, table, logical), f"{shard.table}_"
+
+    def called(name: str) -> str:
+        return f"{logical[1]}_{name.removeprefix(own)}" if name.startswith(own) else name
+
+    return replace(
+        made,
+        checks=tuple((called(name), text) for name, text in made.checks),
+        unenforced=tuple(map(called, made.unenforced)),
+        foreign_keys=tuple(replace(key, name=called(key.name)) for key in made.foreign_keys),
+    )
 
 
 def _captured(node: CapturedNode) -> dict[str, Path]:

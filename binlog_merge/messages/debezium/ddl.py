@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import kind_of_ddl
+from binlog_merge.messages.ddl_kinds import CREATES, RENAMES, action_of
 from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
 from binlog_merge.messages.debezium.schema import SOURCE
 from binlog_merge.messages.message import Message, Schemas
@@ -43,13 +43,13 @@ def schema_change(ddl: Ddl, now_ns: int, options: DebeziumOptions) -> list[Messa
 
 def _versions(ddl: Ddl) -> tuple[TableVersion, ...]:
     """Return the versions that Debezium tells: of a table that is renamed that under its new name alone."""
-    if kind_of_ddl(ddl.statement.ddl) != "rename":
+    if action_of(ddl.statement.ddl) not in RENAMES:
         return ddl.versions
     return tuple(version for version in ddl.versions if version.table is not None)
 
 
 def _changes(ddl: Ddl, versions: tuple[TableVersion, ...]) -> list[dict[str, Any]]:
-    created = kind_of_ddl(ddl.statement.ddl) == "create-table"
+    created = action_of(ddl.statement.ddl) in CREATES
     found = []
     for version in versions:
         name = f'"{version.schema}"."{version.name}"'

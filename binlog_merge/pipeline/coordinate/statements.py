@@ -4,9 +4,8 @@ import re
 from dataclasses import dataclass
 
 from snapshot_store.ddl import ParsedDdl
-from snapshot_store.ddl.actions import ChangeColumn, RenameColumn
-from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
-from snapshot_store.ddl.statements import AlterSchema, AlterTable, CreateSchema, DropSchema, Statement
+from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of, renamed_columns
+from snapshot_store.ddl.statements import AlterSchema, CreateSchema, DropSchema, Statement
 from snapshot_store.errors import SnapshotStoreError
 
 
@@ -56,10 +55,7 @@ def renamed_tables(ddl: ParsedDdl, schema: str | None) -> tuple[tuple[Name, Name
 
 def _renamed(statement: Statement, effects: Effects) -> tuple[Name, ...]:
     moved = tuple(name for pair in effects.moves for name in pair)
-    if isinstance(statement, AlterTable) and any(
-        isinstance(action, RenameColumn) or (isinstance(action, ChangeColumn) and action.old != action.column.name)
-        for action in statement.actions
-    ):
+    if renamed_columns(statement):
         moved += effects.having(Verb.CHANGE)
     return tuple(dict.fromkeys(moved))
 

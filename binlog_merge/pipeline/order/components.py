@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.history import SchemaHistory
 
 
@@ -18,9 +17,9 @@ def linked_tables(tables: Sequence[frozenset[Shard]], history: SchemaHistory) ->
     links = defaultdict[Shard, set[Shard]](set)
     for shard in frozenset[Shard]().union(*tables):
         versions = history.versions_for(shard.schema, shard.table, shard.node)
-        keys = {text for version in versions if version.table is not None for text in version.table.foreign_keys}
-        for schema, table in (foreign_key_of(text).table for text in keys):
-            parent = Shard(shard.node, schema or shard.schema, table)
+        keys = {key for version in versions if version.table is not None for key in version.table.foreign_keys}
+        for name in (key.target(shard.schema) for key in keys):
+            parent = Shard(shard.node, *name)
             links[shard].add(parent)
             links[parent].add(shard)
     return tuple(frozenset[Shard]().union(*(links[shard] for shard in found)) - found for found in tables)

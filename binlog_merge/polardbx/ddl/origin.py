@@ -7,8 +7,9 @@ text is joined to a single line. Source: behaviour of PolarDB-X's own global bin
 
 import re
 
-from binlog_merge.polardbx.ddl.text import Comment, Source, Target
+from binlog_merge.polardbx.ddl.text import Source, Target
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.edits import Comment
 from snapshot_store.mysql.sql.lexer import Token
 
 _JOB_HINTS = ("GSI_BACKFILL_POSITION_MARK", "FP_PAUSE_AFTER_DDL_TASK_EXECUTION", "FP_STATISTIC_SAMPLE_ERROR")

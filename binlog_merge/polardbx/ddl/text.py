@@ -7,12 +7,12 @@ tokens do not include them:
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.edits import brackets, comments_of
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -35,20 +35,9 @@ class Edit:
     target: Target
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
-    """A comment as written, or one bracket of an executable comment (`/*!50100` or its `*/`)."""
-
-    start: int
-    end: int
-    text: str
-    bracket: bool = False
-
-
 # PolarDB-X also writes a hint as /!TDDL...*/, which is no comment to MySQL.
 _BANG_HINT = re.compile(r"/!(?=\s*\+?\s*TDDL)", re.IGNORECASE)
 _LEADING_BANG = re.compile(r"\s*/!")
-_EXECUTABLE = re.compile(r"/\*!(\d{5,6})?")
 _BLANKS = " \t\n\v\f\r"
 # Before these the blanks around a cut piece can go; before any other token one must stay.
 _CLOSERS = ",);"
@@ -74,7 +63,7 @@ class Source:
         except (IndexError, RecursionError, ValueError, TypeError) as error:
             # The tokenizer is not ours: it has raised these on garbage.
             raise DdlNotUnderstood(sql, f"cannot be cut into tokens ({type(error).__name__})") from None
-        self.comments = tuple(_comments(plain, self.cursor.text, session))
+        self.comments = tuple(comments_of(plain, self.cursor.text, session))
         self._edits: list[Edit] = []
 
     def token(self, place: int) -> Token:
@@ -148,51 +137,10 @@ class Source:
         plain text.
         """
         cuts: list[Edit] = []
-        stack: list[Comment] = []
-        for bracket in (c for c in self.comments if c.bracket):
-            if bracket.text != "*/":
-                stack.append(bracket)
-                continue
-            opening = stack.pop()
-            inside = any(e.end > opening.end and e.start < bracket.start and e.end > e.start for e in edits)
-            if inside:
-                cuts += [Edit(b.start, b.end, "", Target.BOTH) for b in (opening, bracket)]
+        for opening, close in brackets(self.comments):
+            if any(e.end > opening.end and e.start < close.start and e.end > e.start for e in edits):
+                cuts += [Edit(b.start, b.end, "", Target.BOTH) for b in (opening, close)]
         return cuts
-
-
-def _comments(sql: str, expanded: str, session: DdlSession) -> Iterable[Comment]:
-    """Yield the comments: the text that the lexer has blanked."""
-    place = 0
-    while place < len(sql):
-        if expanded[place] != " " or sql[place] == " ":
-            place += 1
-            continue
-        executable = _EXECUTABLE.match(sql, place)
-        if executable and int(executable[1] or 0) <= session.server_version:
-            end, bracket = executable.end(), True
-        elif sql.startswith("*/", place):
-            end, bracket = place + 2, True
-        else:
-            end, bracket = _blanked_end(sql, expanded, place), False
-        yield Comment(place, end, sql[place:end], bracket)
-        place = end
-
-
-def _blanked_end(sql: str, expanded: str, start: int) -> int:
-    """Return where a comment ends: at its closing bracket or line end, but not before the end of its blanked text."""
-    if sql.startswith("/*", start) and not sql.startswith("/*!", start):
-        return sql.index("*/", start + 2) + 2
-    end = start
-    while end < len(sql) and expanded[end] == " " and sql[end] != "\n":
-        end += 1
-    return end if not sql.startswith("/*!", start) else sql.rindex("*/", start, _run_end(expanded, start)) + 2
-
-
-def _run_end(expanded: str, start: int) -> int:
-    end = start
-    while end < len(expanded) and expanded[end] == " ":
-        end += 1
-    return end
 
 
 def _without_covered(edits: list[Edit]) -> list[Edit]:

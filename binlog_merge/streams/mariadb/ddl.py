@@ -14,9 +14,8 @@ from itertools import pairwise
 from typing import Final
 
 from binlog_merge.streams.mariadb.collations import mariadb_name
-from binlog_merge.streams.mariadb.edits import items_of
 from binlog_merge.streams.mariadb.items import rewrite_item
-from binlog_merge.streams.mariadb.statement import Statement, is_functional, is_type, word_of
+from binlog_merge.streams.mariadb.statement import Statement, is_functional, is_type, items_of, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
@@ -61,12 +60,12 @@ class MariaDdl:
 def mariadb_ddl(sql: str, session: DdlSession) -> MariaDdl:
     """Return a statement as MariaDB takes it."""
     try:
-        tokens = Cursor.of(sql, session).tokens
+        cursor = Cursor.of(sql, session)
     except DdlNotUnderstood as error:
         return MariaDdl(sql, (f"passes unchanged: {error.reason}",))
-    made = _Rewriting(sql, tokens)
+    made = _Rewriting(cursor)
     made.rewrite()
-    return MariaDdl(None if made.dropped else made.edits.applied(sql), tuple(made.notes))
+    return MariaDdl(None if made.dropped else made.edits.applied(), tuple(made.notes))
 
 
 class _Rewriting(Statement):
@@ -91,10 +90,10 @@ class _Rewriting(Statement):
         self._arrows()
         for item in items_of(self.tokens):
             rewrite_item(self, item)
-            if self.edits.empties(self.sql, item.tokens[0].start, item.tokens[-1].end):
+            if self.edits.empties(item.tokens[0].start, item.tokens[-1].end):
                 self.edits.remove(*item.span)
         if words[:2] in (["ALTER", "DATABASE"], ["ALTER", "SCHEMA"]):
-            self.dropped = len(self.edits.applied(self.sql).split()) <= _WITHOUT_OPTIONS
+            self.dropped = len(self.edits.applied().split()) <= _WITHOUT_OPTIONS
         for token, after in pairwise(self.tokens):
             if after.text == "(" and word_of(token) in _MISSING:
                 self.notes.append(f"MariaDB has no function {token.text}: make the table by hand, and skip it there")

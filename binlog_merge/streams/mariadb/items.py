@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from binlog_merge.streams.mariadb.edits import Item
-from binlog_merge.streams.mariadb.statement import Statement, comment_end, is_functional, is_type, word_of
+from binlog_merge.streams.mariadb.statement import Item, Statement, is_functional, is_type, word_of
+from snapshot_store.mysql.sql.cursor import depths_of
 from snapshot_store.mysql.sql.lexer import Token
 
 _KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
@@ -81,7 +81,7 @@ def _not_enforced(made: Statement, item: Item) -> bool:
         if first <= 1 and words[:first] in ((), ("ADD",)):
             made.leave_out(item, "left out: MariaDB would enforce it")
             return True
-        made.edits.remove(item.tokens[first].start, comment_end(made.sql, item.tokens[i + 1].end))
+        made.edits.remove(item.tokens[first].start, item.tokens[i + 1].end)
         made.notes.append("a check that is not enforced is left out: MariaDB would enforce it")
     return False
 
@@ -107,8 +107,7 @@ def _column(made: Statement, item: Item) -> bool:
 
 
 def _depth(tokens: Sequence[Token], first: int, last: int) -> int:
-    texts = [token.text for token in tokens[first:last] if token.kind == "symbol"]
-    return texts.count("(") - texts.count(")")
+    return next(depth for i, _, depth in depths_of(tokens, first) if i == last)
 
 
 def _unwrap(made: Statement, token: Token) -> None:

@@ -21,9 +21,7 @@ from binlog_merge.log.statement import Statement
 from binlog_merge.targets.server.ledger import BegunDdl
 from binlog_merge.targets.server.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.targets.server.settings import KEPT, afterwards, settings_of
-from snapshot_store.ddl.actions import Action, ChangeColumn, RenameColumn
-from snapshot_store.ddl.effects import Name, Verb
-from snapshot_store.ddl.statements import AlterTable
+from snapshot_store.ddl.effects import Name, Verb, renamed_columns
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.surrogates import shown
@@ -106,17 +104,10 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
 
 def _ties(event: DdlEvent) -> bool:
     """Return whether a part of a statement is about foreign keys, or may be about what they name."""
-    effects, statement = event.effects, event.ddl.result
+    effects = event.effects
     if event.is_schema or event.frees or effects.moves or effects.having(Verb.REFER):
         return True
-    return isinstance(statement, AlterTable) and any(map(_renames, statement.actions))
-
-
-def _renames(action: Action) -> bool:
-    """Return whether an action gives a column another name."""
-    if isinstance(action, ChangeColumn):
-        return action.old.lower() != action.column.name.lower()
-    return isinstance(action, RenameColumn)
+    return any(old.lower() != new.lower() for old, new in renamed_columns(event.ddl.statement))
 
 
 def carry_out(

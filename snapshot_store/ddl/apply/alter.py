@@ -42,7 +42,7 @@ from snapshot_store.ddl.apply.create import (
     with_implicit_timestamps,
 )
 from snapshot_store.ddl.apply.generated_key import check_generated_key, check_key_left, with_key_first
-from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of, with_block_sizes
+from snapshot_store.ddl.indexes import fit_part, for_engine, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,
     Context,
@@ -276,7 +276,7 @@ def _without_constraints(work: _Work, table: Table) -> Table:
 def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
     name = drop.name.lower()
     indexes = tuple(i for i in table.indexes if i.name.lower() != name)
-    keys = tuple(k for k in table.foreign_keys if (foreign_key_of(k).name or "").lower() != name)
+    keys = tuple(k for k in table.foreign_keys if k.name.lower() != name)
     checks = tuple(c for c in table.checks if c[0].lower() != name)
     if drop.kind in ("index", "any") and len(indexes) < len(table.indexes):
         return replace(table, indexes=indexes)

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text, renamed_generated
-from snapshot_store.ddl.specs import ForeignKeySpec
-from snapshot_store.model import Catalog, Table
+from snapshot_store.ddl.indexes import renamed_generated
+from snapshot_store.model import Catalog, ForeignKey, Table
 from snapshot_store.mysql.sql.names import folded
 
 Name = tuple[str, str]
@@ -15,9 +14,8 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Catalog:
     """Return the catalog with a table renamed; the table must exist and the new name must be free."""
     table = _with_new_names(catalog.tables[old], new[1])
     keys = []
-    for text in table.foreign_keys:
-        key = foreign_key_of(text)
-        target = _target(key, old[0])
+    for key in table.foreign_keys:
+        target = key.target(old[0])
         keys.append(_aimed(key, new if target == old else target, new[0]))
     moved = replace(table, schema=new[0], name=new[1], foreign_keys=tuple(keys))
     catalog = catalog.without_table(*old).with_table(moved)
@@ -34,8 +32,7 @@ def under_name(table: Table, name: Name, aim: Callable[[Name], Name]) -> Table:
     `aim` maps the tables that its foreign keys point at to those they are to point at.
     """
     renamed = _with_new_names(table, name[1])
-    keys = [foreign_key_of(text) for text in renamed.foreign_keys]
-    aimed = tuple(_aimed(key, aim(_target(key, table.schema)), name[0]) for key in keys)
+    aimed = tuple(_aimed(key, aim(key.target(table.schema)), name[0]) for key in renamed.foreign_keys)
     return replace(renamed, schema=name[0], name=name[1], foreign_keys=aimed)
 
 
@@ -62,42 +59,34 @@ def rename_columns(catalog: Catalog, name: Name, new_names: Mapping[str, str]) -
     if all(old == new.lower() for old, new in new_names.items()):
         return catalog
     for table in list(catalog.tables.values()):
-        keys = tuple(_renamed(table, foreign_key_of(k), name, new_names) for k in table.foreign_keys)
+        keys = tuple(_renamed(table, key, name, new_names) for key in table.foreign_keys)
         if keys != table.foreign_keys:
             catalog = catalog.with_table(replace(table, foreign_keys=keys))
     return catalog
 
 
-def _renamed(table: Table, key: ForeignKeySpec, name: Name, new_names: Mapping[str, str]) -> str:
+def _renamed(table: Table, key: ForeignKey, name: Name, new_names: Mapping[str, str]) -> ForeignKey:
     if (table.schema, table.name) == name:
         key = replace(key, columns=tuple(new_names.get(c.lower(), c) for c in key.columns))
-    if _target(key, table.schema) == name:
+    if key.target(table.schema) == name:
         key = replace(key, referenced=tuple(new_names.get(c.lower(), c) for c in key.referenced))
-    return foreign_key_text(key)
+    return key
 
 
 def _with_new_names(table: Table, name: str) -> Table:
     checks = tuple((renamed_generated(n, table.name, name, "chk"), expression) for n, expression in table.checks)
     unenforced = tuple(renamed_generated(n, table.name, name, "chk") for n in table.unenforced)
-    keys = []
-    for text in table.foreign_keys:
-        key = foreign_key_of(text)
-        keys.append(foreign_key_text(replace(key, name=renamed_generated(key.name or "", table.name, name, "ibfk"))))
-    return replace(table, checks=checks, unenforced=unenforced, foreign_keys=tuple(keys))
+    keys = tuple(replace(key, name=renamed_generated(key.name, table.name, name, "ibfk")) for key in table.foreign_keys)
+    return replace(table, checks=checks, unenforced=unenforced, foreign_keys=keys)
 
 
 def _retargeted(table: Table, old: Name, new: Name) -> Table:
-    keys = []
-    for text in table.foreign_keys:
-        key = foreign_key_of(text)
-        keys.append(_aimed(key, new, table.schema) if _target(key, table.schema) == old else text)
-    return replace(table, foreign_keys=tuple(keys)) if tuple(keys) != table.foreign_keys else table
+    keys = tuple(
+        _aimed(key, new, table.schema) if key.target(table.schema) == old else key for key in table.foreign_keys
+    )
+    return replace(table, foreign_keys=keys) if keys != table.foreign_keys else table
 
 
-def _target(key: ForeignKeySpec, own_schema: str) -> Name:
-    return (key.table[0] or own_schema, key.table[1])
-
-
-def _aimed(key: ForeignKeySpec, target: Name, own_schema: str) -> str:
+def _aimed(key: ForeignKey, target: Name, own_schema: str) -> ForeignKey:
     schema = None if target[0] == own_schema else target[0]
-    return foreign_key_text(replace(key, table=(schema, target[1])))
+    return replace(key, table=(schema, target[1]))

@@ -144,8 +144,8 @@ def parse_references(
         cursor.next()
         event = cursor.next().text.upper()
         actions[event] = _reaction(cursor)
-    text = " ".join(f"ON {event} {actions[event]}" for event in ("DELETE", "UPDATE") if event in actions)
-    return ForeignKeySpec(name, index_name, columns, table, referenced, text)
+    on = (actions.get("DELETE", ""), actions.get("UPDATE", ""))
+    return ForeignKeySpec(name, index_name, columns, table, referenced, *on)
 
 
 def _reaction(cursor: Cursor) -> str:

@@ -9,10 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.ddl.resolve import Context
-from snapshot_store.ddl.specs import ForeignKeySpec
-from snapshot_store.model import Catalog, Column, Table
+from snapshot_store.model import Catalog, Column, ForeignKey, Table
 from snapshot_store.mysql.column_type import MEMBERS, Family
 
 Name = tuple[str, str]
@@ -24,8 +22,8 @@ def check_references(context: Context, catalog: Catalog, name: Name, renamed: bo
     With `renamed` the table's own foreign keys are not checked: they may point at a missing table, as before.
     """
     table = catalog.tables[name]
-    for text in () if renamed else table.foreign_keys:
-        _check_key(context, catalog, table, foreign_key_of(text))
+    for key in () if renamed else table.foreign_keys:
+        _check_key(context, catalog, table, key)
     for other, key in references_to(catalog, {name}):
         _check_key(context, catalog, other, key)
     _check_names(context, catalog, name[0])
@@ -41,21 +39,20 @@ def check_unreferenced(context: Context, catalog: Catalog, names: Iterable[Name]
         context.limit(inside, f"foreign key {key.name} of {other.schema}.{other.name} points at a table to {what}")
 
 
-def references_to(catalog: Catalog, targets: set[Name]) -> Iterator[tuple[Table, ForeignKeySpec]]:
+def references_to(catalog: Catalog, targets: set[Name]) -> Iterator[tuple[Table, ForeignKey]]:
     """Yield (table, foreign key) for each foreign key that points at one of the targets."""
     for table in catalog.tables.values():
-        for text in table.foreign_keys:
-            key = foreign_key_of(text)
-            if (key.table[0] or table.schema, key.table[1]) in targets:
+        for key in table.foreign_keys:
+            if key.target(table.schema) in targets:
                 yield table, key
 
 
-def _check_key(context: Context, catalog: Catalog, table: Table, key: ForeignKeySpec) -> None:
+def _check_key(context: Context, catalog: Catalog, table: Table, key: ForeignKey) -> None:
     what = f"foreign key {key.name} of {table.schema}.{table.name}"
     columns = [_column(table, name) for name in key.columns]
     context.limit(None not in columns, f"{what}: a column of it is missing")
     context.limit(_has_index(table, key.columns), f"{what}: no index begins with its columns")
-    if "SET NULL" in key.actions:
+    if key.sets_null:
         context.limit(all(c is None or c.nullable for c in columns), f"{what}: SET NULL for a column that is NOT NULL")
     context.limit(not any(c and c.generated and not c.generated.stored for c in columns), f"{what}: a virtual column")
     context.limit(not table.partitioning, f"{what}: a partitioned table has no foreign keys")
@@ -131,7 +128,7 @@ def _check_names(context: Context, catalog: Catalog, schema: str) -> None:
     for table in catalog.tables.values():
         if table.schema == schema:
             checks.update(name.lower() for name, _ in table.checks)
-            keys.update((foreign_key_of(text).name or "").lower() for text in table.foreign_keys)
+            keys.update(key.name.lower() for key in table.foreign_keys)
     for kind, names in (("check", checks), ("foreign key", keys)):
         for name, count in names.items():
             context.limit(count == 1, f"two {kind}s of database {schema} would be called {name}")

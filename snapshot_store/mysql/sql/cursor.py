@@ -1,7 +1,7 @@
 """A position in a statement's tokens, with the basic operations of a parser."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -225,16 +225,41 @@ class Cursor:
 
     def parenthesized(self) -> str:
         """Skip a pair of parentheses and return the source text between them."""
+        start, close = self.peek().end, closing(self.tokens, self.place)
         self.expect_symbol("(")
-        start = self.peek().start
-        depth = 1
-        while depth:
-            token = self.next()
-            if token.kind == "end":
-                raise self.error("a parenthesis is never closed")
-            if token.kind == "symbol":
-                depth += (token.text == "(") - (token.text == ")")
-        return self.text[start : token.start].strip()
+        if close == len(self.tokens):
+            self.place = close
+            raise self.error("a parenthesis is never closed")
+        self.place = close + 1
+        return self.text[start : self.tokens[close].start].strip()
+
+
+def depths_of(tokens: Sequence[Token], begin: int = 0, end: int | None = None) -> Iterator[tuple[int, Token, int]]:
+    """Yield the index of each token between two, the token, and how many parentheses since `begin` it is in.
+
+    A parenthesis is as deep as what stands before and after the pair.
+    """
+    depth = 0
+    for i in range(begin, len(tokens) if end is None else end):
+        token = tokens[i]
+        if token.kind == "symbol":
+            depth -= token.text == ")"
+        yield i, token, depth
+        if token.kind == "symbol":
+            depth += token.text == "("
+
+
+def closing(tokens: Sequence[Token], opening: int) -> int:
+    """Return the index of the parenthesis that closes the one at `opening`; the count of tokens if none does."""
+    found = (i for i, token, depth in depths_of(tokens, opening) if i > opening and depth <= 0 and token.text == ")")
+    return next((i for i in found if tokens[i].kind == "symbol"), len(tokens))
+
+
+def items_of(tokens: Sequence[Token], begin: int, end: int) -> list[tuple[int, int]]:
+    """Return the (first, after last) indexes of the items of a list with commas."""
+    commas = [i for i, token, depth in depths_of(tokens, begin, end) if token.text == "," and not depth]
+    commas = [i for i in commas if tokens[i].kind == "symbol"]
+    return list(zip([begin, *(i + 1 for i in commas)], [*commas, end], strict=True))
 
 
 def names_in(expression: str, session: DdlSession) -> set[str]:

@@ -13,15 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.values import Step
-from snapshot_store.ddl.actions import AddColumn, ChangeColumn, Convert, DropColumn, RenameColumn
+from snapshot_store.ddl.actions import AddColumn, Convert, DropColumn
 from snapshot_store.ddl.apply.statement import apply_parsed
+from snapshot_store.ddl.effects import renamed_columns
 from snapshot_store.ddl.indexes import renamed_generated
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.resolve import default_conversion
 from snapshot_store.ddl.statements import AlterTable, Statement
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor, items_of
+from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.types import accept_charset
@@ -60,26 +62,26 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
     """
     cursor = Cursor.of(sql, session)
     start, end = _name_place(cursor, sql)
-    pieces = [(start, end, f"{quote_name(schema)}.{quote_name(table)}")]
+    edits = Edits(cursor)
+    edits.replace(start, end, f"{quote_name(schema)}.{quote_name(table)}")
     while names is not None and not cursor.done:
         token = cursor.peek()
         if cursor.word(-1) == "REFERENCES" and cursor.at_name():
             target = cursor.table_name()
             aimed = names.aim((target[0] or names.schema, target[1]))
-            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            edits.replace(token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed)))
             continue
         if cursor.word(-2) == "WITH" and cursor.word(-1) == "TABLE" and cursor.at_name():
             target = cursor.table_name()
             aimed = names.aim((target[0] or names.database or names.schema, target[1]))
-            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            edits.replace(token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed)))
             continue
         if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _after_foreign_key(cursor)):
             name = names.constraint(token.text, table)
-            pieces += [(token.start, token.end, quote_name(name))] if name != token.text else []
+            if name != token.text:
+                edits.replace(token.start, token.end, quote_name(name))
         cursor.next()
-    for start, end, text in reversed(pieces):
-        sql = sql[:start] + text + sql[end:]
-    return sql
+    return edits.applied()
 
 
 def _after_foreign_key(cursor: Cursor) -> bool:
@@ -91,20 +93,15 @@ def without_rename(sql: str, session: DdlSession) -> str:
     cursor = Cursor.of(sql, session)
     _, head = _name_place(cursor, sql)
     pieces: list[tuple[int, int]] = []
-    cursor, depth, begins = Cursor.of(sql, session), 0, True
-    while not cursor.done:
-        token = cursor.peek()
-        if token.start >= head and depth == 0 and begins and cursor.at("RENAME") and _names_a_table(cursor):
-            cursor.next()
+    begin = cursor.place
+    for first, _ in items_of(cursor.tokens, begin, len(cursor.tokens)):
+        cursor.place = first
+        start = cursor.peek().start
+        if cursor.accept("RENAME") and cursor.word() not in ("COLUMN", "INDEX", "KEY"):
             if not cursor.accept_symbol("="):
                 cursor.accept_one("TO", "AS")
             cursor.table_name()
-            pieces.append((token.start, cursor.peek(-1).end))
-            continue
-        cursor.next()
-        if token.kind == "symbol" and token.start >= head:
-            depth += (token.text == "(") - (token.text == ")")
-        begins = token.end == head or (depth == 0 and token.text == "," and token.kind == "symbol")
+            pieces.append((start, cursor.peek(-1).end))
     kept = cursor.text
     for start, end in reversed(pieces):
         before, after = kept[:start].rstrip(), kept[end:].lstrip()
@@ -116,25 +113,19 @@ def without_rename(sql: str, session: DdlSession) -> str:
     return kept.strip() if kept[head:].strip().strip(";") else ""
 
 
-def _names_a_table(cursor: Cursor) -> bool:
-    return cursor.word(1) not in ("COLUMN", "INDEX", "KEY")
-
-
 def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) -> str:
     """Return a RENAME TABLE with its tables' names replaced, in the order in which they appear."""
     cursor = Cursor.of(sql, session)
     cursor.expect("RENAME")
     cursor.accept_one("TABLE", "TABLES")
-    pieces = []
+    edits = Edits(cursor)
     for name in names:
         start = cursor.peek().start
         cursor.table_name()
-        pieces.append((start, cursor.peek(-1).end, ".".join(map(quote_name, name))))
+        edits.replace(start, cursor.peek(-1).end, ".".join(map(quote_name, name)))
         if not cursor.accept_symbol(","):
             cursor.accept("TO")
-    for start, end, text in reversed(pieces):
-        sql = sql[:start] + text + sql[end:]
-    return sql
+    return edits.applied()
 
 
 def with_charset(sql: str, session: DdlSession, database: Schema | None) -> str:
@@ -143,17 +134,16 @@ def with_charset(sql: str, session: DdlSession, database: Schema | None) -> str:
     DEFAULT means that of the session's `database`, which clients may not have, or may not use, where the text is run.
     """
     charset, collation = default_conversion(session, database)
-    cursor, pieces = Cursor.of(sql, session), list[tuple[int, int, str]]()
+    cursor = Cursor.of(sql, session)
+    edits = Edits(cursor)
     while not cursor.done:
         if cursor.accept("CONVERT", "TO") and accept_charset(cursor) is not None and cursor.word(-1) == "DEFAULT":
             default = cursor.peek(-1)
             said = charset if cursor.at("COLLATE") else f"{charset} COLLATE {collation}"
-            pieces.append((default.start, default.end, said))
+            edits.replace(default.start, default.end, said)
         elif not cursor.done:
             cursor.next()
-    for start, end, text in reversed(pieces):
-        sql = sql[:start] + text + sql[end:]
-    return sql
+    return edits.applied()
 
 
 def steps_of(sql: str, before: Table, session: DdlSession) -> tuple[Step, ...]:
@@ -195,12 +185,10 @@ Names = tuple[str, ...]
 def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, str], ...]]:
     """Return the columns that a statement adds, those it drops, and those it renames as (old, new)."""
     actions = statement.actions if isinstance(statement, AlterTable) else ()
-    renames = [(a.old, a.new) for a in actions if isinstance(a, RenameColumn)]
-    renames += [(a.old, a.column.name) for a in actions if isinstance(a, ChangeColumn)]
     return (
         tuple(a.column.name for a in actions if isinstance(a, AddColumn)),
         tuple(a.name for a in actions if isinstance(a, DropColumn)),
-        tuple((old, new) for old, new in renames if old.lower() != new.lower()),
+        tuple((old, new) for old, new in renamed_columns(statement) if old.lower() != new.lower()),
     )
 
 
@@ -229,16 +217,12 @@ def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
     if not cursor.at("ALTER", "TABLE"):
         yield sql
         return
-    head, start, depth = cursor.text[:end], end, 0  # without comments, which may be cut in two
-    while not cursor.done:
-        token = cursor.next()
-        if token.start < end or token.kind != "symbol":
-            continue
-        depth += (token.text == "(") - (token.text == ")")
-        if token.text == "," and depth == 0:
-            yield f"{head} {cursor.text[start : token.start].strip()}"
-            start = token.end
-    yield f"{head} {cursor.text[start:].strip().rstrip(';').rstrip()}"
+    tokens, text = cursor.tokens, cursor.text  # without comments, which may be cut in two
+    begin = next((i for i, token in enumerate(tokens) if token.start >= end), len(tokens))
+    for first, stop in items_of(tokens, begin, len(tokens)):
+        start = end if first == begin else tokens[first - 1].end
+        item = text[start : tokens[stop].start if stop < len(tokens) else len(text)]
+        yield f"{text[:end]} {item.strip().rstrip(';').rstrip()}"
 
 
 def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:

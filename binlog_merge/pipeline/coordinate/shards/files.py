@@ -5,7 +5,7 @@ ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT
 """
 
 from snapshot_store.ddl.parse.statement import file_options
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor, depths_of
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -28,16 +28,14 @@ def _with_comma(sql: str, session: DdlSession, start: int, end: int) -> tuple[in
     In a list of options its comma is cut too, unless another option precedes it without a comma. Commas between
     partitions stay.
     """
-    cursor, depth = Cursor.of(sql, session), 0
-    before: Token | None = None
-    while cursor.peek().start < start:
-        before = cursor.next()
-        if before.kind == "symbol":
-            depth += (before.text == "(") - (before.text == ")")
+    cursor = Cursor.of(sql, session)
+    place, depth = next((i, depth) for i, token, depth in depths_of(cursor.tokens) if token.start >= start)
+    if depth or not place:
+        return start, end
+    before = cursor.tokens[place - 1]
+    cursor.place = place
     while cursor.peek().start < end and not cursor.done:
         cursor.next()
-    if depth or before is None:
-        return start, end
     listed = before.kind == "symbol" and before.text == ","
     if cursor.at_symbol(",") and (listed or _begins_list(sql, session, before)):
         return start, cursor.peek().end

@@ -23,11 +23,10 @@ from binlog_merge.config.extract import Extract
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.routes import KeyColumns, with_columns
 from binlog_merge.pipeline.coordinate.shards.values import Step
-from snapshot_store.ddl.indexes import foreign_key_of
-from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
-from snapshot_store.model import Index, Table
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.model import ForeignKey, Index, Table
+from snapshot_store.mysql.sql.cursor import Cursor, depths_of
+from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -56,9 +55,11 @@ def keyed_sql(sql: str, session: DdlSession, before: Table, after: Table, column
     """
     if _has_keys(sql, session, before, after):
         return sql
-    pieces = sorted(_pieces(Cursor.of(sql, session), before, after, columns))
-    for start, end, text in reversed(pieces):
-        sql = sql[:start] + text + sql[end:]
+    cursor = Cursor.of(sql, session)
+    edits = Edits(cursor)
+    for piece in sorted(_pieces(cursor, before, after, columns)):
+        edits.replace(*piece)
+    sql = edits.applied()
     dropped = "".join(f", DROP {_key(index)}" for index in _emptied(before, after, columns))
     end = len(sql.rstrip().rstrip(";").rstrip())
     sql = sql[:end] + dropped + sql[end:]
@@ -75,10 +76,9 @@ def _has_keys(sql: str, session: DdlSession, before: Table, after: Table) -> boo
         return False
 
 
-def _keys(table: Table) -> tuple[set[tuple[str, Index]], set[tuple[ForeignKeySpec, str]]]:
+def _keys(table: Table) -> tuple[set[tuple[str, Index]], set[ForeignKey]]:
     indexes = {(index.name.lower(), index) for index in table.indexes}
-    foreign = (foreign_key_of(text) for text in table.foreign_keys)
-    return indexes, {(replace(key, table=(None, key.table[1])), key.table[0] or table.schema) for key in foreign}
+    return indexes, {replace(key, table=key.target(table.schema)) for key in table.foreign_keys}
 
 
 def _key(index: Index) -> str:
@@ -98,13 +98,14 @@ def _emptied(before: Table, after: Table, columns: Sequence[str]) -> Iterator[In
 
 def _pieces(cursor: Cursor, before: Table, after: Table, columns: Sequence[str]) -> Iterator[_Piece]:
     """Yield the edits that add the columns to the keys that a statement adds."""
-    depth, clause, ends = 0, 0, []  # `ends`: what stands at the end of the present clause
+    depths = [depth for _, _, depth in depths_of(cursor.tokens)]
+    clause, ends = 0, []  # `ends`: what stands at the end of the present clause
     added = ", ".join(map(quote_name, columns))
     there = {index.name.lower() for index in before.indexes}
     new = [index for index in after.indexes if index.name == "PRIMARY" or index.name.lower() not in there]
     while not cursor.done:
         token, place = cursor.peek(), cursor.place
-        if depth == 0 and cursor.word(-1) != "DROP" and cursor.word() in ("PRIMARY", "UNIQUE"):
+        if depths[place] == 0 and cursor.word(-1) != "DROP" and cursor.word() in ("PRIMARY", "UNIQUE"):
             cursor.next()
             kind = "PRIMARY KEY" if token.text.upper() == "PRIMARY" else "UNIQUE KEY"
             word_end = cursor.peek(-1).end
@@ -117,15 +118,13 @@ def _pieces(cursor: Cursor, before: Table, after: Table, columns: Sequence[str])
                 continue
             yield from _into_list(cursor, added)
             continue
-        if depth == 0 and cursor.at("FOREIGN", "KEY") and cursor.word(-1) != "DROP":
+        if depths[place] == 0 and cursor.at("FOREIGN", "KEY") and cursor.word(-1) != "DROP":
             yield from _into_foreign_key(cursor, after)
             continue
         cursor.next()
-        if token.kind == "symbol":
-            depth += (token.text == "(") - (token.text == ")")
-            if token.text == "," and depth == 0:
-                yield from _own_clauses(cursor, token.start, ends, new, added)
-                clause, ends = cursor.place, []
+        if token.kind == "symbol" and token.text == "," and depths[place] == 0:
+            yield from _own_clauses(cursor, token.start, ends, new, added)
+            clause, ends = cursor.place, []
     yield from _own_clauses(cursor, cursor.peek(-1).end, ends, new, added)
 
 
@@ -154,7 +153,7 @@ def _into_foreign_key(cursor: Cursor, after: Table) -> Iterator[_Piece]:
         cursor.next()
     own = [name.lower() for name in cursor.names()]
     cursor.place = here
-    longer = (key for key in map(foreign_key_of, after.foreign_keys) if len(key.columns) > len(own))
+    longer = (key for key in after.foreign_keys if len(key.columns) > len(own))
     matching = (key.columns for key in longer if [name.lower() for name in key.columns[: len(own)]] == own)
     added = ", ".join(map(quote_name, next(matching, ())[len(own) :]))
     yield from _into_list(cursor, added)

@@ -14,8 +14,7 @@ from dataclasses import replace
 
 from binlog_merge.config.extract import Extract
 from binlog_merge.errors import ConfigError
-from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text
-from snapshot_store.model import Column, Default, Index, IndexPart, Table
+from snapshot_store.model import Column, Default, ForeignKey, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
 
 LONGEST = 255
@@ -41,8 +40,8 @@ def with_columns(
     added = [_column(name, n, table, like) for name, n in lengths.items() if table.index_of(name) is None]
     indexes = tuple(_with_parts(index, extract.keys) if index.unique else index for index in table.indexes)
     extended = replace(table, columns=(*table.columns, *added), indexes=indexes)
-    for text in table.foreign_keys:
-        extended = _with_parent_keys(extended, text, key_columns)
+    for key in table.foreign_keys:
+        extended = _with_parent_keys(extended, key, key_columns)
     return extended
 
 
@@ -60,14 +59,13 @@ def check_keys(shard: object, name: tuple[str, str], own: Sequence[str], key_col
 
 def check_parents(table: Table, key_columns: KeyColumns) -> None:
     """Raise ConfigError if a table without extracted columns refers to one whose keys have some."""
-    for text in table.foreign_keys:
-        _with_parent_keys(table, text, key_columns)
+    for key in table.foreign_keys:
+        _with_parent_keys(table, key, key_columns)
 
 
-def _with_parent_keys(table: Table, text: str, key_columns: KeyColumns) -> Table:
+def _with_parent_keys(table: Table, key: ForeignKey, key_columns: KeyColumns) -> Table:
     """Return a table with a foreign key, and the index that it needs, extended by the key columns of its parent."""
-    key = foreign_key_of(text)
-    parent = (key.table[0] or table.schema, key.table[1])
+    parent = key.target(table.schema)
     added = tuple(name for name in key_columns(parent) if name.lower() not in {c.lower() for c in key.columns})
     if not added:
         return table
@@ -79,13 +77,13 @@ def _with_parent_keys(table: Table, text: str, key_columns: KeyColumns) -> Table
             remedy=f"give the route of {child} the same extracted columns (they need no key: true), and merge into an "
             "empty directory",
         )
-    if "SET NULL" in key.actions.upper():
+    if key.sets_null:
         raise ConfigError(
             f"{said}, and SET NULL would empty them, which are not NULL",
             remedy="let its shards be tables of their own (`source-pattern`), or change the foreign key",
         )
     columns = (*key.columns, *added)
-    longer = foreign_key_text(replace(key, columns=columns, referenced=(*key.referenced, *added)))
+    longer = replace(key, columns=columns, referenced=(*key.referenced, *added))
     own = [name.lower() for name in key.columns]
     indexes = tuple(
         _with_parts(index, added) if [(part.column or "").lower() for part in index.parts] == own else index
@@ -96,7 +94,7 @@ def _with_parent_keys(table: Table, text: str, key_columns: KeyColumns) -> Table
         name = key.name or columns[0]
         name = name if name.lower() not in taken else f"{name}_{len(indexes)}"
         indexes += (Index(name, tuple(map(IndexPart, columns)), implicit=True),)
-    keys = tuple(longer if other == text else other for other in table.foreign_keys)
+    keys = tuple(longer if other == key else other for other in table.foreign_keys)
     return replace(table, indexes=indexes, foreign_keys=keys)
 
 

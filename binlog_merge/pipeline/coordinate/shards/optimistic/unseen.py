@@ -13,9 +13,9 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from binlog_merge.pipeline.coordinate.shards.values import ShardDdl
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.parse.statement import parse_statement
-from snapshot_store.diff import plain_text
+from snapshot_store.diff import plain_key, plain_text
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.model import Table
+from snapshot_store.model import ForeignKey, Table
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import in_session
@@ -27,11 +27,11 @@ Unseen = Mapping[tuple[str, ...], Hashable]
 def constraints(table: Table) -> set[tuple[str, ...]]:
     """Return the checks that are enforced and the foreign keys, whatever they are called."""
     checks = {("check", plain_text(text)) for name, text in table.checks if name not in table.unenforced}
-    return checks | {_key_of(text) for text in table.foreign_keys}
+    return checks | set(map(_key_of, table.foreign_keys))
 
 
-def _key_of(foreign_key: str) -> tuple[str, ...]:
-    return ("foreign key", plain_text(foreign_key[foreign_key.upper().find("FOREIGN KEY") :]))
+def _key_of(key: ForeignKey) -> tuple[str, ...]:
+    return ("foreign key", plain_key(key))
 
 
 def tightens(before: Table, after: Table, joined: Table) -> bool:
@@ -63,7 +63,7 @@ def _without(table: Table, gone: Collection[tuple[str, ...]], kept: Iterable[Tab
         table,
         checks=checks,
         unenforced=tuple(name for name, _ in checks if name in off or name in table.unenforced),
-        foreign_keys=tuple(text for text in table.foreign_keys if _key_of(text) not in gone),
+        foreign_keys=tuple(key for key in table.foreign_keys if _key_of(key) not in gone),
     )
 
 
@@ -72,7 +72,7 @@ def unseen(table: Table) -> Unseen:
     found: dict[tuple[str, ...], Hashable] = {("comment",): table.comment, ("engine",): table.engine}
     found |= {("option", name): value for name, value in table.attributes}
     found |= {("check", plain_text(text)): name not in table.unenforced for name, text in table.checks}
-    found |= {_key_of(text): True for text in table.foreign_keys}
+    found |= {_key_of(key): True for key in table.foreign_keys}
     for column in table.columns:
         found["column", column.name.lower(), "comment"] = column.comment
         found["column", column.name.lower(), "invisible"] = column.invisible
@@ -175,7 +175,7 @@ def _made(logical: Table, level: Level, session: DdlSession) -> tuple[str, ...]:
 
 def _constraints(
     logical: Table, level: Level, lacking: Collection[tuple[str, ...]]
-) -> tuple[list[tuple[str, str, bool]], tuple[str, ...]]:
+) -> tuple[list[tuple[str, str, bool]], tuple[ForeignKey, ...]]:
     """Return the checks, each with whether it is enforced, and the foreign keys that the logical table is to have."""
     mine = {plain_text(text): (name, text, name not in logical.unenforced) for name, text in logical.checks}
     theirs = {plain_text(t): (name, t, name not in level.like.unenforced) for name, t in level.like.checks}
@@ -185,8 +185,8 @@ def _constraints(
             mine[text] = (known[0], known[1], theirs[text][2])
         else:
             mine.pop(text, None)
-    keys = {_key_of(text): text for text in logical.foreign_keys}
-    other = {_key_of(text): text for text in level.like.foreign_keys}
+    keys = {_key_of(key): key for key in logical.foreign_keys}
+    other = {_key_of(key): key for key in level.like.foreign_keys}
     for key in {name for name in lacking if name[0] == "foreign key"}:
         if key in other:
             keys[key] = other[key]
