@@ -45,6 +45,7 @@ def into_store(cluster: Cluster, folder: Path, s3: Store, races: int, first: int
     raced(cluster, folder, config, [s3.uri(f"merged-{first}-{n}") for n in range(races)], first)
 
 
+@pytest.mark.extended  # with attempts that Spark does not start: merge_e2e/test_attempts
 def test_a_file_is_written_twice_at_once(two_machines: Cluster, tmp_path: Path) -> None:
     """Of an output that is gone on with; the second attempt is taken, and the first goes on when all is published."""
     into_folders(two_machines, tmp_path, 1, len(MODES) + MODES.index("second"))
