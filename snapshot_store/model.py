@@ -116,7 +116,7 @@ class ForeignKey:
     @property
     def sql(self) -> str:
         """Return it as SHOW CREATE TABLE writes it."""
-        return f"CONSTRAINT {quote_name(self.name)} {self.unnamed}"
+        return f"CONSTRAINT {quote_name(self.name)} {self.unnamed}" if self.name else self.unnamed
 
     @property
     def unnamed(self) -> str:
