@@ -154,6 +154,9 @@ def diff_tables(a: Table, b: Table, whole: bool = False) -> tuple[TableChange, .
 
 
 def _shown(table: Table, option: str) -> Any:
+    """Return a property as text where it is a value of its own."""
+    if option == "partitioning":
+        return "" if table.partitioning is None else table.partitioning.text()
     return tuple(key.sql for key in table.foreign_keys) if option == "foreign_keys" else getattr(table, option)
 
 
@@ -169,7 +172,7 @@ def _ignored_changes(a: Table, b: Table) -> Iterator[TableChange]:
         if old.get(name) != new.get(name):
             yield OptionChanged(name, old.get(name), new.get(name))
     if a.partitioning != b.partitioning:
-        yield OptionChanged("partitioning", a.partitioning, b.partitioning)
+        yield OptionChanged("partitioning", _shown(a, "partitioning"), _shown(b, "partitioning"))
 
 
 def _column_changes(a: Table, b: Table, whole: bool) -> list[TableChange]:

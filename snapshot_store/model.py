@@ -12,6 +12,7 @@ from typing import Literal
 from snapshot_store.errors import UnknownTable
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.partitioning import Partitioning
 
 Attributes = tuple[tuple[str, str], ...]
 """What a definition says of how it is stored, indexed or explained, as (name, value in SQL): no row depends on it, so
@@ -116,7 +117,7 @@ class ForeignKey:
     @property
     def sql(self) -> str:
         """Return it as SHOW CREATE TABLE writes it."""
-        return f"CONSTRAINT {quote_name(self.name)} {self.unnamed}"
+        return f"CONSTRAINT {quote_name(self.name)} {self.unnamed}" if self.name else self.unnamed
 
     @property
     def unnamed(self) -> str:
@@ -132,9 +133,8 @@ class ForeignKey:
 class Table:
     """A table's definition at one time.
 
-    `checks` are (name, expression); `unenforced` are the names of those that are NOT ENFORCED. `partitioning` is the
-    text form of the partitioning (`ddl.partitioning`): it decides which statements a server refuses, and which rows
-    go when a partition is dropped.
+    `checks` are (name, expression); `unenforced` are the names of those that are NOT ENFORCED. `partitioning`
+    decides which statements a server refuses, and which rows go when a partition is dropped.
     """
 
     schema: str
@@ -148,7 +148,7 @@ class Table:
     checks: tuple[tuple[str, str], ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     unenforced: tuple[str, ...] = ()
-    partitioning: str = field(default="", compare=False)
+    partitioning: Partitioning | None = field(default=None, compare=False)
     attributes: Attributes = field(default=(), compare=False)
 
     def index_of(self, column: str) -> int | None:

@@ -1,7 +1,7 @@
 """Tables and schemas as JSON text: equal values have equal text, and the text is read back exactly.
 
 Fields with their default value are omitted, so adding a field to the model needs no migration. A foreign key is the
-text that SHOW CREATE TABLE has of it.
+text that SHOW CREATE TABLE has of it, a partitioning its text form.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Any
 
 from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.partitioning import Partitioning
 from snapshot_store.store_errors import StoreDamaged
 
 _NAME = r"`((?:[^`]|``)+)`"
@@ -71,6 +72,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, ForeignKey):
         return value.sql
+    if isinstance(value, Partitioning):
+        return value.text()
     if not hasattr(value, "__dataclass_fields__"):
         return value
     found = {}
@@ -86,6 +89,8 @@ def _value(kind: type[Any], data: Any) -> Any:
     values = {name: _field(nested.get(name), item) for name, item in data.items()}
     if values.get("foreign_keys"):
         values["foreign_keys"] = tuple(map(foreign_key_of, values["foreign_keys"]))
+    if values.get("partitioning"):
+        values["partitioning"] = Partitioning.of(values["partitioning"])
     return kind(**values)
 
 

@@ -87,9 +87,7 @@ def partitions_sql(table: Table) -> str:
     """Return the PARTITION BY clause that follows the table options; "" if it is not completely known."""
     if not table.partitioning:
         return ""
-    from snapshot_store.ddl.partitioning import Partitioning  # loads what reads DDL
-
-    found = Partitioning.of(table.partitioning).sql()
+    found = table.partitioning.sql()
     return "" if found is None else f"\n{found}"
 
 

@@ -8,15 +8,13 @@ from binlog_merge.binlog_server.definitions import Definitions
 from binlog_merge.binlog_server.recorded import Row, listed_tables
 
 if TYPE_CHECKING:
-    from snapshot_store.ddl.partitioning import Partitioning, Tuples
+    from snapshot_store.partitioning import Partitioning, Tuples
 
 _COMMENT: Final = re.compile(r"\bCOMMENT\s*=?\s*'((?:[^'\\]|\\.|'')*)'", re.IGNORECASE | re.DOTALL)
 
 
 def partitions(definitions: Definitions) -> Iterator[Row]:
     """Yield the rows of PARTITIONS."""
-    from snapshot_store.ddl.partitioning import Partitioning
-
     for schema, name in listed_tables():
         yield "def", schema, name, *(None,) * 10, *_TAIL
     for table in definitions.known():
@@ -24,7 +22,7 @@ def partitions(definitions: Definitions) -> Iterator[Row]:
         if not table.partitioning:
             yield *head, *(None,) * 10, *_TAIL
             continue
-        for row in _rows(Partitioning.of(table.partitioning)):
+        for row in _rows(table.partitioning):
             yield *head, *row
 
 

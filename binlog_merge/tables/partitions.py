@@ -23,10 +23,10 @@ from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.compare import compare
 from binlog_merge.values.duckdb.compile import compile_value, parse
 from binlog_merge.values.duckdb.piece import SESSION, ExpressionError, Sql
-from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node, column
+from snapshot_store.partitioning import Partitioning
 
 _EPOCH = "unix_timestamp of "
 Places = Callable[[tuple[str, ...], int, bool, int], str]
@@ -51,7 +51,7 @@ class PartitionRows:
             return "TRUE"
         if not self.table.partitioning:
             raise self._unknown("how its rows are kept apart is not known")
-        found = Partitioning.of(self.table.partitioning)
+        found = self.table.partitioning
         try:
             places = cache(by_key.sql)  # the rows are hashed once, whatever is asked of them
             return "(" + " OR ".join(self._named(found, name.lower(), places) for name in names) + ")"
@@ -63,7 +63,9 @@ class PartitionRows:
 
         Raises ReplayStopped if that is not known.
         """
-        found, places = Partitioning.of(self.table.partitioning), []
+        found, places = self.table.partitioning, list[str]()
+        if found is None:
+            raise self._unknown("how its rows are kept apart is not known")
         try:
             if found.subs and found.method == "KEY":
                 raise ExpressionError("it is by KEY, and has subpartitions, which no server has")

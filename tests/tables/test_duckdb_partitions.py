@@ -12,7 +12,6 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.tables.key_partitions import KeyPlaces
 from binlog_merge.tables.partitions import PartitionRows
 from snapshot_store.ddl import DdlSession, apply_ddl
-from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Catalog, Schema, Table
 
 RANGE = (
@@ -50,7 +49,7 @@ def test_every_row_is_in_one_partition(clause: str, rows: list[Any]) -> None:
     conditions = PartitionRows(table, frozenset({"id", "v", "at"}))
     with duckdb.connect(config={"threads": 1}) as connection:
         by_key = KeyPlaces(connection, "t", table, conditions.here)
-        names = Partitioning.of(table.partitioning).names
+        names = table.partitioning.names
         sums = " + ".join(f"({conditions.of([name], by_key)})::INT" for name in names)
         connection.execute('CREATE TABLE t (id INTEGER, v VARCHAR, "at" TIMESTAMP)')
         connection.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)

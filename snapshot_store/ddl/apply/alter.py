@@ -118,7 +118,7 @@ def _with_partitions(context: Context, table: Table, actions: Sequence[Action]) 
             table = partitioned(context, table, action.spec)
         elif isinstance(action, SetPartitioning):
             context.limit(bool(table.partitioning), f"table {table.name} is not partitioned")
-            table = replace(table, partitioning="")
+            table = replace(table, partitioning=None)
     if context.session.validate:
         check_partitioned(context, table)
     return table

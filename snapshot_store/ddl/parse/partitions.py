@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from snapshot_store.attributes import attributes_sql, with_attributes
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.parse.options import at_placement, parse_table_option, skip_placement
-from snapshot_store.ddl.partitioning import Partitioning, Tuples
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Attributes
@@ -25,6 +24,7 @@ from snapshot_store.mysql.sql.lexer import tokenize
 from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.time_zones import utc_of, zone_of
+from snapshot_store.partitioning import Partitioning, Tuples
 
 _MOST = 8192
 

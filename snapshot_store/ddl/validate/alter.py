@@ -18,7 +18,6 @@ from snapshot_store.ddl.actions import (
     SetDefault,
     SetVisible,
 )
-from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.ddl.validate.columns import expression_of
@@ -81,7 +80,7 @@ def _check_index_actions(context: Context, actions: Sequence[Action]) -> None:
 
 
 def _check_partition_columns(context: Context, table: Table, actions: Sequence[Action]) -> None:
-    apart = Partitioning.of(table.partitioning).columns if table.partitioning else ()
+    apart = table.partitioning.columns if table.partitioning else ()
     for action in actions:
         if isinstance(action, RenameColumn):
             known = action.old.lower() in (name.lower() for name in apart)

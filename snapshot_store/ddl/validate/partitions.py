@@ -9,13 +9,13 @@ from dataclasses import replace
 
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.parse.partitions import bound_of, partitioning_of
-from snapshot_store.ddl.partitioning import Part, Partitioning
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
 from snapshot_store.ddl.validate.keys import row_key
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.lexer import tokenize
+from snapshot_store.partitioning import Part, Partitioning
 
 _WHOLE = frozenset({Family.INTEGER, Family.YEAR, Family.BIT})
 
@@ -27,15 +27,15 @@ def partitioned(context: Context, table: Table, spec: PartitionSpec) -> Table:
     found = partitioning_of(spec, columns)
     if context.session.validate:
         _check_spec(context, table, spec, found)
-    return replace(table, partitioning=found.text())
+    return replace(table, partitioning=found)
 
 
 def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
     """Return the table after an action on its partitions."""
     context.limit(bool(table.partitioning), f"table {table.name} is not partitioned")
-    if not table.partitioning:
+    if table.partitioning is None:
         return table
-    found = Partitioning.of(table.partitioning)
+    found = table.partitioning
     known = {name.lower() for name in (*found.names, *found.subpartitions)}
     if work.names != ("ALL",):
         for name in work.names:
@@ -55,7 +55,7 @@ def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
         found = found if found.by_value else found.with_parts(found.parts[:1])
     elif work.kind == "REORGANIZE":
         found = _reorganized(context, found, work)
-    return replace(table, partitioning=found.text())
+    return replace(table, partitioning=found)
 
 
 def _dropped(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
@@ -168,7 +168,7 @@ def check_partitioned(context: Context, table: Table) -> None:
         return
     for column in table.columns:
         context.limit(column.type.family is not Family.GEOMETRY, f"a partitioned table has no geometry {column.name}")
-    wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
+    wanted = {name.lower() for name in table.partitioning.columns}
     for name in wanted:
         index = table.index_of(name)
         context.limit(index is not None, f"column {name} tells partitions apart: it must stay")

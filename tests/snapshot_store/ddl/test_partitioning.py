@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from snapshot_store import parse_table
 from snapshot_store.ddl import DdlSession, apply_ddl
-from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Catalog, Schema
+from snapshot_store.partitioning import Partitioning
 from snapshot_store.render_sql import create_sql
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.mysql_compare import connect, query
@@ -27,7 +27,9 @@ def test_text_and_back(method: str, columns: list[str], parts: list[tuple[str, s
 
 
 def test_texts_without_values() -> None:
-    found = Partitioning.of("RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) (`a`)")
+    text = "RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) (`a`)"
+    found = Partitioning.of(text)
+    assert found.text() == text
     assert (found.names, found.bounds, found.subpartitions, found.values) == (
         ("p0", "p1"),
         ("10", "MAXVALUE"),
@@ -46,7 +48,7 @@ def test_moments_in_bounds_are_the_sessions() -> None:
         ("", "unix_timestamp(_utf8mb4'2020-01-01')"),
     ):
         after = apply_ddl(catalog, sql, "s", DdlSession(time_zone=zone)).catalog
-        assert Partitioning.of(after.table("s", "t").partitioning).values == (((f"({bound} - 1)",),),)
+        assert after.table("s", "t").partitioning.values == (((f"({bound} - 1)",),),)
 
 
 CLAUSES = [
@@ -104,7 +106,7 @@ def test_a_table_made_anew_has_the_partitions_it_had(mysql_server: MySqlServer) 
 
 
 def test_partitions_of_which_not_all_is_known_are_not_guessed() -> None:
-    known = Partitioning.of(parse_table(f"CREATE TABLE t ({COLUMNS}) {CLAUSES[6]}").partitioning)
+    known = parse_table(f"CREATE TABLE t ({COLUMNS}) {CLAUSES[6]}").partitioning
     assert known.sql() is not None
     assert replace(known, expression="").sql() is None  # as an older version wrote it
     assert replace(known, values=((), ())).sql() is None

@@ -34,7 +34,6 @@ from snapshot_store.ddl.apply.references import under_name
 from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
-from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.statements import (
     AlterTable,
     CreateTable,
@@ -188,7 +187,7 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
     statement = ddl.statement
     if isinstance(statement, CreateTable) and statement.query is None and not statement.options.with_rows:
         return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
-    if table.partitioning and Partitioning.of(table.partitioning).sql() is None:
+    if table.partitioning and table.partitioning.sql() is None:
         raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
     if "UNION" in dict(table.attributes):
         raise DdlNotUnderstood(ddl.sql, "the table that it takes its shape from is a UNION of others")

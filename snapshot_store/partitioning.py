@@ -1,4 +1,4 @@
-"""Partitioning, and its text form in the model: two lines.
+"""Partitioning, and its text form in a store: two lines.
 
     RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) ()
     {"by": "`at`", "values": [[["10"]], [["MAXVALUE"]]]}
@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from snapshot_store.model import Attributes
 from snapshot_store.mysql.sql.names import quote_name
 
 _PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
 
 Tuples = tuple[tuple[str, ...], ...]
 Part = tuple[str, str, Tuples]
+Said = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Partitioning:
     sub: str = ""
     subs: int = 0
     linear_sub: bool = False
-    said: Attributes = ()
+    said: Said = ()
     algorithm: int = 0
     sub_algorithm: int = 0
 
@@ -118,7 +118,7 @@ class Partitioning:
         return f" {said}" if said else ""
 
     def with_parts(
-        self, parts: Sequence[Part], new: Mapping[str, tuple[str, ...]] = MappingProxyType({}), said: Attributes = ()
+        self, parts: Sequence[Part], new: Mapping[str, tuple[str, ...]] = MappingProxyType({}), said: Said = ()
     ) -> "Partitioning":
         """Return the same partitioning with other partitions.
 
@@ -140,7 +140,7 @@ class Partitioning:
         return tuple(sub for n in names for sub in known[n] or [f"{n}sp{i}" for i in range(self.subs)])
 
     def text(self) -> str:
-        """Return the text form, for `Table.partitioning`."""
+        """Return the text form."""
         pairs = zip(self.names, self.bounds, strict=True)
         parts = ",".join(f"{quote_name(n)}<{b}" if b else quote_name(n) for n, b in pairs)
         lists = (",".join(map(quote_name, self.columns)), parts, ",".join(map(quote_name, self.subpartitions)))
@@ -148,7 +148,8 @@ class Partitioning:
         subs = {"sub": self.sub, "subs": self.subs, "linear_sub": self.linear_sub}
         more = {"said": self.said, "algorithm": self.algorithm, "sub_algorithm": self.sub_algorithm}
         known = {name: value for name, value in {**rows, **subs, **more}.items() if value}
-        return f"{self.method} " + " ".join(f"({items})" for items in lists) + "\n" + json.dumps(known)
+        first = f"{self.method} " + " ".join(f"({items})" for items in lists)
+        return f"{first}\n{json.dumps(known)}" if known else first
 
     @classmethod
     def of(cls, text: str) -> "Partitioning":
