@@ -5,6 +5,7 @@ are those of MySQL 9.7 (`Field::save_field_metadata`), checked against a real se
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType as T
@@ -101,13 +102,18 @@ def binlog_column(column: Column) -> tuple[int, int]:
 
     Raises UnsupportedInput.
     """
-    kind = column.type
-    forms = FORMS.get(kind.name)
-    if forms is None:
+    if column.type.name not in FORMS:
         raise UnsupportedInput(
-            f"column {column.name}: type {kind.name} has no form in a binlog that is known here",
+            f"column {column.name}: type {column.type.name} has no form in a binlog that is known here",
             remedy="report the type and the server version",
         )
+    return stored_type(column.type)
+
+
+@lru_cache(4096)
+def stored_type(kind: ColumnType) -> tuple[int, int]:
+    """Return what `binlog_column` does for a column of the type, once for all cells. Raises UnsupportedInput."""
+    forms = forms_of(kind, "in a binlog")
     match forms.stored:
         case T.FLOAT | T.DOUBLE:
             meta = kind.facts.size

@@ -23,8 +23,7 @@ from binlog_merge.binlog import decode, encode
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import Civil, civil
-from binlog_merge.values.types import binlog_column
-from snapshot_store.model import Column
+from binlog_merge.values.types import stored_type
 from snapshot_store.mysql.column_type import DATES, ColumnType, Family
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
@@ -50,20 +49,21 @@ def decode_cell(kind: ColumnType, cell: bytes) -> Value:
 
     Raises ConversionError for bytes that are invalid for this type.
     """
-    code, meta = binlog_column(Column("", kind))
+    code, meta = stored_type(kind)
+    family = kind.family
     try:
-        if kind.family is Family.VECTOR:
+        if family is Family.VECTOR:
             return cell[4:]
         value = decode.decode_cell(code, meta, cell, kind.unsigned, "binary")
-        if kind.family is Family.TEXT:
+        if family is Family.TEXT:
             return decode_text(kind.charset or "binary", value)
-        if kind.family in DATES:
+        if family in DATES:
             return civil(value)
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{value} is no number")
     except (BinlogFormatError, ValueError, LookupError) as error:
         raise ConversionError(f"{cell[:40].hex()} is no {kind.name}: {error}") from None
-    if kind.family is Family.JSON:
+    if family is Family.JSON:
         return Json(value)
     # BINARY(n) goes without its trailing zero bytes, and is n bytes long all the same.
     return value.ljust(kind.length or 1, b"\0") if kind.name == "binary" else value
@@ -71,7 +71,7 @@ def decode_cell(kind: ColumnType, cell: bytes) -> Value:
 
 def encode_cell(kind: ColumnType, value: Value) -> bytes:
     """Return the cell of a value that is valid for this column type already (see `convert.coerce`)."""
-    code, meta = binlog_column(Column("", kind))
+    code, meta = stored_type(kind)
     plain: object = value
     try:
         if isinstance(value, str):

@@ -168,7 +168,10 @@ class ColumnType:
     @property
     def family(self) -> Family:
         """Return what its values are. Raises UnsupportedType."""
-        return facts_of(self.name).family
+        try:
+            return TYPES[self.name].family  # without a call, since cells ask for it, too
+        except KeyError:
+            raise UnsupportedType(self.name) from None
 
     @property
     def limits(self) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import ExpressionError
 from binlog_merge.values.evaluate.kinds import NotComputableError, kind_of
 from binlog_merge.values.sql import server_text
-from binlog_merge.values.types import FORMS, Forms, binlog_column
+from binlog_merge.values.types import FORMS, Forms, binlog_column, stored_type
 from binlog_merge.values.value import ConversionError, decode_cell
 from snapshot_store.ddl.validate.columns import column_bytes
 from snapshot_store.errors import SnapshotStoreError
@@ -107,6 +107,7 @@ BY_NAME: Final[dict[str, Callable[[Column], object]]] = {
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> Column:
     """Return a column of a type of a family of its own, whose row the tables have."""
+    stored_type.cache_clear()
     monkeypatch.setitem(TYPES, "uuid", TypeFacts("uuid", cast("Family", "uuid"), width=36))
     return Column("c", ColumnType("uuid"))
 
@@ -114,6 +115,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> Column:
 @pytest.fixture
 def like_tinytext(monkeypatch: pytest.MonkeyPatch) -> Column:
     """Return a column of a type that differs from TINYTEXT by name alone."""
+    stored_type.cache_clear()
     monkeypatch.setitem(TYPES, "smalltext", TypeFacts("smalltext", Family.TEXT, size=9, counter=1))
     monkeypatch.setitem(FORMS, "smalltext", FORMS["tinytext"])
     return Column("c", ColumnType("smalltext", charset="utf8mb4", collation="utf8mb4_bin"))

@@ -243,46 +243,47 @@ def coerce(
     texts of moments with an offset of their own, `local` moves a moment to its time zone. Raises ConversionError if
     there is no such value.
     """
+    was, to = old.family, new.family
     if old.name == "timestamp" and isinstance(value, Civil):
         if new.name == "timestamp":
             return to_timestamp(new, value, lost, 0, sql_mode)
         value = shifted(value, offset)
-    if old.family is Family.BIT and new.is_lob and isinstance(value, int):
+    if was is Family.BIT and new.is_lob and isinstance(value, int):
         value = value.to_bytes(((old.length or 1) + 7) // 8, "big")  # its bytes in a TEXT or BLOB, digits elsewhere
-    if new.family is Family.TEXT:
+    if to is Family.TEXT:
         return to_text(new, text_of(old, value), lost)
-    if new.family is Family.BYTES:
+    if to is Family.BYTES:
         return to_bytes(new, _bytes_of(old, new, value), lost)
-    if new.family is Family.VECTOR:
+    if to is Family.VECTOR:
         return _to_vector(new, value)
-    if new.family is Family.JSON:
+    if to is Family.JSON:
         text = text_of(old, value)
         return read_json(text if isinstance(text, str) else text.decode("utf-8"))
-    if new.family in MEMBERS:
-        if old.family is Family.BIT and isinstance(value, int):
+    if to in MEMBERS:
+        if was is Family.BIT and isinstance(value, int):
             return member_of_number(new, value, lost)
         numbers = (old.charset or "") not in WIDE  # which the server reads byte by byte
-        return (to_enum if new.family is Family.ENUM else to_set)(new, text_of(old, value), lost, numbers)
+        return (to_enum if to is Family.ENUM else to_set)(new, text_of(old, value), lost, numbers)
     if isinstance(value, Json):
-        by_value = new.family in (Family.DECIMAL, Family.BIT)
+        by_value = to in (Family.DECIMAL, Family.BIT)
         value = number_of_document(new, value, lost) if by_value else text_of(old, value)
-    if new.family in TEMPORAL and old.family is not Family.BIT and not isinstance(value, Civil | timedelta):
+    if to in TEMPORAL and was is not Family.BIT and not isinstance(value, Civil | timedelta):
         value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
         if old.zerofill and len(value) > _LONGEST_MOMENT:
             raise ConversionError(f"{value!r} has more digits than a date and time")
-        if old.family not in NUMERIC:
+        if was not in NUMERIC:
             value = _read_as_moment(old, new, value, sql_mode, local or _unknown_zone)
-    elif old.family is Family.DATE and isinstance(value, Civil) and new.family not in TEMPORAL:
+    elif was is Family.DATE and isinstance(value, Civil) and to not in TEMPORAL:
         value = (value.year * 100 + value.month) * 100 + value.day
-    elif isinstance(value, Decimal) and old.family is Family.DECIMAL and new.family in (Family.INTEGER, Family.BIT):
+    elif isinstance(value, Decimal) and was is Family.DECIMAL and to in (Family.INTEGER, Family.BIT):
         value = whole_of_decimal(value, old.unsigned, lost)
-    elif old.name == "float" and isinstance(value, float) and new.family in (Family.INTEGER, Family.BIT, Family.YEAR):
+    elif old.name == "float" and isinstance(value, float) and to in (Family.INTEGER, Family.BIT, Family.YEAR):
         _check_bigint(value)
     if new.name == "timestamp":
         return to_timestamp(new, value, lost, offset, sql_mode)
-    if new.family is Family.TIME:
-        return to_time(new, value, lost, sql_mode, any_day=old.family not in NUMERIC)
-    return _COERCE[new.family](new, value, lost, sql_mode)
+    if to is Family.TIME:
+        return to_time(new, value, lost, sql_mode, any_day=was not in NUMERIC)
+    return _COERCE[to](new, value, lost, sql_mode)
 
 
 def _read_as_moment(old: ColumnType, new: ColumnType, value: str | bytes, sql_mode: int, local: Local) -> str:
