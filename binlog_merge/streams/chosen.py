@@ -251,5 +251,5 @@ def _key_piece(group: Sequence[Piece]) -> Piece | None:
     first = group[0]
     if first.type_code != EventType.ROWS_QUERY_LOG_EVENT:
         return None
-    key = order_key(RowsQuery.parse(first.body))
-    return None if key is None else replace(first, body=RowsQuery(f"# CTS::{key.text()}".encode()).pack())
+    text = RowsQuery.parse(first.body)
+    return None if order_key(text) is None else replace(first, body=RowsQuery(text.query.partition(b"\n")[0]).pack())
