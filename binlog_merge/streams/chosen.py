@@ -22,8 +22,7 @@ from binlog_merge.filters.filter import Filter
 from binlog_merge.filters.tables import ColumnFilter
 from binlog_merge.log.reader import Rows, order_key
 from binlog_merge.log.rows import RowSelector, TableShapes, op_of
-from binlog_merge.streams.hashing import Hashing, Routed
-from binlog_merge.streams.keys import key_columns
+from binlog_merge.streams.hashing import Hashing, Routed, key_columns
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.statements import REMEDY, StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction

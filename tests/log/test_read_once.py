@@ -79,6 +79,7 @@ CTS: Final = {
     "binlog/kernels/frame.py": "writes it",
     "binlog/kernels/log_index.py": "reads it, many at once",
     "pipeline/gather/render.py": "writes that of a DDL",
+    "reshape/writesets.py": "passes over it",
 }
 """The modules that know a CTS text, and what for."""
 
