@@ -17,7 +17,7 @@ from typing import BinaryIO, TypeVar
 
 from binlog_merge.binlog import errors as format_errors
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventType
-from binlog_merge.binlog.events import EventHeader, RawEvent, frame
+from binlog_merge.binlog.events import EventHeader, RawEvent, RowsQuery, frame
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import (
@@ -27,14 +27,13 @@ from binlog_merge.errors import (
     TruncatedEvent,
 )
 from binlog_merge.log.chunks import Chunks
+from binlog_merge.log.reader import order_key
 from binlog_merge.polardbx.ddl.comments import split_comment
 from snapshot_store.tso import OrderKey
 
 _GTIDS = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
-_CTS = ("# CTS::", "CTS::")
-_KEY_DIGITS = 54
 # ROWS_QUERY with CTS:: and 54 digits, with or without ::ARCHIVE after them: header, length byte, text, checksum.
-_CTS_SIZE = EVENT_HEADER_LEN + 1 + len("CTS::") + _KEY_DIGITS + 4
+_CTS_SIZE = EVENT_HEADER_LEN + 1 + len("CTS::") + 54 + 4
 _CTS_SIZES = (_CTS_SIZE, _CTS_SIZE + len("::ARCHIVE"))
 # In a GTID event: header, flags, SID, GNO, 2, last_committed, sequence_number. The commit time follows.
 _TIME_AT = EVENT_HEADER_LEN + 42
@@ -239,12 +238,7 @@ def _ends_with_cts(file: BinaryIO, end: int, first: int) -> Iterator[int]:
 
 
 def _key_of(event: RawEvent) -> OrderKey | None:
-    text = bytes(event.body[1:]).decode("utf-8", "replace")
-    for prefix in _CTS:
-        if text.startswith(prefix):
-            digits = text[len(prefix) : len(prefix) + _KEY_DIGITS]
-            return OrderKey.parse(digits) if len(digits) == _KEY_DIGITS and digits.isdigit() else None
-    return None
+    return order_key(RowsQuery.parse(event.body))
 
 
 def _header(file: BinaryIO, position: int, path: Path) -> EventHeader | None:

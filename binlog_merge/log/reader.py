@@ -31,7 +31,8 @@ from binlog_merge.log.file_events import events_of
 from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
-_CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:\n|$)")
+_CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:::ARCHIVE)?(?:\n|$)")
+"""The text with which a merge writes an order key; that of PolarDB-X's deletes of rows whose time to live is over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,13 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded
+from binlog_merge.messages.columns import guarded, sparse
 from binlog_merge.messages.geometry import wkt_of
 from binlog_merge.messages.maxwell_ddl import schema_change
 from binlog_merge.messages.message import Encoded, Message
 from binlog_merge.messages.plain import member_lists
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import UPDATE, TableRows
-from binlog_merge.messages.sparse import sparse
 from snapshot_store.mysql.column_type import Family
 
 _TYPES: Final = ("insert", "update", "delete")

@@ -14,9 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from binlog_merge.spark.source_options import Options, fitted_to
 from binlog_merge.spark.source_reader import NOTHING, read_file
 from binlog_merge.spark.transactions import say
-from binlog_merge.unmerged.files import rendered
 from binlog_merge.unmerged.plan import Unmerged, UnmergedFile
-from binlog_merge.unmerged.selection import files_of
+from binlog_merge.unmerged.selection import files_of, rendered
 
 
 @dataclass(frozen=True)

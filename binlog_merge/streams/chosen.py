@@ -22,8 +22,7 @@ from binlog_merge.filters.filter import Filter
 from binlog_merge.filters.tables import ColumnFilter
 from binlog_merge.log.reader import Rows, order_key
 from binlog_merge.log.rows import RowSelector, TableShapes, op_of
-from binlog_merge.streams.hashing import Hashing, Routed
-from binlog_merge.streams.keys import key_columns
+from binlog_merge.streams.hashing import Hashing, Routed, key_columns
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.statements import REMEDY, StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
@@ -251,5 +250,5 @@ def _key_piece(group: Sequence[Piece]) -> Piece | None:
     first = group[0]
     if first.type_code != EventType.ROWS_QUERY_LOG_EVENT:
         return None
-    key = order_key(RowsQuery.parse(first.body))
-    return None if key is None else replace(first, body=RowsQuery(f"# CTS::{key.text()}".encode()).pack())
+    text = RowsQuery.parse(first.body)
+    return None if order_key(text) is None else replace(first, body=RowsQuery(text.query.partition(b"\n")[0]).pack())

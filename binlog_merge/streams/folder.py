@@ -23,10 +23,10 @@ from binlog_merge.files.manifest import Folded, Gone, Header, Manifest, Manifest
 from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
 from binlog_merge.files.rendered import Rendered
+from binlog_merge.log.shapes import LatestShapes
 from binlog_merge.streams.chosen import Shared
 from binlog_merge.streams.derive import Deriver, Item, Place
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
-from binlog_merge.streams.shapes import LatestShapes
 from binlog_merge.streams.spec import StreamSpec
 
 FOLDER: Final = ".streams"

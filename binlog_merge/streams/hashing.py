@@ -24,7 +24,6 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.whole_rows import whole_row
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.log.rows import TableShapes
-from binlog_merge.streams.keys import key_columns
 from snapshot_store.tso import OrderKey
 
 Kind = Literal["as it is", "delete", "insert"]
@@ -145,3 +144,19 @@ def _event(event: RowsEvent, kind: str, rows: Sequence[Row], table: TableMap, pa
 
 def _now(before: RowImage | None, after: RowImage | None) -> RowImage:
     return tuple(old if new is ABSENT else new for old, new in zip(before or (), after or (), strict=True))
+
+
+def key_columns(table: TableMap, shapes: TableShapes | None, key: OrderKey | None) -> tuple[int, ...] | None:
+    """Return the indexes of a table's primary key columns; None if it has none, or it is not known."""
+    if table.optional is not None and (found := table.optional.primary_key()) is not None:
+        return found
+    if shapes is None or key is None:
+        return None
+    version = shapes.at(table.schema, table.table, key)
+    if version is None or version.table is None or len(version.table.columns) != len(table.types):
+        return None
+    names = [column.name.lower() for column in version.table.columns]
+    primary = next((index for index in version.table.indexes if index.name == "PRIMARY"), None)
+    if primary is None or any(part.column is None for part in primary.parts):
+        return None
+    return tuple(names.index((part.column or "").lower()) for part in primary.parts)

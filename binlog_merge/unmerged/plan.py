@@ -1,7 +1,7 @@
 """Finds the files that a merge would write, in this process: which transactions each has, and where these stand.
 
 The nodes' files are scanned and their transactions put in order, as `pipeline.transactions` does; no row is decoded.
-What is found is a value: whoever has it can render each of the files by itself (`unmerged.files`).
+What is found is a value: whoever has it can render each of the files by itself (`unmerged.selection`).
 """
 
 from collections.abc import Callable, Mapping

@@ -4,14 +4,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.events import RowsQuery
+from binlog_merge.binlog.header import pack_event
+from binlog_merge.binlog.kernels import log_index as x
+from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import MergeError
 from binlog_merge.log.index import key_of, transactions_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
-from binlog_merge.log.reader import Begin, End, OrderedBy
-from snapshot_store.tso import tso_millis
+from binlog_merge.log.reader import Begin, End, OrderedBy, order_key
+from snapshot_store.tso import OrderKey, tso_millis
 from tests.targets.server.test_replay import merged
 
 
@@ -90,3 +96,33 @@ def test_the_place_of_a_key_is_that_transaction(tmp_path: Path) -> None:
         assert binlog.between(place, None)[0] == rank == binlog.between(None, place)[1] + 1
         if place.text != binlog.state.files[-1].last_key:
             assert binlog.between(None, after)[1] >= rank
+
+
+KEY = OrderKey(7507804165234491392, 1 << 40, 3, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_key"),
+    [
+        ("# CTS::", "", True),
+        ("CTS::", "", True),
+        ("# CTS::", "\nUPDATE t SET a = 1", True),
+        # PolarDB-X's mark of deletes of rows whose time to live is over
+        ("# CTS::", "::ARCHIVE", True),
+        ("CTS::", "::ARCHIVE", True),
+        ("# CTS::", "::ARCHIVE\nDELETE FROM t", True),
+        ("# CTS::", "::ARCHIVED", False),
+        ("# CTS::", "0", False),
+        (" CTS::", "", False),
+    ],
+)
+def test_a_text_has_a_key_for_the_kernel_and_its_twin(before: str, after: str, is_key: bool) -> None:
+    text = RowsQuery(f"{before}{KEY.text()}{after}".encode())
+    event = pack_event(
+        EventType.ROWS_QUERY_LOG_EVENT, text.pack(), timestamp=0, server_id=1, flags=0, position=4, checksum=True
+    )
+    transactions = np.zeros((1, 6), np.int64)
+    transactions[0, k.T_GTID] = -1
+    out = np.full((1, x.COLUMNS), -1, np.int64)
+    x.begins(np.frombuffer(bytearray(event), np.uint8), transactions, 4, out)
+    assert order_key(text) == key_of(out[0]) == (KEY if is_key else None)

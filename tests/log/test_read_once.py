@@ -73,6 +73,23 @@ MOMENTS: Final = {
 """The modules of those rooms that read what a place says, and what for."""
 
 
+CTS: Final = {
+    "log/reader.py": "reads it",
+    "log/file_transactions.py": "finds it at a transaction's end",
+    "binlog/kernels/frame.py": "writes it",
+    "binlog/kernels/log_index.py": "reads it, many at once",
+    "pipeline/gather/render.py": "writes that of a DDL",
+    "reshape/writesets.py": "passes over it",
+}
+"""The modules that know a CTS text, and what for."""
+
+ROWS: Final = {
+    "log/read.py": "of all that are asked for",
+    "messages/read.py": "with what messages have beside",
+}
+"""The modules that make a view of a table's rows, and of which."""
+
+
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
     return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
@@ -153,3 +170,19 @@ def test_one_module_resolves_places() -> None:
     assert calling(lambda node: called(node).endswith(".last_before")) == RESOLVES
     says = finding(lambda node: isinstance(node, ast.Attribute) and node.attr in ("moment", "micros"), ASKING)
     assert {name for name in says if not name.startswith("cli/schema/")} == MOMENTS
+
+
+def test_one_module_and_its_kernel_read_cts_texts() -> None:
+    texts = finding(lambda node: isinstance(node, ast.Constant) and _begins_cts(node.value))
+    assert texts == set(CTS)
+
+
+def _begins_cts(value: object) -> bool:
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return isinstance(text, str) and text.removeprefix("(?:# )?").removeprefix("# ").startswith("CTS::")
+
+
+def test_one_module_makes_rows_of_a_log() -> None:
+    assert calling(lambda node: called(node) in ("TableChanges", "TableRows")) == set(ROWS)
+    assert calling(lambda node: called(node) == "gtid_prefix") == {"log/read.py"}
+    assert importing("log.where", "Undecided") == {"log/read.py"}

@@ -31,6 +31,7 @@ AHEAD: Final = 8
 """How many transactions before its turn the processor begins to load one."""
 
 _CTS = np.frombuffer(b"CTS::", np.uint8).copy()
+_ARCHIVE = np.frombuffer(b"::ARCHIVE", np.uint8).copy()
 _DIGITS: Final = 54
 _IMMEDIATE: Final = 42
 """The offset in the body of a GTID event of the immediate commit time."""
@@ -87,7 +88,10 @@ def _key(b: Any, at: int, stop: int, row: Any) -> int:
         at += 2
     if at + 5 + _DIGITS > stop or not same_bytes(b, at, _CTS, 0, 5):
         return -1
-    if at + 5 + _DIGITS < stop and b[at + 5 + _DIGITS] != 10:
+    end = at + 5 + _DIGITS
+    if end + 9 <= stop and same_bytes(b, end, _ARCHIVE, 0, 9):  # rows whose time to live is over
+        end += 9
+    if end < stop and b[end] != 10:
         return -1
     at += 5
     tso, number = _number(b, at, 19), _number(b, at + 19, 19)

@@ -21,12 +21,14 @@ import numpy as np
 from binlog_merge.binlog.columnar import rows_of_events
 from binlog_merge.binlog.constants import DELETE_TYPES, EVENT_HEADER_LEN, UPDATE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.log.reader import DAMAGED, MergedBinlog
 from binlog_merge.log.segments import WINDOW, Segment, StatementAt, segments
+from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.observe.report.bins import Bins, Numbers, size_for
-from binlog_merge.observe.report.keys import Keys, commit_times, keys_of, timed, times_of
+from binlog_merge.observe.report.keys import Keys, keys_of, timed, times_of
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
     SHARED,
@@ -93,7 +95,7 @@ def first_time(binlog: MergedBinlog) -> int | None:
     try:
         for piece in segments(binlog, files[0].first_rank):
             if isinstance(piece, Segment):
-                keys = keys_of(piece)
+                keys = keys_of(transactions_of(piece))
                 if len(found := np.flatnonzero(timed(keys))):
                     return tso_millis(int(keys.tso[found[0]])) * 1000
     except MergeError:
@@ -179,8 +181,9 @@ class _Walk:
     def take(self, segment: Segment) -> None:
         """Count the transactions of a segment that are not counted yet, and all its rows."""
         ranks = segment.transactions[:, k.T_RANK]
-        keys = keys_of(segment)
-        times = times_of(keys, commit_times(segment), self.begins_us)
+        facts = transactions_of(segment)
+        keys = keys_of(facts)
+        times = times_of(keys, facts[:, x.X_COMMIT_US], self.begins_us)
         new = int(np.searchsorted(ranks, self.last_rank, side="right"))
         lanes = self._lanes_of(keys)
         self._find_places(keys, ranks, times)

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.events import RowsEvent, TableMap
+from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.statement import Statement
-from binlog_merge.observe.report.keys import commit_times, keys_of
+from binlog_merge.log.table_changes import transactions_of
+from binlog_merge.observe.report.keys import keys_of
 from binlog_merge.observe.report.log import read_log
 from binlog_merge.observe.report.page import page
 from tests.command_line import command_line
@@ -191,8 +193,9 @@ def test_a_walk_over_windows_counts_what_the_reader_yields(case: str, tmp_path: 
     assert {t.rank: t.key for t in facts.detail if t.key} == {rank: key.text() for rank, key in keys.items()}
     for piece in segments(merged, window=300):
         if isinstance(piece, Segment):
-            found, known = commit_times(piece), keys_of(piece)
-            assert [times[rank] for rank in piece.ranks] == found.tolist()
+            found = transactions_of(piece)
+            known = keys_of(found)
+            assert [times[rank] for rank in piece.ranks] == found[:, x.X_COMMIT_US].tolist()
             for number, rank in enumerate(piece.ranks):
                 assert known.text(number) in (keys[rank].text() if rank in keys else None, None)
 
