@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from binlog_merge.tables.types import duckdb_type, quoted
 from snapshot_store.model import Column
-from snapshot_store.mysql.column_type import OPAQUE, Family
+from snapshot_store.mysql.column_type import OPAQUE, ColumnType, Family
 
 
 def in_duckdb(column: Column, prefix: str = "") -> str:
@@ -20,9 +20,31 @@ def in_duckdb(column: Column, prefix: str = "") -> str:
         return f"hex({name})"
     if kind is Family.FLOAT:
         return f"CAST({name} AS DOUBLE) + 0"
-    if kind is Family.DECIMAL and column.type.length == column.type.decimals:
-        return f"regexp_replace(CAST({name} AS VARCHAR), '^(-?)\\.', '\\10.')"  # DuckDB writes no 0 there
-    return f"CAST({name} AS VARCHAR)"
+    return number_text(column.type, name) if kind is Family.DECIMAL else f"CAST({name} AS VARCHAR)"
+
+
+def number_text(kind: ColumnType, name: str) -> str:
+    """Return the SQL of the text of an integer or DECIMAL, without ZEROFILL's zeros; `name` is the value's SQL."""
+    text = f"CAST({name} AS VARCHAR)"
+    if kind.family is Family.DECIMAL and kind.length == kind.decimals:
+        return f"regexp_replace({text}, '^(-?)\\.', '\\10.')"  # DuckDB writes no 0 there
+    return text
+
+
+def moment_text(name: str, fsp: int) -> str:
+    """Return the SQL of MySQL's text of a TIMESTAMP of DuckDB's, with the digits of a second that the column has."""
+    return f"strftime({name}, '%Y-%m-%d %H:%M:%S.%f')[:{20 + fsp if fsp else 19}]"
+
+
+def time_text(name: str, fsp: int) -> str:
+    """Return the SQL of MySQL's text of an INTERVAL of DuckDB's, with the digits of a second that the column has."""
+    micros = f"abs(epoch_us({name}))"
+    sign = f"CASE WHEN epoch_us({name}) < 0 THEN '-' ELSE '' END"
+    parts = f"{micros} // 3600000000, {micros} // 60000000 % 60, {micros} // 1000000 % 60"
+    text = f"{sign} || printf('%02d:%02d:%02d', {parts})"
+    if fsp:
+        text += f" || printf('.%0{fsp}d', {micros} % 1000000 // {10 ** (6 - fsp)})"
+    return f"({text})"
 
 
 def text_array(column: Column, texts: Sequence[str | None]) -> Any:

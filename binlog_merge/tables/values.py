@@ -45,16 +45,14 @@ def carries(old: Column, new: Column) -> bool:
     if old.nullable and not new.nullable:
         return False
     if a.family is b.family is Family.INTEGER:
-        (low, high), (lowest, highest) = a.limits, b.limits
-        return lowest <= low and high <= highest
+        return b.holds_numbers_of(a)
     if a.charset and b.charset and (most := _capacity(a, 1)) and (certain := _capacity(b, 4)):
         wide = b.charset in ("utf8mb4", a.charset)
         return a == b or (wide and a.name != "char" and b.name != "char" and most <= certain)
     if a.family is b.family is Family.DECIMAL:
         if max(a.length or 10, b.length or 10) > 38:
             return a == b  # it is text here, which has the digits of the old column
-        whole = ((b.length or 10) - (b.decimals or 0)) >= ((a.length or 10) - (a.decimals or 0))
-        return whole and (b.decimals or 0) >= (a.decimals or 0) and not (b.unsigned and not a.unsigned)
+        return b.holds_numbers_of(a)
     if a.name == b.name and a.family in (Family.TIME, Family.MOMENT):
         return b.fsp >= a.fsp and duckdb_type(a) == duckdb_type(b)
     return a == b

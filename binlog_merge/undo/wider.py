@@ -32,15 +32,14 @@ def has_values_of(new: Column, old: Column, keyed: bool) -> bool:
 def _is_wider(new: ColumnType, old: ColumnType, keyed: bool) -> bool:
     if (new.charset, new.collation, new.zerofill) != (old.charset, old.collation, old.zerofill):
         return False
-    if old.family is new.family is Family.INTEGER:
-        (low, high), (lowest, highest) = old.limits, new.limits
-        return lowest <= low and high <= highest
+    if new.family is Family.INTEGER:
+        return new.holds_numbers_of(old)
     if old.is_lob or new.is_lob:
         return _is_larger(new, old)
     if new.name != old.name:
         return False
     if new.family is Family.DECIMAL:
-        return _has_more_digits(new, old, keyed)
+        return new.holds_numbers_of(old) and (new.decimals == old.decimals or not keyed)
     if new.family in MEMBERS:
         added = new.members[len(old.members) :]
         # An ENUM shows what is no member as an empty text, too.
@@ -55,10 +54,3 @@ def _is_larger(new: ColumnType, old: ColumnType) -> bool:
     if new.family is not old.family or not new.is_lob or old.name in ("char", "binary"):
         return False
     return new.facts.counter >= (old.facts.counter or _MOST_VARCHAR)
-
-
-def _has_more_digits(new: ColumnType, old: ColumnType, keyed: bool) -> bool:
-    after, was_after = new.decimals or 0, old.decimals or 0
-    before, was_before = (new.length or 10) - after, (old.length or 10) - was_after
-    more = after == was_after if keyed else after >= was_after
-    return more and before >= was_before and (old.unsigned or not new.unsigned)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.alter import Alteration
-from binlog_merge.tables.as_text import of_text, text_array
+from binlog_merge.tables.as_text import moment_text, of_text, text_array, time_text
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
 from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.verification.compare_sides import Compared, ServerSide, Texts
@@ -130,15 +130,9 @@ def _retyped(column: Column, kind: str) -> str:
     """Return SQL that converts a date or time column of DuckDB's types to MySQL's text."""
     name, fsp = quoted(column.name), column.type.fsp
     if kind == "INTERVAL":
-        us = f"abs(epoch_us({name}))"
-        hours = f"({us} // 3600000000)"
-        text = (
-            f"CASE WHEN epoch_us({name}) < 0 THEN '-' ELSE '' END || lpad({hours}::VARCHAR, greatest(2, "
-            f"length({hours}::VARCHAR))::INTEGER, '0') || strftime(make_timestamp({us} % 3600000000), ':%M:%S.%f')"
-        )
-        return f"left({text}, length({text}) - {6 - fsp if fsp else 7})"
+        return time_text(name, fsp)
     if kind.startswith("TIMESTAMP"):
-        return f"left(strftime({name}, '%Y-%m-%d %H:%M:%S.%f'), {20 + fsp if fsp else 19})"
+        return moment_text(name, fsp)
     return f"CAST({name} AS {duckdb_type(column.type, True)})"
 
 

@@ -179,6 +179,18 @@ class ColumnType:
         bits = 8 * self.facts.size
         return (0, (1 << bits) - 1) if self.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
+    def holds_numbers_of(self, other: "ColumnType") -> bool:
+        """Return whether an integer or DECIMAL column holds each number of another one of its family."""
+        if self.family is not other.family:
+            return False
+        if self.family is Family.INTEGER:
+            (low, high), (lowest, highest) = other.limits, self.limits
+            return lowest <= low and high <= highest
+        after, was_after = self.decimals or 0, other.decimals or 0
+        before, was_before = (self.length or 10) - after, (other.length or 10) - was_after
+        signed = other.unsigned or not self.unsigned
+        return self.family is Family.DECIMAL and after >= was_after and before >= was_before and signed
+
     @property
     def is_lob(self) -> bool:
         """Return whether it is a TEXT or BLOB of any size."""

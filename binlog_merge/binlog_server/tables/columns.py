@@ -10,6 +10,7 @@ from typing import Final
 
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.protocol.packets import ErrorCode
+from binlog_merge.tables.as_text import moment_text, number_text, time_text
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import Sql
@@ -102,7 +103,7 @@ def printed(column: Column, name: str, reading: Reading) -> tuple[str, Form]:
         case Family.MOMENT:
             return _moment(kind, name, reading), Form.ASCII
         case Family.TIME:
-            return (name if reading.temporal_text else _clock(kind, name)), Form.ASCII
+            return (name if reading.temporal_text else time_text(name, kind.fsp)), Form.ASCII
         case Family.VECTOR:
             return name, Form.VECTOR
         case Family.BYTES | Family.GEOMETRY:
@@ -113,9 +114,7 @@ def printed(column: Column, name: str, reading: Reading) -> tuple[str, Form]:
 
 
 def _number(kind: ColumnType, name: str) -> str:
-    text = f"CAST({name} AS VARCHAR)"
-    if kind.family is Family.DECIMAL and kind.length == kind.decimals:
-        text = f"regexp_replace({text}, '^(-?)\\.', '\\10.')"  # DuckDB writes no 0 there
+    text = number_text(kind, name)
     if kind.zerofill:
         scale = kind.decimals or 0
         width = (kind.length or 10) + (scale > 0) if kind.family is Family.DECIMAL else display_width(kind)
@@ -132,15 +131,5 @@ def _moment(kind: ColumnType, name: str, reading: Reading) -> str:
         value = f"({name} AT TIME ZONE 'UTC')"
     if moved:
         value = f"({value} + INTERVAL ({reading.minutes}) MINUTE)"
-    shown = f"strftime({value}, '%Y-%m-%d %H:%M:%S.%f')[:{19 + (kind.fsp + 1 if kind.fsp else 0)}]"
+    shown = moment_text(value, kind.fsp)
     return f"CASE WHEN {name} LIKE '{_ZERO}' THEN {name} ELSE {shown} END" if reading.temporal_text else shown
-
-
-def _clock(kind: ColumnType, name: str) -> str:
-    micros = f"abs(epoch_us({name}))"
-    sign = f"CASE WHEN epoch_us({name}) < 0 THEN '-' ELSE '' END"
-    parts = f"{micros} // 3600000000, {micros} // 60000000 % 60, {micros} // 1000000 % 60"
-    text = f"{sign} || printf('%02d:%02d:%02d', {parts})"
-    if kind.fsp:
-        text += f" || printf('.%0{kind.fsp}d', {micros} % 1000000 // {10 ** (6 - kind.fsp)})"
-    return f"({text})"
