@@ -14,6 +14,7 @@ from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS
 from binlog_merge.log.file_events import events_of
+from binlog_merge.log.question import Name
 from binlog_merge.log.read import PART_BYTES, RowReader, pieces_between
 from binlog_merge.log.reader import Begin, MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
@@ -187,9 +188,11 @@ class Reading:
 
     def _ddl(self, piece: StatementAt) -> Ddl | None:
         default, names = piece.statement.schema, named_by(piece.statement)
-        if self.filter is not None and names and all(not self._passes(name) for name in names):
-            return None
-        if names is not None and names and not any(self.wanted(*name) for name in names):
+        judged = self.filter is not None and names is not None and bool(piece.statement.parts)
+        if judged:
+            if not self._passes(piece.statement):
+                return None
+        elif names is not None and names and not any(self.wanted(*name) for name in names):
             return None
         if self._statements is None:
             self._statements = _Statements.of(self.binlog)
@@ -199,9 +202,7 @@ class Reading:
         versions = self._statements.of_text(piece.statement.text, self._key)
         if versions:
             self._key = max(self._key, versions[0].key)
-        if names is None and not any(self.wanted(v.schema, v.name) for v in versions):
-            return None
-        if not names and names is not None and not self.wanted(default, ""):
+        if not judged and not self._wanted(names, default, versions):
             return None
         at, server = self._place(piece)
         key = versions[0].key if versions else self._key
@@ -210,8 +211,21 @@ class Reading:
         before = tuple(self._statements.before(version) for version in versions)
         return Ddl(piece.begin, piece.statement, file, at, server, names, versions, before, key)
 
-    def _passes(self, name: tuple[str, str]) -> bool:
-        return self.filter is None or not self.filter.table(*name).ignored
+    def _passes(self, statement: Statement) -> bool:
+        """Return whether the filter does not ignore a statement, or a part of it.
+
+        What a replay refuses, because its target would not have the rows, is told: a message has no target's rows.
+        """
+        assert self.filter is not None
+        tso = None if statement.key is None else statement.key.commit_tso
+        outcomes = [self.filter.ddl(part, commit_tso=tso).outcome for part in statement.parts]
+        return any(outcome in ("apply", "error", "restate") for outcome in outcomes)
+
+    def _wanted(self, names: Sequence[Name] | None, default: str, versions: Sequence[TableVersion]) -> bool:
+        """Return whether a statement that names no table, or is not understood, is about what is wanted."""
+        if names is None:
+            return any(self.wanted(version.schema, version.name) for version in versions)
+        return bool(names) or self.wanted(default, "")
 
     def _place(self, piece: StatementAt) -> tuple[int, int]:
         """Return where a statement's event begins, and the server that it names."""

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
+from binlog_merge.messages.read import Ddl, Reading
 from binlog_merge.targets.server.statements import plan_statement
 from binlog_merge.undo.selection import touched_by
 from snapshot_store.history import SchemaHistory
@@ -107,6 +110,27 @@ def test_a_replay_with_a_filter_plans_the_same(log: Path) -> None:
         told, wanted = ([[("p", table) for _, table in step.tables] for step in plan.steps] for plan in plans)
         assert (told, plans[0].is_global) == (wanted, plans[1].is_global), mine.statement.query.text
         assert len(plans[0].left_out) == len(plans[1].left_out)
+
+
+def carried_out(piece: StatementAt, chosen: Filter) -> bool:
+    """Return whether a replay carries a statement out, or part of it; or refuses to, as its target has no such rows."""
+    try:
+        return bool(plan_statement(piece.statement, chosen).steps)
+    except ReplayStopped:
+        return True
+
+
+def test_messages_with_a_filter_tell_the_statements_that_a_replay_carries_out(log: Path) -> None:
+    rules = [EventRule(["p.*"], ["truncate table"]), EventRule(["*.*"], ignore_sql=["ADD COLUMN"])]
+    chosen = Filter(FilterSettings(rules=("p.*", "!p.other"), event_rules=rules))
+    binlog = Log(log)
+    told = [
+        piece.text for piece in Reading(binlog, 1, binlog.last_rank, filter=chosen).pieces() if isinstance(piece, Ddl)
+    ]
+    pieces = [piece for piece in segments(binlog, 1, binlog.last_rank) if isinstance(piece, StatementAt)]
+    texts = [piece.statement.text for piece in pieces if carried_out(piece, chosen)]
+    assert told == texts and 5 < len(texts) < len(pieces) / 2
+    assert not any("TRUNCATE" in text or "ADD COLUMN" in text for text in texts)
 
 
 def test_an_undo_touches_the_same(log: Path) -> None:
