@@ -32,7 +32,7 @@ SESSIONS: Final = {
 OF_EVENTS: Final = {
     "log/statement.py",
     "cli/schema/import_nodes.py",
-    "pipeline/coordinate/copied_rows.py",
+    "pipeline/coordinate/row_counts.py",
     "pipeline/coordinate/read_again.py",
     "pipeline/scan/statements.py",
     "pipeline/scan/walk.py",
