@@ -1,5 +1,4 @@
-"""The input and result of a gather task: frozen values, shared by the driver and the executors.
-"""
+"""The input and result of a gather task: frozen values, shared by the driver and the executors."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
