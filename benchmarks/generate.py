@@ -37,7 +37,7 @@ from benchmarks.tables import (
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EventType
 from binlog_merge.binlog.control import FormatDescription
 from binlog_merge.binlog.header import pack_event
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.base.pieces import view
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table
 

@@ -29,7 +29,7 @@ from benchmarks.tables import table_map
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EventType
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.base.pieces import view
 from snapshot_store.ddl import parse_dump
 
 CREATE = "CREATE TABLE `orders` (`id` bigint NOT NULL, `name` varchar(40) NOT NULL, PRIMARY KEY (`id`)) ENGINE=InnoDB;"

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.cell_length import real_type
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.optional_metadata import (
     CHARACTER_TYPES,

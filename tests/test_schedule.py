@@ -101,8 +101,8 @@ def test_a_change_asks_for_the_extended_tests_of_its_room_and_of_itself() -> Non
 
 
 def test_the_innermost_place_says_what_a_change_asks_for() -> None:
-    places = {"binlog_merge/files": ["tests/files"], "binlog_merge/files/s3.py": ["tests/s3"], "tests": []}
-    assert extended_tests.asked_for(["binlog_merge/files/s3.py"], places) == ["tests/s3"]
+    places = {"binlog_merge/files": ["tests/files"], "binlog_merge/files/object_stores.py": ["tests/s3"], "tests": []}
+    assert extended_tests.asked_for(["binlog_merge/files/object_stores.py"], places) == ["tests/s3"]
     assert extended_tests.asked_for(["binlog_merge/files/lock.py"], places) == ["tests/files"]
     assert extended_tests.asked_for(["tests/test_a.py"], places) == ["tests/test_a.py"]
 

@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.binlog.cell_length import string_max_length
-from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage
-from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.table_map import TableMap, column_charsets, column_names, member_text, temporal_as_text
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from snapshot_store.mysql.text.codecs import text_or_bytes
 
 _FIXED: Final[dict[int, Any]] = {

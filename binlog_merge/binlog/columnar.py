@@ -23,13 +23,12 @@ from binlog_merge.binlog.arrow import (
     without_zero_dates,
 )
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
-from binlog_merge.binlog.columns import column_charsets, column_names, member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import column_values
 from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, column_charsets, column_names, member_text
 from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
 
 Bytes = npt.NDArray[np.uint8]

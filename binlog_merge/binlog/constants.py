@@ -211,3 +211,12 @@ KNOWN_POST_HEADER_LENS: Final[dict[int, int]] = {
     EventType.DELETE_ROWS_EVENT: 10,
     EventType.PARTIAL_UPDATE_ROWS_EVENT: 10,
 }
+
+
+def version_number(version: str) -> int:
+    """Return 90704 for "9.7.4-log" (MySQL `get_server_version`)."""
+    numbers = [0, 0, 0]
+    for i, part in enumerate(version.split(".")[:3]):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        numbers[i] = int(digits) if digits else 0
+    return numbers[0] * 10000 + numbers[1] * 100 + numbers[2]

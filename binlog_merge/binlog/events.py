@@ -29,12 +29,18 @@ from binlog_merge.binlog.control import (
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame, is_ignorable, pack_event, walk
-from binlog_merge.binlog.load_data import DeleteFile, ExecuteLoadQuery, LoadBlock
 from binlog_merge.binlog.payload import TransactionPayload
-from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars
+from binlog_merge.binlog.query import (
+    DeleteFile,
+    ExecuteLoadQuery,
+    LoadBlock,
+    Query,
+    StatusVar,
+    UserVar,
+    parse_status_vars,
+)
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.user_var import UserVar
 from binlog_merge.binlog.wire import Buffer
 
 __all__ = [

@@ -15,8 +15,16 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from binlog_merge.binlog.gtid_set import MAX_GNO, TAG_PATTERN, GtidSet, Intervals, format_sid
-from binlog_merge.binlog.serialization import pack_signed_varlen, pack_varlen, read_signed_varlen, read_varlen
-from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_uint
+from binlog_merge.binlog.wire import (
+    Buffer,
+    Reader,
+    pack_packed,
+    pack_signed_varlen,
+    pack_uint,
+    pack_varlen,
+    read_signed_varlen,
+    read_varlen,
+)
 
 __all__ = ["FLAG_MAY_HAVE_SBR", "Gtid", "GtidSet", "GtidTagged", "Intervals", "format_sid"]
 

@@ -15,8 +15,7 @@ from itertools import pairwise
 from typing import Final, Self
 
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.serialization import pack_varlen, read_varlen
-from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+from binlog_merge.binlog.wire import Buffer, Reader, pack_uint, pack_varlen, read_varlen
 
 MAX_GNO: Final = (1 << 63) - 1
 """GNO_END: one more than the greatest transaction number."""

@@ -5,6 +5,8 @@
 A path is MySQL's text, `$.a."b c"[3]`. Applied in order to the before image's document, they yield the after image's.
 Source: mysql-server `sql-common/json_diff.h` (enum_json_diff_operation), `json_diff.cc` (write_binary,
 apply_json_diffs).
+
+`whole_rows` applies them in rows of partial updates.
 """
 
 import json
@@ -16,7 +18,10 @@ from typing import Any, Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import MAX_DEPTH, JsonValue, decode_json, encode_json
+from binlog_merge.binlog.rows import Cell, PartialJson, Row
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed_bytes
+from binlog_merge.errors import ConversionFailed
 
 
 class JsonOperation(IntEnum):
@@ -149,3 +154,35 @@ def apply_to_cell(before: Buffer, diffs: Buffer, length_bytes: int = 4) -> bytes
     document = decode_json(memoryview(before)[length_bytes:])
     packed = encode_json(apply_diffs(document, parse_diffs(memoryview(diffs)[length_bytes:])))
     return len(packed).to_bytes(length_bytes, "little") + packed
+
+
+def whole_row(row: Row, table: TableMap) -> Row:
+    """Return a row with JSON differences applied to the documents of its before image."""
+    before, after = row
+    if before is None or after is None or not any(isinstance(cell, PartialJson) for cell in after):
+        return row
+    return before, tuple(_patched(table, i, before[i], cell) for i, cell in enumerate(after))
+
+
+def _patched(table: TableMap, column: int, old: Cell, new: Cell) -> Cell:
+    if not isinstance(new, PartialJson):
+        return new
+    if not isinstance(old, bytes | memoryview):
+        raise no_document(table, column)
+    return apply_to_cell(old, new.cell, table.metas[column])
+
+
+class NoDocument(ConversionFailed):
+    """A JSON difference to an unknown document; `name` is the table's."""
+
+    name: tuple[str, str] = ("", "")
+
+
+def no_document(table: TableMap, column: int) -> NoDocument:
+    """Return the error for a JSON difference to an unknown document."""
+    error = NoDocument(
+        f"{table.schema}.{table.table}, column {column + 1}: JSON differences, and the value before is not there",
+        remedy="the nodes must write binlog_row_image=FULL where they write partial JSON",
+    )
+    error.name = (table.schema, table.table)
+    return error

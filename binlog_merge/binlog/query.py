@@ -1,4 +1,4 @@
-"""The query event and its status variables.
+"""The query event and its status variables, and the events whose statements it ends: LOAD DATA, USER_VAR.
 
     | thread_id 4 | exec_time 4 | schema length 1 | error_code 2 | status length 2 |
     | status variables | schema NUL | statement |
@@ -7,13 +7,32 @@ A status variable is a code and a value. Only the code determines the value's le
 code is unreadable; servers write codes in ascending order for that reason. The raw bytes are packed; the parsed dict is
 for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (Query_event); PolarDB-X codes 200 and
 201.
+
+LOAD DATA logged as a statement: its file in blocks, then the statement that loads it.
+
+    BEGIN_LOAD_QUERY (17), APPEND_BLOCK (9)    | file_id 4 | block |
+    DELETE_FILE (11)                           | file_id 4 |
+    EXECUTE_LOAD_QUERY (18)                    a query event, with | file_id 4 | start 4 | end 4 | duplicates 1 | more
+                                               in its post-header: the file's name is query[start:end]
+
+Source: mysql-server `libs/mysql/binlog/event/load_data_events.h`.
+
+The USER_VAR event: the value of a user variable for the statement after it.
+
+    | name length 4 | name | is NULL 1 |, and if it is not: | type 1 | collation 4 | length 4 | value | flags 1 |
+
+Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (User_var_event), `include/field_types.h`
+(Item_result).
 """
 
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, Final, Self
 
+from binlog_merge.binlog.decimals import decode_decimal
 from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
 from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.mysql.text.codecs import python_codec
@@ -238,3 +257,130 @@ class Query:
     @property
     def schema_text(self) -> str:
         return self.schema.decode("utf-8", "surrogateescape")
+
+
+_QUERY_POST_HEADER: Final = 13
+_ON_DUPLICATES: Final = 3  # error, IGNORE, REPLACE
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBlock:
+    """BEGIN_LOAD_QUERY_EVENT and APPEND_BLOCK_EVENT: the first and further bytes of a file."""
+
+    file_id: int
+    block: bytes
+
+    @classmethod
+    def parse(cls, body: Buffer) -> Self:
+        r = Reader(body, "block of a loaded file")
+        return cls(r.u32("file id"), r.rest())
+
+    def pack(self) -> bytes:
+        return pack_uint(self.file_id, 4) + self.block
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """DELETE_FILE_EVENT: the statement failed, and the blocks are not needed."""
+
+    file_id: int
+
+    @classmethod
+    def parse(cls, body: Buffer) -> Self:
+        r = Reader(body, "delete file event")
+        file_id = r.u32("file id")
+        r.done()
+        return cls(file_id)
+
+    def pack(self) -> bytes:
+        return pack_uint(self.file_id, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteLoadQuery:
+    """EXECUTE_LOAD_QUERY_EVENT: `name` is the file name's range in the query; `duplicates` is 1 IGNORE, 2 REPLACE."""
+
+    query: Query
+    file_id: int
+    name: tuple[int, int]
+    duplicates: int
+
+    @classmethod
+    def parse(cls, body: Buffer) -> Self:
+        r = Reader(body, "execute load query event")
+        head = bytes(r.take(_QUERY_POST_HEADER, "post-header"))
+        file_id, start, end, duplicates = r.u32("file id"), r.u32("start"), r.u32("end"), r.u8("duplicates")
+        query = Query.parse(head + r.rest())
+        if not start <= end <= len(query.query) or duplicates >= _ON_DUPLICATES:
+            raise r.fail(f"the file's name at {start} to {end}, duplicates {duplicates}")
+        return cls(query, file_id, (start, end), duplicates)
+
+    def pack(self) -> bytes:
+        body = self.query.pack()
+        own = b"".join((*(pack_uint(n, 4) for n in (self.file_id, *self.name)), pack_uint(self.duplicates, 1)))
+        return body[:_QUERY_POST_HEADER] + own + body[_QUERY_POST_HEADER:]
+
+
+_UNSIGNED: Final = 1
+_NUMBER_BYTES: Final = 8
+
+
+class UserVarType(IntEnum):
+    """The types of `Item_result` that variables can have."""
+
+    STRING = 0
+    REAL = 1
+    INT = 2
+    DECIMAL = 4
+
+
+@dataclass(frozen=True, slots=True)
+class UserVar:
+    """USER_VAR_EVENT. `raw` are the value's bytes, None for NULL; `flags` is None if an old server wrote none."""
+
+    name: bytes
+    kind: UserVarType = UserVarType.STRING
+    collation: int = 0
+    raw: bytes | None = None
+    flags: int | None = None
+
+    @classmethod
+    def parse(cls, body: Buffer) -> Self:
+        r = Reader(body, "user variable event")
+        name = bytes(r.take(r.u32("name length"), "name"))
+        if r.u8("whether it is NULL"):
+            r.done()
+            return cls(name)
+        number = r.u8("type")
+        if number not in set(UserVarType):
+            raise r.fail(f"type {number} is not known")
+        kind, collation = UserVarType(number), r.u32("collation")
+        raw = bytes(r.take(r.u32("length"), "value"))
+        if kind in (UserVarType.REAL, UserVarType.INT) and len(raw) != _NUMBER_BYTES:
+            raise r.fail(f"a number of {len(raw)} bytes")
+        flags = r.u8("flags") if r.left() else None
+        r.done()
+        found = cls(name, kind, collation, raw, flags)
+        found.value()
+        return found
+
+    def pack(self) -> bytes:
+        name = pack_uint(len(self.name), 4) + self.name
+        if self.raw is None:
+            return name + b"\1"
+        value = bytes([0, self.kind]) + pack_uint(self.collation, 4) + pack_uint(len(self.raw), 4) + self.raw
+        return name + value + (b"" if self.flags is None else bytes([self.flags]))
+
+    def value(self) -> bytes | float | int | Decimal | None:
+        """Return the value; text as bytes, whose character set is that of `collation`."""
+        if self.raw is None or self.kind == UserVarType.STRING:
+            return self.raw
+        if self.kind == UserVarType.REAL:
+            return float(struct.unpack("<d", self.raw)[0])
+        if self.kind == UserVarType.INT:
+            return int.from_bytes(self.raw, "little", signed=not (self.flags or 0) & _UNSIGNED)
+        r = Reader(self.raw, "DECIMAL of a user variable")
+        precision, scale = r.u8("precision"), r.u8("scale")
+        if not scale <= precision <= 81 or not precision:
+            raise r.fail(f"DECIMAL({precision},{scale})")
+        return decode_decimal(r.rest(), precision, scale)

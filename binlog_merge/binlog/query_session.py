@@ -1,9 +1,120 @@
-"""The session of a QUERY event's statement as DDL needs it: what decides how the text is parsed, and what it means."""
+"""The session of a QUERY event's statement as DDL needs it: what decides how the text is parsed, and what it means.
 
-from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.session_variables import SessionVariables
+`SessionVariables` are parsed from a node's event and packed into an output's.
+Of all that a MySQL server writes into the event (mysql-server `sql/log_event.cc`, `Query_log_event::write`), these are
+not in the output: the catalog, which no server reads; `table_map_for_update` and `master_data_written`, which no DDL
+has; the names of updated databases, which are the node's (without them a replica applies the statement alone); commit
+numbers of other servers. The client's character set is that of the output's text, utf8mb4.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from binlog_merge.binlog.query import Query, StatusVar, pack_status_vars
 from snapshot_store.ddl import DdlSession
 from snapshot_store.mysql.text.charsets import charset_of, collation_name
+
+UTF8MB4_GENERAL_CI: Final = 45
+"""A collation of utf8mb4 that MariaDB has, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionVariables:
+    """The session variables of a statement; None, or the server's default, for what the event does not have.
+
+    `timestamp` and `microseconds` are the time at which the statement began, `thread_id` is CONNECTION_ID(), `atomic`:
+    the server committed it atomically (it has an XID), `server_version` is that of the server that ran it.
+    """
+
+    flags2: int = 0
+    sql_mode: int = 0
+    server_collation: int = 255
+    utf8mb4_collation: int | None = None
+    time_zone: str = ""
+    connection_collation: int = UTF8MB4_GENERAL_CI
+    auto_increment_increment: int = 1
+    auto_increment_offset: int = 1
+    lc_time_names: int = 0
+    database_collation: int = 0
+    invoker_user: str | None = None
+    invoker_host: str = ""
+    timestamp: int | None = None
+    microseconds: int | None = None
+    explicit_defaults_for_timestamp: int | None = None
+    atomic: bool = False
+    sql_require_primary_key: int | None = None
+    default_table_encryption: int | None = None
+    enable_cascade_triggers: int | None = None
+    thread_id: int = 0
+    exec_time: int = 0
+    server_version: int | None = None
+
+    @classmethod
+    def of(cls, query: Query, timestamp: int | None = None, server_version: int | None = None) -> Self:
+        """Return the variables of a query event; `timestamp` is that of its header."""
+        found = query.status_vars
+        _, connection, server = found.get(StatusVar.Q_CHARSET_CODE) or (0, UTF8MB4_GENERAL_CI, 255)
+        increment, offset = found.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
+        user, host = found.get(StatusVar.Q_INVOKER) or (None, b"")
+        return cls(
+            flags2=found.get(StatusVar.Q_FLAGS2_CODE, 0),
+            sql_mode=found.get(StatusVar.Q_SQL_MODE_CODE, 0),
+            server_collation=server,
+            utf8mb4_collation=found.get(StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4),
+            time_zone=bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1"),
+            connection_collation=connection,
+            auto_increment_increment=increment,
+            auto_increment_offset=offset,
+            lc_time_names=found.get(StatusVar.Q_LC_TIME_NAMES_CODE, 0),
+            database_collation=found.get(StatusVar.Q_CHARSET_DATABASE_CODE, 0),
+            invoker_user=None if user is None else bytes(user).decode("utf-8", "surrogateescape"),
+            invoker_host=bytes(host).decode("utf-8", "surrogateescape"),
+            timestamp=timestamp,
+            microseconds=found.get(StatusVar.Q_MICROSECONDS),
+            explicit_defaults_for_timestamp=found.get(StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP),
+            atomic=StatusVar.Q_DDL_LOGGED_WITH_XID in found,
+            sql_require_primary_key=found.get(StatusVar.Q_SQL_REQUIRE_PRIMARY_KEY),
+            default_table_encryption=found.get(StatusVar.Q_DEFAULT_TABLE_ENCRYPTION),
+            enable_cascade_triggers=found.get(StatusVar.Q_ENABLE_CASCADE_TRIGGERS),
+            thread_id=query.thread_id,
+            exec_time=query.exec_time,
+            server_version=server_version,
+        )
+
+    def status_vars(self, xid: int) -> bytes:
+        """Return the variables as status variables of a QUERY event; `xid` is the number of its transaction."""
+        values: dict[StatusVar, Any] = {
+            StatusVar.Q_FLAGS2_CODE: self.flags2,
+            StatusVar.Q_SQL_MODE_CODE: self.sql_mode,
+            StatusVar.Q_CHARSET_CODE: (UTF8MB4_GENERAL_CI, self.connection_collation, self.server_collation),
+        }
+        optional = self._optional(xid)
+        return pack_status_vars(values | {code: value for code, value in optional.items() if value is not None})
+
+    def _optional(self, xid: int) -> Mapping[StatusVar, Any]:
+        """Return the variables that servers write only if they matter; None for those that need not be written."""
+        counting = (self.auto_increment_increment, self.auto_increment_offset)
+        user = self.invoker_user
+        return {
+            StatusVar.Q_AUTO_INCREMENT: counting if counting != (1, 1) else None,
+            StatusVar.Q_TIME_ZONE_CODE: self.time_zone.encode("latin-1") or None,
+            StatusVar.Q_LC_TIME_NAMES_CODE: self.lc_time_names or None,
+            StatusVar.Q_CHARSET_DATABASE_CODE: self.database_collation or None,
+            StatusVar.Q_INVOKER: None if user is None else (_bytes(user), _bytes(self.invoker_host)),
+            StatusVar.Q_MICROSECONDS: self.microseconds,
+            StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: self.explicit_defaults_for_timestamp,
+            StatusVar.Q_DDL_LOGGED_WITH_XID: xid if self.atomic else None,
+            StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4: self.utf8mb4_collation,
+            StatusVar.Q_SQL_REQUIRE_PRIMARY_KEY: self.sql_require_primary_key,
+            StatusVar.Q_DEFAULT_TABLE_ENCRYPTION: self.default_table_encryption,
+            StatusVar.Q_ENABLE_CASCADE_TRIGGERS: self.enable_cascade_triggers,
+        }
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
 
 _NO_FOREIGN_KEY_CHECKS = 1 << 26
 """OPTION_NO_FOREIGN_KEY_CHECKS among the bits of Q_FLAGS2_CODE (mysql-server `sql/query_options.h`)."""

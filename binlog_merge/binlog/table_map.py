@@ -5,16 +5,26 @@
 
 Names are text; the metadata of each column becomes an integer. The optional metadata is kept raw as well as parsed, so
 that it is written back byte for byte unless it is changed.
+
+Made of it: the steps by which the kernel `row_lengths` measures row images, and the names and character sets of
+columns, for showing rows to people.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from datetime import date, datetime, timedelta
+from itertools import chain
+from typing import Final, NamedTuple, Self
 
-from binlog_merge.binlog.cell_length import METADATA_LEN, real_type, type_name
+from binlog_merge.binlog.cell_length import CELL_LENGTH, METADATA_LEN, real_type, string_max_length, type_name
 from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.optional_metadata import OptionalMetadata
+from binlog_merge.binlog.temporal import fraction_text, time_text
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
+from snapshot_store.mysql.text.charsets import charset_of
+from snapshot_store.mysql.values.sets import set_text
 
 MAX_COLUMNS: Final = 4096
 
@@ -140,3 +150,86 @@ def _parse_metas(types: bytes, metadata: bytes) -> tuple[int, ...]:
     if pos != len(metadata):
         raise BinlogFormatError(f"table map: {len(metadata)} bytes of metadata, the column types take {pos}")
     return tuple(metas)
+
+
+_BLOBS: Final = frozenset({T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.GEOMETRY, T.JSON, T.VECTOR})
+_NOTHING: Final = bytes(16)  # where a cell of fixed length is measured, or one whose own length is 0
+
+
+class CellSize(NamedTuple):
+    """The size of a column's cells: `width` bytes, or at most `most` bytes after a length prefix of `prefix` bytes."""
+
+    width: int
+    prefix: int = 0
+    most: int = 0
+
+
+def cell_size(type_code: int, meta: int) -> CellSize:
+    """Return the size of cells of a type. Raises BinlogFormatError for metadata that is invalid for the type."""
+    measure = CELL_LENGTH.get(type_code)
+    if measure is None:
+        raise BinlogFormatError(f"column type {type_name(type_code)} in a row cannot be read")
+    least = measure(meta, _NOTHING, 0)
+    if type_code in _BLOBS:
+        return CellSize(0, least, (1 << 8 * least) - 1)
+    if type_code in (T.VARCHAR, T.VAR_STRING):
+        return CellSize(0, least, meta)
+    if real_type(type_code, meta) == T.STRING:
+        return CellSize(0, least, string_max_length(meta))
+    return CellSize(least)
+
+
+def row_steps(table_map: TableMap) -> list[int]:
+    """Return the steps of a table's rows: see `kernels.row_lengths`."""
+    sizes = [cell_size(kind, meta) for kind, meta in zip(table_map.types, table_map.metas, strict=True)]
+    program = list(_program(sizes))
+    json = table_map.types.count(T.JSON)
+    columns = [(*size, int(table_map.nullable(i))) for i, size in enumerate(sizes)]
+    return [len(sizes), json, len(program), *chain.from_iterable(columns), *chain.from_iterable(program)]
+
+
+def _program(sizes: Sequence[CellSize]) -> Iterator[tuple[int, int, int]]:
+    """Yield the steps of a row without NULLs; adjacent cells of fixed length are a single step."""
+    before = 0
+    for size in sizes:
+        before += size.width
+        if size.prefix:
+            yield before, size.prefix, size.most
+            before = 0
+    yield before, 0, 0
+
+
+def column_names(table_map: TableMap) -> tuple[str, ...]:
+    """Return the names in the table map, else `@1`, `@2`... as mysqlbinlog prints them."""
+    if table_map.optional is not None and table_map.optional.column_names is not None:
+        return table_map.optional.column_names
+    return tuple(f"@{i + 1}" for i in range(len(table_map.types)))
+
+
+def column_charsets(table_map: TableMap, default: str = "utf8mb4") -> tuple[str, ...]:
+    """Return the character set of each column, by its collation id; `default` if the table map has none (5.7)."""
+    return tuple(
+        default if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
+    )
+
+
+def member_text(kind: int, value: int, members: Sequence[str]) -> str:
+    """Return the text of an ENUM index or of SET bits; index 0 is the empty text of an invalid value."""
+    if kind == T.ENUM:
+        if value > len(members):
+            raise BinlogFormatError(f"ENUM index {value} of {len(members)} members")
+        return members[value - 1] if value else ""
+    if value >> len(members):
+        raise BinlogFormatError(f"SET bits {value:#x} of {len(members)} members")
+    return set_text(name for i, name in enumerate(members) if value >> i & 1)
+
+
+def temporal_as_text(value: date | datetime | timedelta | str, fsp: int) -> str:
+    """Return MySQL's text of a decoded date or time, with `fsp` fraction digits."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, timedelta):
+        return time_text(value, fsp)
+    if isinstance(value, datetime):
+        return f"{value.year:04d}-{value:%m-%d %H:%M:%S}" + fraction_text(value.microsecond, fsp)
+    return value.isoformat()

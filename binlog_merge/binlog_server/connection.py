@@ -25,9 +25,9 @@ from binlog_merge.binlog_server.session import Session, Step, Then
 from binlog_merge.binlog_server.wire import WRITE_TIMEOUT, Broken, Gone, Wire
 from binlog_merge.errors import MergeError
 from binlog_merge.files.remote_log import RemoteLog
-from binlog_merge.notices import Routine
 from binlog_merge.protocol.commands import Dump
 from binlog_merge.protocol.packets import Err, ErrorCode
+from binlog_merge.redaction import Routine
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,9 +21,8 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog_server.place import Start
 from binlog_merge.binlog_server.settings import Settings
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped
-from binlog_merge.protocol.commands import BinlogDumpGtid, Dump, DumpFlag
+from binlog_merge.protocol.commands import NOT_ASKED, BinlogDumpGtid, Dump, DumpFlag
 from binlog_merge.protocol.packets import EVENT_FOLLOWS
-from binlog_merge.protocol.semi_sync import NOT_ASKED
 
 _LARGEST_LOG_POS: Final = 0xFFFFFFFF
 _NANOSECONDS: Final = 1_000_000_000

@@ -16,8 +16,8 @@ from binlog_merge.binlog_server.readers import LONGEST_NAME, Reader
 from binlog_merge.binlog_server.stream import AtEnd, Events, Skipped, stream
 from binlog_merge.binlog_server.wire import LONGEST_TIMEOUT, Wire
 from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
+from binlog_merge.protocol.commands import MAGIC, Acknowledgement
 from binlog_merge.protocol.packets import Eof, Err, ErrorCode
-from binlog_merge.protocol.semi_sync import MAGIC, Acknowledgement
 
 _BUFFER: Final = 1 << 16
 _LOOK_EVERY: Final = 0.1

@@ -13,19 +13,29 @@ from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog_server.answers import Answer, Rows
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.binlog_server.tables.session import Reads, Selected, Wanted
-from binlog_merge.protocol.binary import binary_of
 from binlog_merge.protocol.commands import Com
 from binlog_merge.protocol.fields import (
     SERVER_STATUS_CURSOR_EXISTS,
     SERVER_STATUS_LAST_ROW_SENT,
     Field,
     FieldFlag,
+    binary_of,
     binary_rows,
     described,
 )
-from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, Column, Eof, Err, ErrorCode, Ok, Texts, utf8
+from binlog_merge.protocol.packets import (
+    BINARY,
+    SERVER_STATUS_AUTOCOMMIT,
+    Column,
+    Eof,
+    Err,
+    ErrorCode,
+    Ok,
+    Sent,
+    Texts,
+    utf8,
+)
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
-from binlog_merge.protocol.sent import Sent
 from snapshot_store.mysql.sql.names import quote_plainly, quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 

@@ -39,10 +39,10 @@ from binlog_merge.binlog_server.unmatched import Unmatched
 from binlog_merge.binlog_server.variables import Facts, Traits, traits_of
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.heartbeat import HEARTBEAT
-from binlog_merge.notices import printable
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Value
 from binlog_merge.protocol.passwords import Secret
+from binlog_merge.redaction import printable
 from snapshot_store.server import ServerAddress
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from binlog_merge.protocol.commands import (
 from binlog_merge.protocol.compression import Algorithm
 from binlog_merge.protocol.fields import described
 from binlog_merge.protocol.handshake import OFFERED, Greeting, SslRequest, new_nonce
-from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
-from binlog_merge.protocol.sent import Sent
+from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, Sent, result_set
 
 _ENDS: Final = b" \t\n\v\f\r;\0"
 """What MySQL takes away from the end of a statement."""

@@ -6,11 +6,10 @@ from socket import gethostname
 from typing import Final
 from uuid import UUID
 
-from binlog_merge.binlog.constants import ROWS_TYPES, ColumnType, EventType
+from binlog_merge.binlog.constants import ROWS_TYPES, ColumnType, EventType, version_number
 from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event
-from binlog_merge.binlog.version import version_number
 from binlog_merge.binlog_server.log import LogView
 from binlog_merge.binlog_server.recorded import Variable, known_variables
 from binlog_merge.errors import MergeError

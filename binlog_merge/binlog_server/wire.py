@@ -14,6 +14,7 @@ from typing import Final
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.binlog_server.stream import Events
+from binlog_merge.protocol.commands import ASKED
 from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Algorithm, Compression, FrameHeader
 from binlog_merge.protocol.packets import (
     PACKET_HEADER_LEN,
@@ -23,7 +24,6 @@ from binlog_merge.protocol.packets import (
     large_event_packets,
     packets,
 )
-from binlog_merge.protocol.semi_sync import ASKED
 
 _BUFFER: Final = 1 << 16
 _MOST_UNTRUSTED: Final = 1 << 16

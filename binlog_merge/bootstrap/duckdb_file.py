@@ -14,7 +14,7 @@ import pyarrow as pa
 from binlog_merge.bootstrap.record import Record
 from binlog_merge.bootstrap.values import Chunk, Name, Progress, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
-from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of

@@ -6,10 +6,8 @@ from typing import Final
 
 from binlog_merge.bootstrap.asking import UNORDERED
 from binlog_merge.bootstrap.values import Name, Reading, Shard
-from binlog_merge.config.extract import Extract
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.modes import key_columns
-from binlog_merge.config.topologies import route_of, topology_of
+from binlog_merge.config.merge_config import MergeConfig, route_of, topology_of
+from binlog_merge.config.modes import Extract, key_columns
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.tables.rows import keys_of
 from snapshot_store.model import Catalog, Table

@@ -21,8 +21,7 @@ import yaml
 
 from binlog_merge.bootstrap.overlap import Kind, Overlap
 from binlog_merge.bootstrap.values import Name, Shard
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import route_of, topology_of
+from binlog_merge.config.merge_config import MergeConfig, route_of, topology_of
 from snapshot_store.model import Catalog
 from snapshot_store.topology import Topology
 

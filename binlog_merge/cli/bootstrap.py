@@ -9,9 +9,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import place_of
-from binlog_merge.cli.options import ConfiguredMerged, Output
+from binlog_merge.cli.options import ConfiguredMerged, Output, SslCa, local_path
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.replay import Temporal, path_of
 from binlog_merge.cli.replay_options import TimeZone, address_of, password_of, time_zone_of
 from binlog_merge.errors import ConfigError, UnsupportedInput

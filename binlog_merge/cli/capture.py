@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Output
+from binlog_merge.cli.options import Output, SslCa, local_path
 from binlog_merge.cli.output import OutputFormat, document_of, print_document, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, OutputBusy
-from binlog_merge.notices import Routine
+from binlog_merge.redaction import Routine
 
 if TYPE_CHECKING:
     from binlog_merge.node_capture.nodes import CaptureResult

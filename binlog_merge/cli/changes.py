@@ -10,8 +10,7 @@ import typer
 
 from binlog_merge.cli.change_formats import FORMATS, ChangeFormat
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, merged_of
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, io_error
 
 HELP = f"""Print the changes of a table's rows, in commit order: what happened to order 4711.

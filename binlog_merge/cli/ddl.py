@@ -9,9 +9,8 @@ import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
 from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_text
-from binlog_merge.cli.options import LocalMerged, Merged, Output
+from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema.place import floor_of
 from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_name, store_path
 from binlog_merge.cli.verb import Verb
@@ -132,7 +131,7 @@ def resolve(
 ) -> None:
     """Record a decision."""
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.pipeline.base.skipped import is_transaction
+    from binlog_merge.pipeline.base.decided import is_transaction
     from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
     from binlog_merge.pipeline.decisions import note_decisions
 

@@ -36,7 +36,7 @@ def resolve_transaction(
 ) -> None:
     """Record what is decided about a transaction, or take that back."""
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.pipeline.base.skipped import gtid_of
+    from binlog_merge.pipeline.base.decided import gtid_of
     from binlog_merge.pipeline.decisions import note_decisions
 
     if not (skip or withdraw or rows is not None):
@@ -107,7 +107,7 @@ def _given(path: Path) -> "list[GivenRow]":
 
 def _skip(store: "Store", directory: Path, id: str) -> tuple[str, str]:
     """Leave a transaction out: wholly if no merge has read it, else its rows, as others have their places behind it."""
-    from binlog_merge.pipeline.base.skipped import SKIPPED, read_skipped, skipped_to_json
+    from binlog_merge.pipeline.base.decided import SKIPPED, read_skipped, skipped_to_json
 
     _check_undecided(store, id)
     state = _state(directory)
@@ -170,8 +170,14 @@ def _decide(store: "Store", made: "tuple[Decided, Group]", events: "Callable[[],
 
 
 def _withdraw(store: "Store", directory: Path, id: str) -> tuple[str, str, tuple[str, ...]]:
-    from binlog_merge.pipeline.base.decided import DECIDED, decided_to_json, read_decided
-    from binlog_merge.pipeline.base.skipped import SKIPPED, read_skipped, skipped_to_json
+    from binlog_merge.pipeline.base.decided import (
+        DECIDED,
+        SKIPPED,
+        decided_to_json,
+        read_decided,
+        read_skipped,
+        skipped_to_json,
+    )
 
     state, decided, skipped = _state(directory), read_decided(store.note), read_skipped(store.note).ids
     mine = next((each for each in decided if each.id == id), None)
@@ -230,7 +236,7 @@ def _stop(directory: Path, id: str) -> Stop | None:
 
 def _names(id: str, node: str, group: "Group") -> bool:
     """Return whether an id names the transaction that a group is, by its GTID or a position in it."""
-    from binlog_merge.pipeline.base.skipped import place_of
+    from binlog_merge.pipeline.base.decided import place_of
 
     place = place_of(id)
     if place is None:
@@ -243,8 +249,8 @@ def _has_read(id: str, nodes: "Mapping[str, NodeState]", decided: bool) -> str:
 
     `decided`: it is decided already, and counts as read by the merges since.
     """
+    from binlog_merge.pipeline.base.decided import gtid_of, place_of
     from binlog_merge.pipeline.base.logged import NodeGtids
-    from binlog_merge.pipeline.base.skipped import gtid_of, place_of
 
     gtid, place = gtid_of(id), place_of(id)
     for name, node in nodes.items():

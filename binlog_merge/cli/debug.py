@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli import json_schema
-from binlog_merge.cli.options import NumberingMerged, Output, WrittenMerged
+from binlog_merge.cli.options import NumberingMerged, Output, WrittenMerged, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
 from binlog_merge.json_values import utc_text

@@ -9,9 +9,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import Master, check_engine, run
-from binlog_merge.cli.options import Output
+from binlog_merge.cli.options import Output, local_path
 from binlog_merge.cli.output import OutputFormat, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:

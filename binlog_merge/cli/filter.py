@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import Output
+from binlog_merge.cli.options import Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 

@@ -10,9 +10,8 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_merge.cli.options import Merged, MergedArgument, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of
 from binlog_merge.cli.output import printable
-from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
 

@@ -14,11 +14,10 @@ from typing import NoReturn
 import typer
 
 from binlog_merge import without_pandas
-from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
+from binlog_merge.cli.log_lines import Level, LineFormat, say_error, speak, start_log, taken
 from binlog_merge.cli.output import begin, print_failure, wanted_output
 from binlog_merge.cli.start import Terminated, heed_signals, raised
 from binlog_merge.cli.verbs import application
-from binlog_merge.cli.voice import speak, taken
 from binlog_merge.errors import (
     EXIT_FOUND,
     EXIT_INTERRUPTED,

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import typer
 
 from binlog_merge import without_pandas
-from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log, verbosity
+from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso, local_path, written_folder
 from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result
-from binlog_merge.cli.paths import local_path, written_folder
 from binlog_merge.cli.progress import LineProgress, progress
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
-from binlog_merge.cli.voice import verbosity
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.pipeline.base.progress import Progress
+    from binlog_merge.pipeline.base.runner import Progress
     from binlog_merge.spark.job import MergeResult, Pace
     from binlog_merge.verification.whole import Verified
 
@@ -358,7 +356,7 @@ class Session:
 
     def ends_well(self) -> bool:
         """Stop the session and wait for its Java; return whether that ended as it should."""
-        from binlog_merge.spark.gateway import end_java
+        from binlog_merge.spark.java import end_java
 
         started, self._started = self._started, None
         return started is not None and end_java(started)
@@ -370,12 +368,12 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._started is not None:
-            from binlog_merge.spark.gateway import stop
+            from binlog_merge.spark.java import stop
 
             with suppress(Exception):  # a signal to all processes has ended the JVM, too
                 stop(self._started)
             if kind is None and self._archives:
-                from binlog_merge.spark.class_archive import make_beside
+                from binlog_merge.spark.java import make_beside
 
                 make_beside()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
-from binlog_merge import notices
+from binlog_merge import redaction
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.json_values import json_text
 
@@ -33,7 +33,7 @@ def begin() -> None:
 
 def printable(text: object) -> str:
     """Return text of one line or more that is safe for a terminal."""
-    return notices.printable(text, keep="\n")
+    return redaction.printable(text, keep="\n")
 
 
 def print_json(document: Mapping[str, Any]) -> None:

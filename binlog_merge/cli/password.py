@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from binlog_merge.cli.options import Output
+from binlog_merge.cli.options import Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
 

@@ -5,16 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import Merged, MergedArgument, Output, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.place import Place, parse_place
 
 if TYPE_CHECKING:
     from binlog_merge.log.around import Around
     from binlog_merge.log.file_transactions import Transaction
-    from binlog_merge.pipeline.find_branch import FoundBranch
+    from binlog_merge.pipeline.transactions import FoundBranch
 
 _PLACES = """A place is a commit TSO, an order key (54 digits), a time (UTC unless it has an offset), a GTID, a GTID set
 without gaps, or FILE:POS in the merged log. With --node, --at is FILE:POS in that node's own binlog, which --config
@@ -152,7 +151,7 @@ def _branch(node: str, text: str, config: Path | None) -> "FoundBranch":
     if config is None:
         raise ConfigError("--node needs --config, which says where the node's files are")
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.pipeline.find_branch import find_branch
+    from binlog_merge.pipeline.transactions import find_branch
 
     return find_branch(MergeConfig.load(config), node, place.file, place.number)
 

@@ -5,8 +5,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from binlog_merge.cli.log_lines import logs_json, say
-from binlog_merge.cli.voice import is_quiet
+from binlog_merge.cli.log_lines import is_quiet, logs_json, say
 
 if TYPE_CHECKING:
     from rich.progress import Task

@@ -10,15 +10,14 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, Output, commit_tso, merged_of
+from binlog_merge.cli.options import Merged, Output, SslCa, commit_tso, local_path, merged_of, output_place
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.cli.replay_options import TimeZone, address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
-    from binlog_merge.binlog.zero_dates import ZeroDates
+    from binlog_merge.binlog.temporal import ZeroDates
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions, ReplayResult
     from binlog_merge.tables.snapshots import Snapshots

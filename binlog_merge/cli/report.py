@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say_error, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
 from binlog_merge.cli.output import print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, IoError, MergeError
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.log_folder import LogFolder
-    from binlog_merge.observe.report.facts import Facts
-    from binlog_merge.observe.report.running import Running
+    from binlog_merge.observe.report.facts import Facts, Running
     from binlog_merge.observe.report.values import NodeLanes, SchemaFacts
 
 HELP = """Say what a merged log holds and how it came to be: as one HTML page, for an incident ticket.
@@ -140,7 +138,7 @@ def _nodes(cluster: "MergeConfig", binlog: Any, unknown: list[str], shown: Calla
 
 def _running(folder: "LogFolder", cluster: "MergeConfig | None", unknown: list[str]) -> "Running":
     from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note
-    from binlog_merge.observe.report.running import Running
+    from binlog_merge.observe.report.facts import Running
     from binlog_merge.observe.status.notes import merge_note
     from binlog_merge.observe.status.observer import Observer
     from binlog_merge.observe.status.values import Problem
@@ -179,7 +177,7 @@ def _put(values: dict[str, Any], output: str, stopped: Mapping[str, Any] | None)
     if output == "text":
         print("\n".join(printable(line) for line in _lines(values)), flush=True)
         return
-    from binlog_merge.files.durable import replace_file
+    from binlog_merge.files.disk import replace_file
     from binlog_merge.observe.report.page import page
 
     data = page(values)

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from binlog_merge.cli.schema.text import change_text, one_line, reshape_text
-from binlog_merge.cli.schema.values import refused
+from binlog_merge.cli.schema.text import change_text, one_line, refused, reshape_text
 from binlog_merge.observe.report.values import NodeDdl, SchemaFacts, SkewSpan, Version
 from binlog_merge.store_errors import as_merge_errors
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_merge.cli.component_lines import ComponentLines
-from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, is_quiet, start_log, verbosity
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
-from binlog_merge.cli.options import Output, WrittenMerged
+from binlog_merge.cli.options import Output, WrittenMerged, local_path
 from binlog_merge.cli.output import OutputFormat, print_json
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
+from binlog_merge.cli.run_commands import ComponentLines
 from binlog_merge.cli.sizes import size_of
-from binlog_merge.cli.voice import is_quiet, verbosity
 from binlog_merge.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
@@ -218,8 +216,7 @@ def run(
     from binlog_merge.config import held
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.supervise.decide import Policy
-    from binlog_merge.supervise.supervisor import Notice, Supervisor
+    from binlog_merge.supervise.supervisor import Notice, Policy, Supervisor
 
     with held.holding():
         held.hold([config])

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, Output, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.sizes import counted
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
-from binlog_merge.notices import Routine
+from binlog_merge.redaction import Routine
 
 if TYPE_CHECKING:
     from binlog_merge.binlog_server.log import PublishedLog

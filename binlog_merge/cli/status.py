@@ -11,9 +11,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import place_of
-from binlog_merge.cli.options import ConfiguredMerged, Output
+from binlog_merge.cli.options import ConfiguredMerged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, check_many, print_json, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:

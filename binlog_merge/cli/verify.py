@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, Output, commit_tso, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, SslCa, commit_tso, local_path, merged_of
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 from binlog_merge.redaction import redacted
 

@@ -82,12 +82,12 @@ _TABLE = ("shop", "orders")
 
 def _merge(config: "MergeConfig", out: Path, anew: bool) -> Path | None:
     """Merge the demo, and archive Java's classes if they are missing or wanted `anew`; return the archive, if any."""
-    from binlog_merge.spark import class_archive
+    from binlog_merge.spark import java
     from binlog_merge.spark.job import merge
 
-    missing = anew or class_archive.archive() is None
+    missing = anew or java.archive() is None
     with (
-        class_archive.making() if missing else nullcontext() as part,
+        java.making() if missing else nullcontext() as part,
         progress() as report,
         Session(config, _MASTER, None, report, part) as session,
     ):
@@ -96,7 +96,7 @@ def _merge(config: "MergeConfig", out: Path, anew: bool) -> Path | None:
             say("Java: its classes are archived as it ends")
             if not session.ends_well():
                 part.unlink(missing_ok=True)
-    return class_archive.archive()
+    return java.archive()
 
 
 def _merge_here(config: "MergeConfig", out: Path) -> None:

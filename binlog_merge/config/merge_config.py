@@ -3,6 +3,8 @@
 All values are frozen. Paths are resolved against the file's folder on load, so the value means the same from any
 directory. The settings that determine the output's bytes are available separately (`settings`), since continuing an
 output with other settings must be refused.
+
+`topology_of` builds the topology from a configuration's routes.
 """
 
 import glob
@@ -17,18 +19,27 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from binlog_merge.config import held
-from binlog_merge.config.archiving import Archive
-from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
-from binlog_merge.config.nodes import CaseOfNames, Node
-from binlog_merge.config.outputs import Output, Retention
+from binlog_merge.config.nodes import CaseOfNames, Node, read_server_note
 from binlog_merge.config.routes import CopyRule, RouteRule, ShardMode
-from binlog_merge.config.section import Section
-from binlog_merge.config.sections import Base, CommitTso, Ddl, Markers, Reshape, Schemas, SparkValue
-from binlog_merge.config.server_note import read_server_note
-from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
+from binlog_merge.config.sections import (
+    Archive,
+    Base,
+    Capture,
+    CommitTso,
+    Ddl,
+    Heartbeat,
+    Markers,
+    Output,
+    Reshape,
+    Retention,
+    Schemas,
+    SparkValue,
+)
+from binlog_merge.config.values import LocalPath, PlainName, Section, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
+from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
 
 CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 
@@ -389,3 +400,27 @@ def _digest(path: str | None) -> str | None:
         return hashlib.sha256(held.read(path)).hexdigest()
     except OSError as error:
         raise ConfigError(f"cannot read the base schema: {error.strerror}", file=path) from error
+
+
+def topology_of(config: MergeConfig) -> Topology:
+    """Return the topology of a configuration: its routes, and the schemas that are never in the output."""
+    routes = tuple(route_of(rule, config) for rule in config.routes)
+    commit_schema = config.commit_tso.commit_table.partition(".")[0]
+    ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
+    if config.markers.schema_name.startswith("__"):
+        ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
+    fold = not config.case_sensitive
+    copies = (Copy(c.schema_pattern, c.table_pattern, config.copied_from(c), fold) for c in config.copies)
+    return Topology(routes, frozenset(ignored), (), fold, tuple(copies), config.folding())
+
+
+def route_of(rule: RouteRule, config: MergeConfig) -> Route:
+    """Return a route of a configuration."""
+    return Route(
+        rule.schema_pattern,
+        rule.table_pattern or "",
+        rule.target_schema,
+        rule.target_table or "",
+        rule.source_pattern or "*",
+        fold=not config.case_sensitive,
+    )

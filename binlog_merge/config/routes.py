@@ -6,9 +6,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from binlog_merge.config.extract import Extract, Extractor
-from binlog_merge.config.section import Section
-from binlog_merge.config.values import PlainName
+from binlog_merge.config.modes import Extract, Extractor
+from binlog_merge.config.values import PlainName, Section
 from snapshot_store.topology import matches_pattern
 
 _MOST_NAMED = 10

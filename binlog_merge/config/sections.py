@@ -1,12 +1,26 @@
-"""The sections of the configuration file about the meaning of binlogs: commit TSOs, markers, schemas, shapes, DDL."""
+"""The sections of the configuration file, but for nodes and routes.
+
+First those about the meaning of binlogs (commit TSOs, markers, schemas, shapes, DDL), then those of the merged log:
+where it goes, what it says of itself, when its files are removed, and where closed ones are sent. Last, `capture`.
+"""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from binlog_merge.config.section import Section
-from binlog_merge.config.values import Duration, LocalPath, PlainName, QualifiedName, parse_duration
+from binlog_merge.config.values import (
+    Duration,
+    LocalPath,
+    OutputPlace,
+    PlainName,
+    QualifiedName,
+    Section,
+    ServerId,
+    Size,
+    Uuid,
+    parse_duration,
+)
 from binlog_merge.polardbx.names import MarkerTables
 
 Carrier = Literal[
@@ -183,3 +197,189 @@ def _spark_text(value: Any) -> Any:
 
 
 SparkValue = Annotated[str, BeforeValidator(_spark_text)]
+
+
+def _gtid_word(value: Any) -> Any:
+    # YAML 1.1 reads an unquoted on/off as true/false.
+    return {True: "on", False: "anonymous"}[value] if isinstance(value, bool) else value
+
+
+def _interval(value: Any) -> Any:
+    microseconds = 0 if value is False or value == "off" else parse_duration(value)
+    if microseconds % 1_000_000:
+        raise ValueError(f"{value!r} is no number of whole seconds; write it as 30s")
+    return microseconds // 1_000_000
+
+
+class Output(Section):
+    """The merged binlog: where it goes and what it says of itself. `heartbeat` is in seconds of TSO time; 0: none."""
+
+    dir: OutputPlace | None = Field(
+        default=None,
+        description="The directory of the merged log, or a URL of an object store. `--merged` overrides it.",
+        examples=["merged"],
+    )
+    basename: str = Field(default="binlog", description="The name of its files before the dot.", examples=["mysql-bin"])
+    max_size: Annotated[Size, Field(gt=0)] = Field(
+        default=512 * 1024**2,
+        description="How many input bytes a file takes before the next one begins. A transaction never spans files.",
+        examples=["1GiB"],
+    )
+    server_id: ServerId = Field(
+        default=9001, description="The server id of the merged log, which its replicas see.", examples=["9001"]
+    )
+    cluster_uuid: Uuid | None = Field(
+        default=None,
+        description="The UUID of its GTIDs. By default it is derived from `name` and the source-ids.",
+        examples=["11111111-2222-3333-4444-555555555555"],
+    )
+    gtid: Annotated[Literal["on", "anonymous"], BeforeValidator(_gtid_word)] = Field(
+        default="on",
+        description="Number transactions with GTIDs, or write `anonymous` ones, for replicas with `gtid_mode=OFF`.",
+        examples=["anonymous"],
+    )
+    cts: Literal["begin", "end", "both"] = Field(
+        default="begin",
+        description="Where a transaction has its order key: at its beginning; `end` and `both` are not for MySQL "
+        "replicas.",
+        examples=["begin"],
+    )
+    dependencies: Literal["commit-order", "writeset"] = Field(
+        default="commit-order",
+        description="Which transactions a replica with several workers may apply side by side: `commit-order`, none; "
+        "`writeset`, those whose rows have no key in common.",
+        examples=["writeset"],
+    )
+    heartbeat: Annotated[int, BeforeValidator(_interval)] = Field(
+        default=0, description="How often to write PolarDB-X's heartbeats, in seconds of TSO time.", examples=["30s"]
+    )
+
+    @field_validator("basename")
+    @classmethod
+    def _check_basename(cls, value: str) -> str:
+        # The name goes into ROTATE events and the index file, and a replica makes a file of it.
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}", value) or ".." in value:
+            raise ValueError("may contain letters, digits, _ - and . only, and does not begin with a dot")
+        return value
+
+
+def _captured(value: Any) -> Any:
+    if value is None or value in ("keep", "needed"):
+        return {None: None, "keep": None, "needed": 0}[value]
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is neither `keep` nor `needed` nor an age; write it as 3d or 12h") from None
+
+
+class Retention(Section):
+    """What goes, and when; without these nothing is removed. Ages are in microseconds.
+
+    `age` and `size` are about the output: a closed file goes if it is older, and while the output is larger.
+    `past_readers`: also what attached readers still have to get. `schemas`: with the files, schema versions that only
+    moments before the first remaining one can see. `captured`: how old captured files get that no run needs.
+    """
+
+    age: Annotated[Duration | None, Field(gt=0)] = Field(
+        default=None, description="Remove a closed file of the output when it is older.", examples=["7d"]
+    )
+    size: Annotated[Size | None, Field(gt=0)] = Field(
+        default=None, description="Remove the oldest closed files while the output is larger.", examples=["200GB"]
+    )
+    past_readers: bool = Field(
+        default=False,
+        description="Also remove files that attached readers of `serve` have not got yet.",
+        examples=["true"],
+    )
+    schemas: bool = Field(
+        default=False,
+        description="With the files, remove schema versions that only earlier moments can see.",
+        examples=["true"],
+    )
+    captured: Annotated[int | None, BeforeValidator(_captured)] = Field(
+        default=None,
+        description="Remove captured files that no run needs and that are older; `needed`: at once; `keep`: never.",
+        examples=["3d"],
+    )
+
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        if (self.past_readers or self.schemas) and not self.of_output:
+            raise ValueError("past-readers and schemas need an age or a size: without them no file is removed")
+        return self
+
+    @property
+    def of_output(self) -> bool:
+        """Return whether output files are removed at some time."""
+        return self.age is not None or self.size is not None
+
+
+class Archive(Section):
+    """A folder, or a place in an object store, and how files are compressed there; a text alone is the place."""
+
+    to: OutputPlace = Field(description="A directory, or a URL of an object store.", examples=["s3://bucket/archive"])
+    compress: Literal["none", "zstd"] = Field(
+        default="none", description="How files are compressed there.", examples=["zstd"]
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, value: Any) -> Any:
+        return {"to": value} if isinstance(value, str) else value
+
+
+LEAST_PERIOD: Final = 50_000  # microseconds
+
+
+def _statements(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _off_or_duration(value: Any) -> Any:
+    return 0 if value is False or value == "off" else parse_duration(value)
+
+
+class Capture(Section):
+    """Where `binlog-merge capture` puts the nodes' files: `dir`/source-id/file.
+
+    `clock` is how often the servers' clocks are asked, in microseconds; 0: never. `lost_after` is how many microseconds
+    a server cannot be reached before another of the node's servers may take over.
+    """
+
+    dir: LocalPath = Field(
+        default="captured", description="The directory: `dir`/source-id/file.", examples=["/var/lib/captured"]
+    )
+    clock: Annotated[int, BeforeValidator(_off_or_duration)] = Field(
+        default=500_000,
+        description="How often to ask the servers for their clocks, or `off`: see how-to/idle-nodes.md.",
+        examples=["1s"],
+    )
+    lost_after: Duration = Field(
+        default=10_000_000,
+        description="How long a server cannot be reached before another one of the node may take over.",
+        examples=["30s"],
+    )
+
+    @field_validator("clock")
+    @classmethod
+    def _check_clock(cls, value: int) -> int:
+        if 0 < value < LEAST_PERIOD:
+            raise ValueError("must be at least 50ms, or off")
+        return value
+
+
+class Heartbeat(Section):
+    """Statements that `binlog-merge capture` runs on every node's server, one after the other, every `interval` us."""
+
+    interval: Duration = Field(default=1_000_000, description="How often the statements run.", examples=["5s"])
+    statement: Annotated[tuple[str, ...], BeforeValidator(_statements), Field(min_length=1)] = Field(
+        description="A statement or a list of them; `{id}` becomes a new id each time.",
+        examples=["CALL cluster.heartbeat('{id}')"],
+    )
+
+    @field_validator("interval")
+    @classmethod
+    def _check_interval(cls, value: int) -> int:
+        if value < LEAST_PERIOD:
+            raise ValueError("must be at least 50ms")
+        return value

@@ -1,12 +1,16 @@
-"""The small value types of the configuration: sizes, paths and table names."""
+"""The small value types of the configuration: sizes, paths and table names.
+
+A `Section` of the file is a frozen value. Its keys have hyphens; an unknown key is an error.
+"""
 
 import glob
 import os
 import re
+import uuid
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from binlog_merge.config.uri import check_input, check_output, is_uri, only_local
 
@@ -94,3 +98,26 @@ QualifiedName = Annotated[str, AfterValidator(qualified_name)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), AfterValidator(_inputs), PlainSerializer(list)]
 LocalPath = Annotated[str, AfterValidator(only_local)]
 OutputPlace = Annotated[str, AfterValidator(check_output)]
+
+
+MAX_SERVER_ID = 2**32 - 1
+
+ServerId = Annotated[int, Field(ge=1, le=MAX_SERVER_ID)]
+
+
+def _kebab(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=_kebab, populate_by_name=True)
+
+
+def _uuid_text(value: Any) -> str:
+    try:
+        return str(uuid.UUID(value))
+    except (ValueError, AttributeError, TypeError):
+        raise ValueError(f"{value!r} is not a UUID") from None
+
+
+Uuid = Annotated[str, BeforeValidator(_uuid_text)]

@@ -22,9 +22,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from binlog_merge.deliver.batches import Outgoing
 from binlog_merge.errors import ConfigError, ReplayStopped, TargetBusy, io_error
-from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.manifest import MANIFEST_NAME
-from binlog_merge.files.objects import Objects
+from binlog_merge.files.objects import FolderObjects, Objects
 from binlog_merge.messages.ddl_kinds import tidb_number
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Column, Table

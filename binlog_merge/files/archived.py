@@ -13,7 +13,7 @@ from typing import Final
 
 from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import ManifestError, io_error
-from binlog_merge.files.durable import replace_file
+from binlog_merge.files.disk import replace_file
 from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.manifest import Folded, Header, ManifestState, OutputFile, decode_record, encode_record
 

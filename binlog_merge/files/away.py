@@ -13,10 +13,9 @@ from threading import Lock
 from typing import BinaryIO, Final, TypeVar
 
 from binlog_merge.errors import ManifestError, io_error
-from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.object_output import PACKED
-from binlog_merge.files.objects import Objects
+from binlog_merge.files.objects import FolderObjects, Objects
 
 MOST_BYTES: Final = 4 << 30
 Used = TypeVar("Used")

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels.checksums import sound_to
+from binlog_merge.binlog.kernels.crc32 import sound_to
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import Source, open_source

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from binlog_merge.errors import IoError, ManifestError, io_error
-from binlog_merge.files.durable import replace_file, sync_directory
+from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.hashed_lines import decode, encode, whole_lines
 

@@ -31,7 +31,6 @@ from typing import Final
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, io_error
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.intact import PUT_BACK
 from binlog_merge.files.manifest import (
@@ -45,8 +44,7 @@ from binlog_merge.files.manifest import (
     decode_record,
     encode_record,
 )
-from binlog_merge.files.new_object import put_new
-from binlog_merge.files.objects import Objects
+from binlog_merge.files.objects import FolderObjects, Objects, put_new
 from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
 

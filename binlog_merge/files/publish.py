@@ -25,7 +25,7 @@ from pathlib import Path
 
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError, InternalError, ManifestError, RenderedDamaged, io_error
-from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
+from binlog_merge.files.disk import replace_file, sync_directory, sync_file, truncate_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import (
     PUT_BACK,
@@ -39,8 +39,7 @@ from binlog_merge.files.intact import (
     write_note,
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
-from binlog_merge.files.parts import Sent
-from binlog_merge.files.rendered import Rendered
+from binlog_merge.files.parts import Rendered, Sent
 from binlog_merge.files.sidecar import keep_sidecars_of
 from binlog_merge.files.source import directory_error, is_text
 from binlog_merge.redaction import redacted

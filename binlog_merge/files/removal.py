@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError, io_error
-from binlog_merge.files.durable import replace_file, sync_directory
+from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, OutputFile, Removed

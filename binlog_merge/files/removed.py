@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ManifestError, io_error
-from binlog_merge.files.durable import replace_file
+from binlog_merge.files.disk import replace_file
 
 REMOVED_NAME: Final = ".removed.json"  # patterns with * do not match a hidden file
 _VERSION: Final = 1

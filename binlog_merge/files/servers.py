@@ -22,7 +22,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ConfigError, ManifestError, io_error
-from binlog_merge.files.durable import replace_file
+from binlog_merge.files.disk import replace_file
 from binlog_merge.files.globs import has_magic
 
 SERVERS_NAME: Final = "servers.index"

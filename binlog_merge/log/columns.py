@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import ColumnFacts
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, ConversionFailed
 from binlog_merge.values.column_facts import facts_of
 from snapshot_store.model import Table

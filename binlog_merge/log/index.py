@@ -1,4 +1,4 @@
-"""The transactions of a merged log's files as rows of numbers, without what stands in them (`kernels.log_index`).
+"""The transactions of a merged log's files as rows of numbers, without what stands in them (`kernels.log_walk`).
 
 A transaction's length is in its GTID event, so a large one costs no more than a small one.
 """
@@ -35,7 +35,7 @@ def key_of(row: Any) -> OrderKey | None:
 def transactions_of(
     binlog: MergedBinlog, file: OutputFile, window: int = _WINDOW, at: int = len(BINLOG_MAGIC), rank: int = 0
 ) -> Iterator[Numbers]:
-    """Yield the transactions of a file, many at a time; the columns are X_* of `kernels.log_index`.
+    """Yield the transactions of a file, many at a time; the columns are X_* of `kernels.log_walk`.
 
     They begin with the one at `at`, whose rank is given if that is not the file's first event; those of each window
     come then at once, for who looks for one of them.

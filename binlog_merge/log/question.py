@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, UnknownTable
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.changes import OPS

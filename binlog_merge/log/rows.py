@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from binlog_merge.binlog.arrow import rows_to_batch
-from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.json_diff import whole_row
 from binlog_merge.binlog.rows import (
     ABSENT,
     PartialJson,
@@ -19,8 +19,7 @@ from binlog_merge.binlog.rows import (
     join_rows,
     row_padding,
 )
-from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import whole_row
+from binlog_merge.binlog.table_map import TableMap, column_names
 from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter

@@ -12,8 +12,7 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from binlog_merge.binlog.query import StatusVar
-from binlog_merge.binlog.temporal import Civil
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, Civil, ZeroDates
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.statement import Statement
 from snapshot_store.ddl import DdlSession

@@ -29,12 +29,12 @@ from binlog_merge.binlog.arrow import array_over, text_over
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, decode_column
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.images import ImageDecoder, Images
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.binlog.kernels.row_facts import KEY_DIGITS, WORD, gtids, of_events, order_keys, words
-from binlog_merge.binlog.zero_dates import REMEDY
+from binlog_merge.binlog.temporal import REMEDY
 from binlog_merge.errors import ConversionFailed, MergeError
 from binlog_merge.log.changes import OP_CODES, OPS, Changes
 from binlog_merge.log.columns import Shape, fitted

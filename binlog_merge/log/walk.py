@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.errors import MergeError, ReplayStopped
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.reader import Begin, OrderedBy

@@ -14,11 +14,10 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, ColumnType, EventType
-from binlog_merge.binlog.json_diff import apply_to_cell
+from binlog_merge.binlog.json_diff import apply_to_cell, no_document, whole_row
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import no_document, whole_row
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.log.segments import Segment
 

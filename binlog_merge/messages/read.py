@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from binlog_merge.binlog.constants import EventType
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter

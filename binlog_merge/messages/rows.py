@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
-from binlog_merge.binlog.kernels.cell_pairs import differing
-from binlog_merge.binlog.kernels.row_cells import ABSENT
+from binlog_merge.binlog.kernels.row_cells import ABSENT, differing
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.log.table_changes import TableChanges, located
 from binlog_merge.values.column_facts import column_facts_of

@@ -22,7 +22,7 @@ from typing import Any, Final
 from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode, io_error
-from binlog_merge.files.durable import replace_file, sync_directory
+from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
 from binlog_merge.files.servers import RECORD_NAME

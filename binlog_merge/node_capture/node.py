@@ -11,23 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.config.capturing import Heartbeat
-from binlog_merge.config.nodes import Node
-from binlog_merge.config.server_note import read_server_note, write_server_note
+from binlog_merge.config.nodes import Node, read_server_note, write_server_note
+from binlog_merge.config.sections import Heartbeat
 from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
-from binlog_merge.files.room import for_want_of_room, has_room
+from binlog_merge.files.disk import for_want_of_room, has_room
 from binlog_merge.node_capture.asked import asked_of
 from binlog_merge.node_capture.beside import Repeated, beat, connecting, rows_of
-from binlog_merge.node_capture.claims import Claims
 from binlog_merge.node_capture.files import NodeFiles
-from binlog_merge.node_capture.note import CONNECTED, CONNECTING, FULL, LOST, CaptureNote, Connection
-from binlog_merge.node_capture.noting import WITHOUT_NOTE, Noting
-from binlog_merge.node_capture.servers import NodeServers
+from binlog_merge.node_capture.note import (
+    CONNECTED,
+    CONNECTING,
+    FULL,
+    LOST,
+    WITHOUT_NOTE,
+    CaptureNote,
+    Connection,
+    Noting,
+)
+from binlog_merge.node_capture.servers import Claims, NodeServers
 from binlog_merge.node_capture.source import DumpRefused, Lost, Source, SourceFacts
 from binlog_merge.node_capture.standing import standing_of
 from binlog_merge.node_capture.stream import Place, Stream, file_number, other_file, successor
-from binlog_merge.notices import Routine
+from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
 _LOG = logging.getLogger(__name__)

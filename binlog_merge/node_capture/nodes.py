@@ -17,12 +17,12 @@ from typing import Any, Final
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError
-from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.heartbeat import HEARTBEAT
-from binlog_merge.node_capture.claims import Claims
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.node_capture.note import CONNECTED
+from binlog_merge.node_capture.servers import Claims
 from snapshot_store.server import ServerAddress
 
 _LOOK_SECONDS: Final = 0.2

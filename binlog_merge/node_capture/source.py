@@ -4,18 +4,26 @@ mysql-replication connects, registers and requests the dump. Its packets are rea
 events and drops unknown types (40, 41, 42); here every event is needed as raw bytes.
 
 The user needs REPLICATION SLAVE for the dump, and REPLICATION CLIENT to see which files there are.
+
+What is used of the two libraries beside their public interface is all here; pyproject.toml bounds their versions.
+
+The bytes of a connection are cut into the packets of a dump, whose payloads are not parsed:
+
+    | payload length 3 | sequence 1 | payload ... |      a payload of 2^24-1 bytes goes on in the next packet
+
+Each event is a packet, and this is Python: so a read takes many packets, and only a packet cut by a read is copied.
+https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html
 """
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
-from binlog_merge.node_capture.libraries import check_libraries
-from binlog_merge.node_capture.packets import payloads
+from binlog_merge.errors import ConfigError, IoError, ServerRefused, UnsupportedInput
 from binlog_merge.node_capture.standing import Standing, standing_of
 from binlog_merge.node_capture.stream import Place
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
@@ -202,3 +210,62 @@ class Source:
             return self._no_binlog()
         remedy = _RIGHTS if number == _NEEDS_PRIVILEGE else remedy
         return ServerRefused(f"{self._address}: {text}", node=self._node, remedy=remedy)
+
+
+_OF_CONNECTION: Final = ("_sock", "_rfile", "_force_close")
+_OF_READER: Final = ("_BinLogStreamReader__connect_to_stream",)
+
+
+def check_libraries() -> None:
+    """Raise ConfigError if PyMySQL or mysql-replication is a version without the private names that are used."""
+    from pymysql.connections import Connection
+    from pymysqlreplication import BinLogStreamReader
+
+    _check("PyMySQL", Connection, _OF_CONNECTION, "PyMySQL[rsa]>=1.2,<2")
+    _check("mysql-replication", BinLogStreamReader, _OF_READER, "mysql-replication>=1.0.17,<1.1")
+
+
+def _check(package: str, owner: Any, names: tuple[str, ...], wanted: str) -> None:
+    missing = [name for name in names if not hasattr(owner, name)]
+    if missing:
+        raise ConfigError(
+            f"{package} {version(package)} has no {owner.__name__}.{missing[0]}, by which a node's log is read",
+            remedy=f"pip install '{wanted}'",
+        )
+
+
+_HEADER_LEN: Final = 4
+_MOST: Final = (1 << 24) - 1
+_CHUNK: Final = 1 << 18
+
+
+def payloads(some: Callable[[int], bytes], exactly: Callable[[int], bytes]) -> Iterator[memoryview]:
+    """Yield payloads in order, joined if they are split over several packets, until the connection ends.
+
+    `some` returns at most so many bytes, as soon as there are any; `exactly` waits for all, and returns fewer only at
+    the end of the connection. A payload cut by the end is not yielded.
+    """
+    parts: list[memoryview] = []
+    rest = b""
+    while chunk := some(_CHUNK):
+        data = rest + chunk if rest else chunk
+        view, at, size = memoryview(data), 0, len(data)
+        while size - at >= _HEADER_LEN:
+            length = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+            at += _HEADER_LEN
+            end = at + length
+            payload = view[at:end]
+            if end > size:
+                payload = memoryview(bytes(payload) + exactly(end - size))
+                if len(payload) < length:
+                    return
+            at = end
+            if length == _MOST:
+                parts.append(payload)
+            elif parts:
+                whole = memoryview(b"".join((*parts, payload)))
+                parts = []
+                yield whole
+            else:
+                yield payload
+        rest = data[at:]

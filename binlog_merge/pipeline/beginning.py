@@ -5,21 +5,20 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.binlog.version import version_number
+from binlog_merge.binlog.constants import version_number
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
-from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import discover
 from binlog_merge.files.listing import KnownHeads
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.node_file import Discovery
+from binlog_merge.files.output import check_continuation
 from binlog_merge.files.publish import recover
 from binlog_merge.files.removal import finish
 from binlog_merge.files.removed import read_removed
-from binlog_merge.pipeline.base.decided import Decided, read_decided, with_decided
+from binlog_merge.pipeline.base.decided import Decided, Skipped, read_decided, read_skipped, with_decided
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
-from binlog_merge.pipeline.base.skipped import Skipped, read_skipped
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note

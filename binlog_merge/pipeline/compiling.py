@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from binlog_merge.binlog.kernels import cache
-from binlog_merge.pipeline.base.progress import Progress
+from binlog_merge.pipeline.base.runner import Progress
 
 _LOG = logging.getLogger(__name__)
 

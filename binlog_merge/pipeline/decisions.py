@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from binlog_merge.errors import IoError, ManifestError
 from binlog_merge.files.state_notes import DECISIONS_NOTE, NOTES_FOLDER, read_state_note, write_state_note
-from binlog_merge.pipeline.base.decided import read_decided
-from binlog_merge.pipeline.base.skipped import read_skipped
+from binlog_merge.pipeline.base.decided import read_decided, read_skipped
 from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_from_json
 
 _LOG = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.manifest import Manifest, ManifestState
 from binlog_merge.files.node_file import IgnoredFile
+from binlog_merge.files.output import check_continuation
 from binlog_merge.files.publish import file_name
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.beginning import find_inputs

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
+from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import publish
-from binlog_merge.files.rendered import Rendered
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import GREATEST_KEY

@@ -9,13 +9,11 @@ from types import TracebackType
 from typing import Self
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.files.directory import discover
-from binlog_merge.files.glance import Glance
+from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.archiving import ArchiverBeside
-from binlog_merge.pipeline.base.progress import Progress, silent
-from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.idle import read_notes

@@ -26,9 +26,8 @@ from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
 from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
-from binlog_merge.pipeline.base.progress import Progress, silent
-from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.base.skipped import ways_out
+from binlog_merge.pipeline.base.decided import ways_out
+from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
@@ -43,8 +42,7 @@ from binlog_merge.pipeline.idle import awaited
 from binlog_merge.pipeline.publish import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.retention import retain
-from binlog_merge.pipeline.run_note import note_error, note_run
-from binlog_merge.pipeline.summary import result_of
+from binlog_merge.pipeline.summary import note_error, note_run, result_of
 from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import OrderKey

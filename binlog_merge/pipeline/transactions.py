@@ -4,26 +4,29 @@
 
 What is left is a task for each part of the order (`gather.listing`), or for each file, which whoever asks may run, or
 not.
+
+`find_branch` finds the transaction to which a place in a node's own binlog belongs. The merged log does not say where
+in the nodes' files its transactions were, and the key of a transaction without a commit TSO depends on what its node
+committed before. So the nodes' files are scanned as for a merge.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Protocol, TypeVar
+from pathlib import Path, PurePath
+from typing import Any, Protocol, TypeVar
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import MergeError
+from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.files.manifest import Header
-from binlog_merge.pipeline.base.progress import Progress, silent
-from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.runner import Files, InDriver, Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.driver import gather_task, input_files, schemas_of
-from binlog_merge.pipeline.gather.listing import ListTask
+from binlog_merge.pipeline.gather.listing import ListTask, listed
 from binlog_merge.pipeline.gather.values import GatherTask
 from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
@@ -32,6 +35,7 @@ from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.history import SchemaHistory
+from snapshot_store.tso import OrderKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +178,53 @@ def _result(run: Run, ordered: Ordered) -> MergeResult:
         ddl=sum(part.ddl for part in ordered.parts),
         input_bytes=sum(part.bytes for part in ordered.parts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBranch:
+    """A branch in a node's binlog, from its first event to the end of its last, and its transaction's order key."""
+
+    node: str
+    file: str
+    start: int
+    end: int
+    key: OrderKey
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "node": self.node,
+            "file": self.file,
+            "start": self.start,
+            "end": self.end,
+            "order_key": self.key.text(),
+        }
+
+
+def find_branch(config: MergeConfig, node: str, file: str, position: int) -> FoundBranch:
+    """Return the branch at a position of a node's file. Raises ConfigError if no committed branch stands there.
+
+    Raises what a merge raises for files that it cannot read.
+    """
+    names = [each.source_id for each in config.nodes]
+    if node not in names:
+        raise ConfigError(f"the configuration has no node {node}: its nodes are {', '.join(names)}")
+    with found_transactions(InDriver(Files()), config, end_of_input=True, counts=False) as transactions:
+        found = _branch_at(transactions, node, PurePath(file).name, position)
+    if found is None:
+        raise ConfigError(
+            f"no committed branch that comes out stands at {file}:{position} of node {node}",
+            remedy="give a position within the events of a transaction: from its GTID event on, before its end",
+        )
+    return found
+
+
+def _branch_at(transactions: Transactions, node: str, file: str, position: int) -> FoundBranch | None:
+    for task in transactions.tasks:
+        for batch in listed(task):
+            for key, branches in zip(batch["order_key"].to_pylist(), batch["branches"].to_pylist(), strict=True):
+                for at in branches:
+                    here = at["node"] == node and PurePath(at["file"]).name == file
+                    if here and at["start"] <= position < at["end"]:
+                        return FoundBranch(node, file, at["start"], at["end"], OrderKey.parse(key))
+    return None

@@ -15,9 +15,8 @@ from numba.core import event
 from binlog_merge.binlog.kernels import (
     asked,
     cache,
-    cell_pairs,
     frame,
-    key_hash,
+    key_hashes,
     render,
     render_layout,
     row_cells,
@@ -29,7 +28,7 @@ from binlog_merge.binlog.kernels import (
     xid,
 )
 from binlog_merge.pipeline.gather.plans import PlanTable
-from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.pipeline.gather.values import Schemas
 from binlog_merge.pipeline.scan.walk import new_arrays
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
@@ -63,10 +62,10 @@ def _writing() -> None:
     asked.find_in_events(registers, plans, _NOTHING, 0, 4, 1, found, render_layout.ASKED)
     asked.reshape_found(plans, _NOTHING, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
     cells, columns, none = np.zeros((2, 1, 0), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int64)
-    key_hash.hash_keys(_NOTHING, cells, cells, columns, 0, none, 0, none, none)
+    key_hashes.hash_keys(_NOTHING, cells, cells, columns, 0, none, 0, none, none)
     row_cells.count_rows(_NOTHING, np.zeros((0, 3), np.int64), columns, columns, cells, none)
     row_cells.cut_events(_NOTHING, np.zeros((0, 3), np.int64), columns, columns, cells, cells)
-    cell_pairs.differing(_NOTHING, cells, cells, 0, out)
+    row_cells.differing(_NOTHING, cells, cells, 0, out)
     trace.cut_pieces(_NOTHING, 0, 0, 4, 0, np.zeros((1, trace.P_COLUMNS), np.int64), 0, np.zeros(4, np.int64))
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
     frame.begin_transaction(out, registers, _NOTHING, key, 4)

@@ -2,6 +2,13 @@
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_command_phase.html; COM_BINLOG_DUMP_GTID and the
 flags from mysql-server `sql/rpl_source.cc` (com_binlog_dump_gtid) and `sql/rpl_constants.h`.
+
+Semi-synchronous replication: two more bytes before each event, and the reader's acknowledgements.
+
+    server   | 0x00 | 0xef | 1: acknowledge this event, 0: not | event ... |
+    reader   | 0xef | position 8 | file ... |
+
+Source: mysql-server `plugin/semisync/semisync.h` and `semisync_source.cc`.
 """
 
 from collections.abc import Callable
@@ -10,8 +17,8 @@ from enum import IntEnum, IntFlag
 from typing import Final, Self
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog.wire import Buffer, pack_uint
-from binlog_merge.protocol.sent import Sent
+from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+from binlog_merge.protocol.packets import Sent
 
 
 class Com(IntEnum):
@@ -182,3 +189,27 @@ def parse_command(payload: Buffer) -> Command:
         return Plain(None)
     parser = _PARSERS.get(view[0])
     return Plain(view[0], bytes(view[1:])) if parser is None else parser(view[1:])
+
+
+MAGIC: Final = 0xEF
+NOT_ASKED: Final = bytes([0, MAGIC, 0])
+"""What a packet begins with whose event is not to be acknowledged."""
+ASKED: Final = bytes([0, MAGIC, 1])
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A reader has stored everything before this position."""
+
+    position: int
+    file: str
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "acknowledgement")
+        if r.u8("magic number") != MAGIC:
+            raise r.fail("the magic number is not 0xef")
+        return cls(r.u64("position"), r.rest().decode("utf-8", "surrogateescape"))
+
+    def pack(self) -> bytes:
+        return bytes([MAGIC]) + pack_uint(self.position, 8) + self.file.encode("utf-8", "surrogateescape")

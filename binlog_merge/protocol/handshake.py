@@ -20,8 +20,7 @@ from typing import Final, Self
 
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed_bytes, pack_uint
 from binlog_merge.protocol.compression import USUAL_ZSTD_LEVEL, Algorithm
-from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Capability
-from binlog_merge.protocol.sent import Sent, attributes_of
+from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Capability, Sent, attributes_of
 from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.mysql.text.codecs import is_utf8, text_or_bytes
 

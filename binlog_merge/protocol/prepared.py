@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.wire import Buffer, pack_uint
-from binlog_merge.protocol.sent import Sent
+from binlog_merge.protocol.packets import Sent
 
 CURSOR_READ_ONLY: Final = 1
 _UNSIGNED: Final = 0x80

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.cell_length import real_type
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import MetadataType as M
 from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, NUMERIC_TYPES, DefaultCharset, OptionalMetadata

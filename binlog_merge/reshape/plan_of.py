@@ -6,19 +6,31 @@
 
 The plan is made once per table map and then only bytes move. Where both tables have the same columns in the same
 order, row images pass untouched, and of the table map only id and names change.
+
+Why rows cannot be reshaped is found without having any: the planning is run for each column.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import MergeError
 from binlog_merge.reshape.metadata import from_definition, from_source, logical_metadata
-from binlog_merge.reshape.pads import constant_pad, encode_now, pad_cell, pads_now
+from binlog_merge.reshape.pads import compute_pad, constant_pad, encode_now, pad_cell, pads_now
 from binlog_merge.reshape.rows import ReshapePlan, reshape_rows, rewrite_rows
-from binlog_merge.values.convert.cells import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
-from binlog_merge.values.evaluate.row import Computed
+from binlog_merge.values.convert.cells import (
+    DEFAULT_OPTIONS,
+    ConversionError,
+    Converter,
+    ReshapeOptions,
+    make_converter,
+    passes,
+)
+from binlog_merge.values.evaluate.row import Computed, Row
+from binlog_merge.values.types import binlog_column
 from snapshot_store.diff import column_map
-from snapshot_store.model import Table
+from snapshot_store.model import Column, Table
 
 __all__ = ["ColumnPlan", "ReshapePlan", "encode_now", "make_plan", "plan_column", "reshape_rows", "rewrite_rows"]
 
@@ -139,3 +151,50 @@ def _reshaped(
     )
     optional = table_map.optional
     return mapped.with_optional(None if optional is None else logical_metadata(optional, out, source, key))
+
+
+_MOMENTS: Final = (1_709_210_096_789_012, 1_795_371_263_000_001)
+"""Commit times, in microseconds, for which a pad that depends on the clock is tried: a 29th of February, and another
+day.
+"""
+
+
+def refusals(physical: Table, logical: Table) -> tuple[str, ...]:
+    """Return the reasons why a merge would stop at any row of `physical`, in the order of the logical columns.
+
+    An empty result does not mean that every value fits: a text too long for its column shows only when it occurs.
+    """
+    reasons = []
+    actual = [binlog_column(column) for column in physical.columns]
+    columns = column_map(physical, logical)
+    for entry in columns.entries:
+        column = logical.columns[entry.logical_index]
+        at = -1 if entry.physical_index is None else entry.physical_index
+        try:
+            plan = plan_column(physical, logical, entry.logical_index, at, actual)
+            if not plan.kept:
+                from_definition(column)
+                _try_clock(column, plan)
+        except MergeError as error:
+            reasons.append(error.message)
+        except ConversionError as error:
+            reasons.append(str(error) if column.name in str(error) else f"column {column.name}: {error}")
+    return tuple(reasons)
+
+
+def _try_clock(column: Column, plan: ColumnPlan) -> None:
+    """Compute the pad for several commit times if it depends on nothing else; raises the error if it fails for all of
+    them.
+    """
+    failed: ConversionError | MergeError | None = None
+    for moment in _MOMENTS:
+        try:
+            if plan.pads_now:
+                encode_now(column, moment)
+            elif isinstance(plan.pad, Computed) and not plan.pad.columns:
+                compute_pad(column, plan.pad, Row({}, moment, 0))
+            return
+        except (ConversionError, MergeError) as error:
+            failed = error
+    if failed is not None:
+        raise failed

@@ -17,7 +17,7 @@ import numpy as np
 
 from binlog_merge.binlog.columnar import cell_types
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.witness import table_difference

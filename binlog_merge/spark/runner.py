@@ -1,22 +1,22 @@
 """Runs stages as Spark jobs: a task is a row, or a few with the blocks that it reads, and its result is a value.
 
 No RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connect as well.
+
+Spark's own pages say what its jobs are: their descriptions, and the names of their stages.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeVar
+from threading import Event, Thread
+from typing import Any, Final, TypeVar
 
 from binlog_merge.pipeline.base.blocks import reads_of
-from binlog_merge.pipeline.base.progress import Progress, silent
-from binlog_merge.pipeline.base.runner import Exchange, Files
+from binlog_merge.pipeline.base.runner import Exchange, Files, Progress, silent
 from binlog_merge.pipeline.compiling import compiling
-from binlog_merge.spark.counting import counted
-from binlog_merge.spark.describing import described, description
-from binlog_merge.spark.engine import finishing, slots
+from binlog_merge.spark.engine import check_executors, finishing, slots
 from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
-from binlog_merge.spark.executors import check_executors
 from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import Batched, Numbered, Work, columns_out, pickled, result_of
 
@@ -129,3 +129,113 @@ class SparkRunner:
         for number, result in sorted(found.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(result.seconds, 3)})
         return [found[number].value for number in range(len(tasks))]
+
+
+_EVERY: Final = 0.25
+
+
+@contextmanager
+def counted(spark: Any, tasks: int, report: Callable[[int, int], None]) -> Iterator[None]:
+    """Report how many of the tasks of the job within are done, each time that it has become more; not the last one.
+
+    With several stages the tasks of the last one are counted. With Spark Connect nothing is: its server does not say.
+    """
+    try:
+        tracker = spark.sparkContext.statusTracker() if tasks > 1 else None
+    except Exception:  # Spark Connect, or a session that has ended, as the job will say
+        tracker = None
+    if tracker is None:
+        yield
+        return
+    done = Event()
+    watch = Thread(target=_watch, args=(tracker, tasks, report, done), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+
+
+def _watch(tracker: Any, tasks: int, report: Callable[[int, int], None], done: Event) -> None:
+    most = 0
+    while not done.wait(_EVERY):
+        try:
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+        except Exception:  # a session that has ended
+            return
+        completed = max((s.numCompletedTasks for s in stages if s is not None and s.numTasks == tasks), default=0)
+        if most < completed < tasks and not done.is_set():
+            most = completed
+            report(completed, tasks)
+
+
+_UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
+_DESCRIPTION: Final = "spark.job.description"
+"""A local property: of the jobs that this thread starts."""
+
+
+def description(stage: str, tasks: int, size: int = 0, branches: int = 0) -> str:
+    """Return what a job is, for people: `gather: 4 tasks, 281 MB, 1,200 branches`. `size`: the bytes that they read;
+    0, like `branches`, where that is not known.
+    """
+    counted = [f"{stage}: {_count(tasks, 'task', 'tasks')}"]
+    counted += [_amount(size)] if size else []
+    counted += [_count(branches, "branch", "branches")] if branches else []
+    return ", ".join(counted)
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _amount(size: int) -> str:
+    amount, unit = float(size), 0
+    while amount >= 1000 and unit + 1 < len(_UNITS):
+        amount, unit = amount / 1000, unit + 1
+    return f"{amount:.{0 if unit == 0 or amount >= 100 else 1}f} {_UNITS[unit]}"
+
+
+@contextmanager
+def described(spark: Any, stage: str, text: str) -> Iterator[None]:
+    """Give the jobs within a description, and their stages the name of ours; with Spark Connect a tag says it.
+
+    What cannot be said stops no job.
+    """
+    try:
+        context = spark.sparkContext
+        before = context.getLocalProperty(_DESCRIPTION)
+    except Exception:  # Spark Connect; or a session that has ended, as the job will say
+        with _tagged(spark, f"binlog-merge {text}".replace(",", ";")):
+            yield
+        return
+    context.setLocalProperty(_DESCRIPTION, f"binlog-merge {text}")
+    try:
+        with _called_from(context, f"binlog-merge {stage}"):
+            yield
+    finally:
+        with suppress(Exception):
+            context.setLocalProperty(_DESCRIPTION, before)
+
+
+def _called_from(context: Any, name: str) -> AbstractContextManager[Any]:
+    """Return what lets stages be called from a name: pyspark would name them all after the line that collects."""
+    try:
+        from pyspark.traceback_utils import SCCallSiteSync
+
+        site = SCCallSiteSync(context)
+        site._call_site = name
+    except (ImportError, AttributeError):  # its own matter: they have pyspark's names then
+        return nullcontext()
+    return site
+
+
+@contextmanager
+def _tagged(spark: Any, tag: str) -> Iterator[None]:
+    with suppress(Exception):
+        spark.addTag(tag)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            spark.removeTag(tag)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
-from binlog_merge.spark import class_archive
-from binlog_merge.spark.gateway import LaunchError, launch
+from binlog_merge.spark import java
+from binlog_merge.spark.java import LaunchError, launch
 from binlog_merge.spark.master import check_master, is_connect, is_local
 from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
@@ -214,7 +214,7 @@ def _launch(values: dict[str, str], archive: Path | None) -> None:
     if is_submitted() or SparkContext._gateway is not None:
         return
     if values[_JAVA_OPTIONS] == _DEFAULTS[_JAVA_OPTIONS]:
-        values[_JAVA_OPTIONS] += class_archive.options(archive)
+        values[_JAVA_OPTIONS] += java.options(archive)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER_OPTIONS)
     conf = SparkConf().setAll(list(values.items()))
     SparkContext(conf=conf, gateway=launch(conf))

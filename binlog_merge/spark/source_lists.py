@@ -10,7 +10,7 @@ from binlog_merge.ask.lists import SCHEMA_COLUMNS, TRANSACTION_COLUMNS, schema_r
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.spark.arrow_types import arrow_schema
+from binlog_merge.spark.source_reader import arrow_schema
 
 SCHEMAS: Final = (
     "schema string, table string, version bigint, order_key string, commit_tso bigint, commit_time timestamp, "

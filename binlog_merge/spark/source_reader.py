@@ -7,10 +7,12 @@ options `fields` and `columns`, are what prunes. Filters come only with spark.sq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from binlog_merge.ask.all_tables import file_batches
 from binlog_merge.binlog.kernels import log_index as x
@@ -22,10 +24,8 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import key_at
-from binlog_merge.spark.arrow_types import arrow_schema
 from binlog_merge.spark.source_filters import pushed
-from binlog_merge.spark.source_options import Options, fitted_to
-from binlog_merge.spark.source_start import check_goes_on
+from binlog_merge.spark.source_options import Options, check_goes_on, fitted_to
 
 _PARTITION_BYTES: Final = 32 << 20
 
@@ -203,3 +203,9 @@ class BinlogStream(DataSourceStreamReader):
                 "another log",
                 remedy="begin with another checkpoint directory",
             )
+
+
+def arrow_schema(schema: Any) -> Any:
+    """Return a schema whose times are in UTC. pyspark 4.1 has them so in any case, later ones have to be told."""
+    told = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **told)

@@ -10,12 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import RowsQuery
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.rows import ABSENT, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, column_names
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter

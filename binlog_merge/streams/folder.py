@@ -20,9 +20,9 @@ from binlog_merge.errors import ConfigError, InternalError, ManifestError, Outsi
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import Folded, Gone, Header, Manifest, ManifestState, OutputFile, Publish
+from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
-from binlog_merge.files.rendered import Rendered
 from binlog_merge.log.shapes import LatestShapes
 from binlog_merge.streams.chosen import Shared
 from binlog_merge.streams.derive import Deriver, Item, Place

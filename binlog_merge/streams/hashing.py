@@ -16,12 +16,11 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, Literal
 
-from binlog_merge.binlog.columns import column_charsets
 from binlog_merge.binlog.constants import UPDATE_TYPES, EventType
 from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.json_diff import whole_row
 from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows, row_padding
-from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import whole_row
+from binlog_merge.binlog.table_map import TableMap, column_charsets
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.log.rows import TableShapes
 from snapshot_store.tso import OrderKey

@@ -16,10 +16,10 @@ import numpy as np
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.json_diff import NoDocument
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import NoDocument
 from binlog_merge.errors import (
     WAYS_OUT_OF_COLLISIONS,
     ConfigError,

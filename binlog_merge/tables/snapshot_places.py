@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import IoError
-from binlog_merge.files.durable import sync_directory, sync_file
+from binlog_merge.files.disk import sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.objects import Objects

@@ -18,8 +18,7 @@ from binlog_merge.binlog.arrow import TEMPORAL, cell_value, without_zero_dates
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.json_binary import float_text
-from binlog_merge.binlog.temporal import Civil
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, Civil, ZeroDates
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.log.altered_cells import altered_cells
 from binlog_merge.log.statement_session import StatementSession

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from binlog_merge.binlog.json_diff import NoDocument
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.binlog.whole_rows import NoDocument
 from binlog_merge.errors import ConfigError, UndoRefused
 from binlog_merge.log.changes import Changes, changes_of
 from binlog_merge.log.reader import MergedBinlog

@@ -15,8 +15,7 @@ from binlog_merge.binlog.header import RawEvent, frame
 from binlog_merge.binlog.header import walk as events_in
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import UndoRefused
 from binlog_merge.files.source import open_source
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows

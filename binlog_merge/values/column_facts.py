@@ -1,10 +1,10 @@
 """What determines the values of a table's columns in bulk decoding, from the table's definition."""
 
 from binlog_merge.binlog.arrow import DATES, arrow_type
-from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.cell_length import real_type
 from binlog_merge.binlog.columnar import ColumnFacts
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.values.types import binlog_column
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import MEMBERS, NUMERIC, Family

@@ -6,7 +6,7 @@ the hidden columns of functional indexes are not.
 
 from typing import Final
 
-from binlog_merge.binlog.cells import string_max_length
+from binlog_merge.binlog.cell_length import string_max_length
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.values.types import FORMS

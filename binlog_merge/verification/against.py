@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.ranks import RankSet

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.binlog.json_binary import float_text
-from binlog_merge.binlog.kernels.checksums import crc32_each
+from binlog_merge.binlog.kernels.crc32 import crc32_each
 from binlog_merge.errors import ServerRefused
 from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.rows import keys_of

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 import binlog_merge
-from binlog_merge.binlog.zero_dates import ZeroDates
+from binlog_merge.binlog.temporal import ZeroDates
 from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, ConversionFailed
 from binlog_merge.log.log import Log

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.arrow import rows_to_batch
-from binlog_merge.binlog.columns import member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.rows import ABSENT, split_rows
+from binlog_merge.binlog.table_map import member_text
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES
 from tests.binlog.test_table_map import table_map

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.cells import (
+from binlog_merge.binlog.cell_length import (
     CELL_LENGTH,
     METADATA_LEN,
     cell_length,
     decimal_length,
-    decode_cell,
-    encode_cell,
     real_type,
     string_max_length,
 )
 from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from tests.effort import effort
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from binlog_merge.binlog.cell_steps import cell_size
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, column_facts, cut_rows, decode_column
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import EventType
@@ -15,6 +14,7 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.images import ImageDecoder
 from binlog_merge.binlog.kernels.row_cells import NONE
+from binlog_merge.binlog.table_map import cell_size
 from tests.binlog.test_table_map import table_map
 from tests.effort import seed_of_search
 

@@ -18,14 +18,14 @@ from tests.effort import effort
 
 PROGRAM = """
 import numpy as np
-from binlog_merge.binlog.kernels import checksums, sort
+from binlog_merge.binlog.kernels import crc32, sort
 data = np.frombuffer(b"123456789", np.uint8).copy()
 out = np.zeros(1, np.uint32)
-checksums.crc32_each(data, np.array([0, 9]), out)
+crc32.crc32_each(data, np.array([0, 9]), out)
 assert out[0] == 0xCBF43926, hex(out[0])
 import numba
 print(numba.config.CACHE_DIR)
-print(sum(checksums.crc32_each.stats.cache_hits.values()))
+print(sum(crc32.crc32_each.stats.cache_hits.values()))
 """
 
 
@@ -34,14 +34,14 @@ import sys
 loaded = "numba.np.linalg" in sys.modules
 keys = np.array([[3, 1, 2, 1]], np.int64)
 assert sort.sorted_places(keys).tolist() == [1, 3, 2, 0]
-assert checksums.sound_to(np.zeros(64, np.uint8), 64) == -1
+assert crc32.sound_to(np.zeros(64, np.uint8), 64) == -1
 print("prepared" if loaded or "numba.np.linalg" in sys.modules else "loaded")
 """
 
 BEYOND = """
 out = np.zeros(2, np.uint32)
 try:
-    checksums.crc32_each(data, np.array([0, 9]), out)
+    crc32.crc32_each(data, np.array([0, 9]), out)
 except IndexError:
     print("IndexError")
 """

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.binlog.cells import decode_cell, encode_cell
-from binlog_merge.binlog.columns import column_charsets
 from binlog_merge.binlog.constants import ColumnType, EventType
+from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import (
     GtidTagged,
@@ -26,6 +26,7 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.json_binary import decode_json, encode_json
 from binlog_merge.binlog.json_diff import pack_diffs, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, iter_rows, join_rows, row_padding, split_rows
+from binlog_merge.binlog.table_map import column_charsets
 from tests.binlog.real_files import ROOT, name_of, parsed, real_files
 from tests.binlog.record import ALL_TYPES
 

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.cell_length import METADATA_LEN
-from binlog_merge.binlog.cell_steps import cell_size, row_steps
-from binlog_merge.binlog.cells import CELL_LENGTH
+from binlog_merge.binlog.cell_length import CELL_LENGTH, METADATA_LEN
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels.row_lengths import rows_begin, rows_end, rows_fit
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from tests.effort import effort
 
 # Columns of every way to be long: fixed, and with a length of 1 to 4 bytes.

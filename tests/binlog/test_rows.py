@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.cells import encode_cell
 from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, EventType
 from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.rows import (
     ABSENT,

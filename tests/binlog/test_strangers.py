@@ -12,12 +12,12 @@ import pytest
 from pymysql.protocol import MysqlPacket
 from pymysqlreplication.packet import BinLogPacketWrapper
 
-from binlog_merge.binlog.columns import column_charsets, member_text
 from binlog_merge.binlog.constants import ROWS_TYPES, EventType
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event, walk
 from binlog_merge.binlog.rows import ABSENT, split_rows
+from binlog_merge.binlog.table_map import column_charsets, member_text
 from binlog_merge.log.inspection.reading import inspect_file
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES, record

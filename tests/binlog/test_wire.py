@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.serialization import pack_signed_varlen, pack_varlen, read_signed_varlen, read_varlen
-from binlog_merge.binlog.wire import Reader, pack_packed, pack_packed_bytes
+from binlog_merge.binlog.wire import (
+    Reader,
+    pack_packed,
+    pack_packed_bytes,
+    pack_signed_varlen,
+    pack_varlen,
+    read_signed_varlen,
+    read_varlen,
+)
 
 
 @pytest.mark.parametrize(

@@ -84,18 +84,18 @@ class FakeJob:
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     fake = FakeJob()
-    ends = ("", ".session", ".master", ".gateway", ".job")
-    package, session, master, gateway, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ends)
+    ends = ("", ".session", ".master", ".java", ".job")
+    package, session, master, java, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ends)
     session.active_session = lambda master: None  # type: ignore[attr-defined]
     session.is_submitted = lambda: False  # type: ignore[attr-defined]
     session.master_for = lambda *settings: "fake"  # type: ignore[attr-defined]
     master.is_connect = master.is_local = lambda master: False  # type: ignore[attr-defined]
     master.check_master = lambda master: None  # type: ignore[attr-defined]
     session.create_session = fake.create_session  # type: ignore[attr-defined]
-    gateway.stop = lambda spark: spark.stop()  # type: ignore[attr-defined]
+    java.stop = lambda spark: spark.stop()  # type: ignore[attr-defined]
     module.merge = fake.merge  # type: ignore[attr-defined]
     module.IN_DRIVER = IN_DRIVER  # type: ignore[attr-defined]
-    for one in (package, session, master, gateway, module):
+    for one in (package, session, master, java, module):
         monkeypatch.setitem(sys.modules, one.__name__, one)
     monkeypatch.setattr("binlog_merge.cli.merge.check_java", lambda: None)
     monkeypatch.setattr("tests.json_documents.check", lambda *_: None)  # its results are no merge's

@@ -16,7 +16,7 @@ from binlog_merge.errors import MergeError, UnknownEvent
 from binlog_merge.json_values import json_text
 from binlog_merge.log.inspection import reading
 from binlog_merge.log.inspection.reading import inspect_file, read_events
-from binlog_merge.notices import printable
+from binlog_merge.redaction import printable
 from tests.binlog.record import ALL_TYPES
 from tests.binlog.test_table_map import table_map
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.binlog.events import EventHeader, RawEvent, pack_event, parse_event
-from binlog_merge.binlog.user_var import UserVar, UserVarType
+from binlog_merge.binlog.query import UserVar, UserVarType
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnknownEvent, UnsupportedInput
 from binlog_merge.log.inspection.reading import inspect_file, records_of

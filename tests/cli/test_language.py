@@ -14,10 +14,10 @@ import typer
 from jsonschema import Draft202012Validator
 
 from binlog_merge.cli.json_schema import schema_of, verbs
+from binlog_merge.cli.log_lines import taken
 from binlog_merge.cli.options import MERGED_ENV
 from binlog_merge.cli.verb import RENAMED, Verb
 from binlog_merge.cli.verbs import application
-from binlog_merge.cli.voice import taken
 from tests.command_line import command_line
 from tests.json_documents import check
 from tests.merge_e2e.cases import case_named, copy_case

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.cli import main
-from binlog_merge.cli.component_lines import ComponentLines, event_line, json_line, text_line
 from binlog_merge.cli.log_lines import Level, LineFormat
 from binlog_merge.cli.run import LOCK_NAME, _ranges
-from binlog_merge.cli.run_commands import RunOptions, components
+from binlog_merge.cli.run_commands import ComponentLines, RunOptions, components, event_line, json_line, text_line
 from binlog_merge.errors import FINAL_EXITS
 from binlog_merge.files.lock import OutputLock
 from tests.command_line import parsed

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from binlog_merge.config.merge_config import MergeConfig, config_schema, differences
+from binlog_merge.config.merge_config import MergeConfig, config_schema, differences, topology_of
 from binlog_merge.config.nodes import Node
-from binlog_merge.config.topologies import topology_of
 from binlog_merge.config.values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 

@@ -8,8 +8,8 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, NodeState, OutputFile, Publish
+from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import part_path, publish, recover
-from binlog_merge.files.rendered import Rendered
 
 CONFIG = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=("x",)), Node(source_id="b", files=("y",))))
 

@@ -30,8 +30,7 @@ from binlog_merge.errors import (
 from binlog_merge.files import listing
 from binlog_merge.files.directory import discover
 from binlog_merge.files.globs import expand
-from binlog_merge.files.known import KnownFile, open_known
-from binlog_merge.files.node_file import Discovery
+from binlog_merge.files.node_file import Discovery, KnownFile, open_known
 from tests.files.binlogs import binlog, event, series
 
 

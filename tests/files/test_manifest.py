@@ -8,10 +8,10 @@ import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
-from binlog_merge.config.outputs import Output
+from binlog_merge.config.sections import Output
 from binlog_merge.errors import ManifestError
-from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
+from binlog_merge.files.output import check_continuation
 from tests.files.outputs import CONFIG, header, output_file, record
 
 

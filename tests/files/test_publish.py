@@ -13,8 +13,8 @@ from binlog_merge.errors import InternalError, IoError, ManifestError, OutputBus
 from binlog_merge.files import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Manifest
+from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import FAILPOINTS, part_path, publish, recover
-from binlog_merge.files.rendered import Rendered
 from binlog_merge.files.source import open_source
 from tests.files.outputs import RUNS, contents, header, listing, output_file, record, run, write
 from tests.forked import forked

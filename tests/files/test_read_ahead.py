@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from binlog_merge.errors import ObjectStoreUnreachable
-from binlog_merge.files.known import KnownFile, KnownSource
-from binlog_merge.files.read_ahead import BLOCK, LEAST_BLOCK, ReadAhead, block_size
-from binlog_merge.files.source import Closing
+from binlog_merge.files.node_file import KnownFile, KnownSource
+from binlog_merge.files.source import BLOCK, LEAST_BLOCK, Closing, ReadAhead, block_size
 from binlog_merge.pipeline.gather import input_reader
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES
 from binlog_merge.pipeline.gather.rows import Rows

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.files import writeback
-from binlog_merge.files.writeback import WriteBehind
+from binlog_merge.files import disk
+from binlog_merge.files.disk import WriteBehind
 
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writeback, "STEP", 4096)
+    monkeypatch.setattr(disk, "STEP", 4096)
 
 
 def test_flushes_as_the_file_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

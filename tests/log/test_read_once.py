@@ -32,7 +32,7 @@ SESSIONS: Final = {
 OF_EVENTS: Final = {
     "log/statement.py",
     "cli/schema/import_nodes.py",
-    "pipeline/coordinate/copied_rows.py",
+    "pipeline/coordinate/row_counts.py",
     "pipeline/coordinate/read_again.py",
     "pipeline/scan/statements.py",
     "pipeline/scan/walk.py",
@@ -78,7 +78,7 @@ CTS: Final = {
     "log/file_transactions.py": "finds it at a transaction's end",
     "binlog/kernels/frame.py": "writes it",
     "binlog/kernels/log_index.py": "reads it, many at once",
-    "pipeline/gather/render.py": "writes that of a DDL",
+    "pipeline/gather/renderer.py": "writes that of a DDL",
     "reshape/writesets.py": "passes over it",
 }
 """The modules that know a CTS text, and what for."""

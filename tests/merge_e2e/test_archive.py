@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.config.archiving import Archive
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.outputs import Retention
+from binlog_merge.config.sections import Archive, Retention
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.archive import FAILPOINTS
 from binlog_merge.files.archived import read_note

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.config.archiving import Archive
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.outputs import Retention
+from binlog_merge.config.sections import Archive, Retention
 from binlog_merge.errors import ObjectStoreRefused, ObjectStoreUnreachable, OutputBusy
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.object_output import FAILPOINTS

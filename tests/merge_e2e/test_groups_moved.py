@@ -259,7 +259,7 @@ def test_what_was_still_committing_when_the_first_file_began(tmp_path: Path) -> 
 
 def test_gtids_too_scattered_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once; the merge goes on, and sequence numbers still tell."""
-    monkeypatch.setattr("binlog_merge.pipeline.assemble.gaps.MOST_KEPT", 0)
+    monkeypatch.setattr("binlog_merge.pipeline.assemble.checkpoints.MOST_KEPT", 0)
     config = copy_case(ROTATION, tmp_path)
     path = files_of(config, "dn-2")[-1]
     data = path.read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import LateTransaction
-from binlog_merge.files import glance
+from binlog_merge.files import directory
 from binlog_merge.files.as_of import AS_OF_NAME
 from binlog_merge.pipeline.base.clock import time_tso
 from binlog_merge.pipeline.result import MergeResult
@@ -261,7 +261,7 @@ def test_at_rest_there_is_no_news_and_nothing_is_written(
     mode: str, servers: list[MySqlServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes of clocks come all the time: a round for each would be a line of the manifest a second, for ever."""
-    monkeypatch.setattr(glance, "LOOK_EVERY", 0.0)  # each look is a whole one, as it is once a second
+    monkeypatch.setattr(directory, "LOOK_EVERY", 0.0)  # each look is a whole one, as it is once a second
     urls = {f"dn-{i + 1}": url_of(server) for i, server in enumerate(servers)}
     step = {"commit-tso": {"carrier": "gtid-time", "max-step-back": 0}}
     config = cluster(tmp_path, urls, **{"shard-mode": mode}, **step)

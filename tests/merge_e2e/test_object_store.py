@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.outputs import Output, Retention
+from binlog_merge.config.sections import Output, Retention
 from binlog_merge.errors import (
     ConfigError,
     ManifestError,

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.outputs import Retention
+from binlog_merge.config.sections import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.around import find_place

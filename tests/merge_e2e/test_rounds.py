@@ -11,8 +11,7 @@ import yaml
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import NoFiles, OutputBusy, SchemaConflict, UnannouncedDdl
 from binlog_merge.files import failpoint
-from binlog_merge.files.directory import discover
-from binlog_merge.files.glance import Glance
+from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
 from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from binlog_merge.errors import ChecksumMismatch, MergeError, Purged, ServerRefused, UnsupportedInput, WrongNode
 from binlog_merge.node_capture import stream as capture_stream
 from binlog_merge.node_capture.files import NodeFiles
-from binlog_merge.node_capture.packets import payloads
+from binlog_merge.node_capture.source import payloads
 from binlog_merge.node_capture.stream import Append, Begin, Expect, Finish, Place, Stream, file_number, successor
 from tests.node_capture.model_source import IN_USE, ROTATE, STOP, dump, events, file_of, name_of
 

@@ -8,8 +8,8 @@ import pytest
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
-from binlog_merge.node_capture.choice import Look, choose, first_file, unsuitable
 from binlog_merge.node_capture.held import held
+from binlog_merge.node_capture.servers import Look, choose, first_file, unsuitable
 from binlog_merge.node_capture.source import SourceFacts
 from binlog_merge.node_capture.standing import Standing
 from snapshot_store.server import ServerAddress

@@ -8,13 +8,13 @@ import pymysqlreplication
 import pytest
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.node_capture import libraries
+from binlog_merge.node_capture import source
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_these_versions_have_them() -> None:
-    libraries.check_libraries()
+    source.check_libraries()
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_these_versions_have_them() -> None:
 def test_a_version_without_them_is_named(owner: type, name: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(owner, name)
     with pytest.raises(ConfigError) as caught:
-        libraries.check_libraries()
+        source.check_libraries()
     assert name in str(caught.value)
     (bound,) = (
         text

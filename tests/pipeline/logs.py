@@ -21,12 +21,11 @@ from binlog_merge.pipeline.assemble.node import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import HELD, Held, holding
 from binlog_merge.pipeline.base.branches import Carry, LateCommit, OpenBranch
-from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.scan.block import PieceBlock
-from binlog_merge.pipeline.scan.found import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
-from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
+from binlog_merge.pipeline.base.pieces import Column
+from binlog_merge.pipeline.scan.task import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
+from binlog_merge.pipeline.scan.values import PieceBlock, ScanResult, TsoSpan
 from snapshot_store.tso import OrderKey
 
 SIZE = 10  # bytes of every event

@@ -11,7 +11,7 @@ from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view
-from binlog_merge.pipeline.limits import Limits, limits_of
+from binlog_merge.pipeline.understood import Limits, limits_of
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.coordinate.test_coordinating import config_of, key
 

@@ -113,7 +113,7 @@ def test_large_transactions_are_counted_piece_by_piece(
     shrink(monkeypatch, *sizes)
     monkeypatch.setattr("binlog_merge.pipeline.gather.listing.BATCH_ROWS", 2)
     for most in ("_MOST_TRANSACTIONS", "_MOST_EVENTS", "_MOST_MAPS"):
-        monkeypatch.setattr(f"binlog_merge.pipeline.gather.account.{most}", 1)
+        monkeypatch.setattr(f"binlog_merge.pipeline.gather.listing.{most}", 1)
     assert transactions(path)[0] == good
 
 

@@ -12,6 +12,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.wire import Reader
 from binlog_merge.protocol.commands import (
+    Acknowledgement,
     BinlogDump,
     BinlogDumpGtid,
     Command,
@@ -47,7 +48,6 @@ from binlog_merge.protocol.packets import (
     packets,
 )
 from binlog_merge.protocol.passwords import Crypt, Secret, native_text, proves_native, proves_sha2
-from binlog_merge.protocol.semi_sync import Acknowledgement
 
 u8, u16, u32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
 u64 = st.integers(0, (1 << 64) - 1)

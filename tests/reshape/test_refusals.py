@@ -6,8 +6,7 @@ import pytest
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.errors import MergeError
-from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
-from binlog_merge.reshape.refusals import refusals
+from binlog_merge.reshape.plan_of import make_plan, refusals, rewrite_rows
 from binlog_merge.values.value import ConversionError
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.spark.describing import described, description
 from binlog_merge.spark.engine import parallelism, slots
 from binlog_merge.spark.job import merge
+from binlog_merge.spark.runner import described, description
 from tests.merge_e2e.cases import case_named
 
 

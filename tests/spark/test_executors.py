@@ -3,7 +3,7 @@
 import pytest
 
 from binlog_merge.errors import ExecutorUnfit
-from binlog_merge.spark.executors import unfit
+from binlog_merge.spark.engine import unfit
 from binlog_merge.spark.peer import identity
 
 LOST = (

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from binlog_merge.errors import ConfigError, EngineFailed, IoError, NoFiles
-from binlog_merge.spark import class_archive
+from binlog_merge.spark import java
 from binlog_merge.spark.session import LOCAL, active_session, create_session, is_local, settings
 from tests.command_line import Done
 from tests.effort import effort, keeping
@@ -170,7 +170,7 @@ def test_what_java_prints_is_logged_and_stdout_has_nothing_of_it(tmp_path: Path)
     assert done.returncode == EngineFailed.exit_code
     assert done.stdout == ""
     lines = [json.loads(line) for line in done.stderr.splitlines()]
-    said = [line["event"] for line in lines if line["logger"] == "binlog_merge.spark.gateway"]
+    said = [line["event"] for line in lines if line["logger"] == "binlog_merge.spark.java"]
     assert "no memory left" in said and not any("incubator" in line for line in said)
 
 
@@ -216,7 +216,7 @@ from threading import Event
 
 from binlog_merge.cli.merge import Session
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.pipeline.base.progress import silent
+from binlog_merge.pipeline.base.runner import silent
 from binlog_merge.spark.job import Pace, follow
 
 class Watch:
@@ -257,24 +257,24 @@ def _java(folder: Path, script: str) -> str:
 
 
 def test_an_archive_of_classes_is_taken_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(class_archive, "name", lambda: tmp_path / "java")
-    assert class_archive.options() == ""
-    with class_archive.making() as part:
+    monkeypatch.setattr(java, "name", lambda: tmp_path / "java")
+    assert java.options() == ""
+    with java.making() as part:
         assert part is not None
-        assert f"-XX:ArchiveClassesAtExit={part}" in class_archive.options(part)
-        with class_archive.making() as other:
+        assert f"-XX:ArchiveClassesAtExit={part}" in java.options(part)
+        with java.making() as other:
             assert other is None, "one makes it"
         part.write_text("half")
         part.unlink()
-    assert class_archive.options() == ""
-    with class_archive.making() as part:
+    assert java.options() == ""
+    with java.making() as part:
         assert part is not None
         part.write_text("whole")
     path = tmp_path / "java-5.jsa"
     assert path.read_text() == "whole" and not part.exists()
-    assert f"-XX:SharedArchiveFile={path}" in class_archive.options()
+    assert f"-XX:SharedArchiveFile={path}" in java.options()
     path.write_text("who")  # Java would end with SIGBUS
-    assert class_archive.options() == "" and not path.exists()
+    assert java.options() == "" and not path.exists()
 
 
 def _java_that_only_notes_its_start(folder: Path) -> Path:

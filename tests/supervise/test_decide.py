@@ -22,7 +22,7 @@ from binlog_merge.errors import (
     OutputBusy,
     ServerRefused,
 )
-from binlog_merge.supervise.decide import Accidents, GiveUp, Policy, Restart, decide, end_text
+from binlog_merge.supervise.supervisor import Accidents, GiveUp, Policy, Restart, decide, end_text
 
 POLICY = Policy(first_pause=1, longest_pause=60, settled=60, most_internal=5)
 ACCIDENTAL = [0, 1, EXIT_INTERRUPTED, EXIT_TERMINATED, -signal.SIGKILL, -signal.SIGSEGV, 255]

@@ -15,8 +15,7 @@ import pytest
 
 from binlog_merge.config import held
 from binlog_merge.supervise.child import Component
-from binlog_merge.supervise.decide import Policy
-from binlog_merge.supervise.supervisor import Notice, Supervisor
+from binlog_merge.supervise.supervisor import Notice, Policy, Supervisor
 
 QUICK = Policy(first_pause=0.01, longest_pause=0.05, settled=1e9)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import copy, put_u48, u16, u32, u48
 from binlog_merge.binlog.kernels.render import find_map, find_plan
 from binlog_merge.binlog.kernels.reshape import reshape_rows

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import column_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import copy, load_32, load_64, store_16, store_32, store_64, u32
 
 _DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)

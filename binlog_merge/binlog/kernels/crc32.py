@@ -14,7 +14,7 @@ from numba import njit, uint8, uint32, uint64
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from binlog_merge.binlog.kernels.memory import load_64, pointer_to
+from binlog_merge.binlog.kernels.memory import load_32, load_64, pointer_to, u32
 
 HAS_PCLMUL = bool(llvm.get_host_cpu_features().get("pclmul", False))
 
@@ -210,3 +210,30 @@ def crc32_by_folding(buffer: Any, offset: int, length: int) -> int:
 
 
 crc32 = crc32_by_folding if HAS_PCLMUL else crc32_from_tables
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def crc32_each(b: Any, offsets: Any, out: Any) -> None:
+    """Write the CRC32 of each text `b[offsets[i]:offsets[i + 1]]` to `out[i]`."""
+    for i in range(len(out)):
+        out[i] = crc32(b, offsets[i], offsets[i + 1] - offsets[i])
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def sound_to(b: Any, end: int) -> int:
+    """Return the offset of the first incomplete event of `b[:end]`; -1 - offset if an event is damaged.
+
+    Every event must have a checksum, as those of a merged binlog do.
+    """
+    at = 0
+    while at + 19 <= end:
+        size = u32(b, at + 9)
+        if size < 23:
+            return -1 - at
+        if at + size > end:
+            return at
+        stop = at + size - 4
+        if np.uint32(crc32(b, at, stop - at)) != np.uint32(load_32(b, stop)):
+            return -1 - at
+        at += size
+    return at

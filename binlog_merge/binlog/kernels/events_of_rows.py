@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import copy, same_bytes
 from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
 

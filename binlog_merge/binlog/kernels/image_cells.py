@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.column_values import days_of
 from binlog_merge.binlog.kernels.memory import (
     big_64,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.column_values import number_of
 from binlog_merge.binlog.kernels.image_cells import (
     ASCII,

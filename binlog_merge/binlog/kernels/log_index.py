@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.log_walk import T_COMMENT, T_GTID, is_begin
 from binlog_merge.binlog.kernels.memory import fetch, load_32, load_64, same_bytes, u16, u32, u48

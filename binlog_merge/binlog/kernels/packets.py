@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import copy, i64, load_32, store_32, u32
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.frame import (
     begin_transaction,

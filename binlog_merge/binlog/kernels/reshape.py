@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
-from binlog_merge.binlog.kernels.cells import cell_length
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import copy, store_16, u16
+from binlog_merge.binlog.kernels.row_lengths import cell_length
 
 
 @njit(inline="always")

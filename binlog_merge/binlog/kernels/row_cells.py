@@ -11,10 +11,9 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
-from binlog_merge.binlog.kernels.cells import cell_length, string_length
-from binlog_merge.binlog.kernels.column_types import VARCHAR
-from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
+from binlog_merge.binlog.kernels import types as t
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin, cell_length, string_length
+from binlog_merge.binlog.kernels.types import VARCHAR
 
 NULL: Final = -1
 ABSENT: Final = -2
@@ -127,3 +126,24 @@ def cut_events(b: Any, events: Any, types: Any, metas: Any, starts: Any, sizes: 
     for i in range(len(events)):
         row += cut_rows(b, events[i, 0], events[i, 1], events[i, 2], types, metas, starts, sizes, row, True)
     return row
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def differing(b: Any, starts: Any, sizes: Any, column: int, out: Any) -> int:
+    """Write for each row whether its cell before is not the one after; return how many differ.
+
+    NULL equals NULL; a row without one of the images differs in all its columns.
+    """
+    count = 0
+    for row in range(sizes.shape[2]):
+        size = sizes[0, column, row]
+        differs = size != sizes[1, column, row]
+        if not differs:
+            before, after = starts[0, column, row], starts[1, column, row]
+            for i in range(max(size, 0)):
+                if b[before + i] != b[after + i]:
+                    differs = True
+                    break
+        out[row] = 1 if differs else 0
+        count += 1 if differs else 0
+    return count

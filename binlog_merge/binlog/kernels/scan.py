@@ -24,20 +24,24 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
-from binlog_merge.binlog.kernels.scan_groups import end_local, note_gtid, open_group, prepare
-from binlog_merge.binlog.kernels.scan_gtids import (
+from binlog_merge.binlog.kernels.scan_groups import (
+    end_local,
     follows,
+    has_its_length,
     is_decided,
     is_elsewhere,
     leave_out,
     log_gtid,
+    note_gtid,
+    note_length,
+    open_group,
+    prepare,
     sequence_number,
 )
-from binlog_merge.binlog.kernels.scan_length import has_its_length, note_length
 from binlog_merge.binlog.kernels.scan_query import query
 from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, table_map
 

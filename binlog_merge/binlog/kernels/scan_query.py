@@ -9,8 +9,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.memory import i64, u16
-from binlog_merge.binlog.kernels.scan_groups import by_number, end_local, open_group, xa_end
-from binlog_merge.binlog.kernels.scan_length import has_its_length
+from binlog_merge.binlog.kernels.scan_groups import by_number, end_local, has_its_length, open_group, xa_end
 from binlog_merge.binlog.kernels.xid import parse_xid
 
 

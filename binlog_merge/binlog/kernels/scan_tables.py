@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import column_types as t
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.cells import cell_length
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import hash_bytes, i64, same_bytes, u16, u48
+from binlog_merge.binlog.kernels.row_lengths import cell_length
 from binlog_merge.binlog.kernels.xid import FNV_BASIS, find, mix
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.memory import u16, u32
 
 _HINT = np.frombuffer(b"/*DRDS /", np.uint8).copy()

@@ -21,13 +21,12 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels import event_types as t
-from binlog_merge.binlog.kernels.cells import cell_length, string_length
-from binlog_merge.binlog.kernels.column_types import JSON, VARCHAR
+from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import hash_bytes, i64, store_32, store_64, u16, u32, u48
 from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, NULL
-from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin, cell_length, string_length
+from binlog_merge.binlog.kernels.types import JSON, VARCHAR
 
 MOST: Final = 25_000
 """The hashes that a history holds (`binlog_transaction_dependency_history_size` of MySQL up to 9.x, by default)."""

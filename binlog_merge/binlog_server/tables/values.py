@@ -18,8 +18,7 @@ from binlog_merge.binlog.wire import pack_packed
 from binlog_merge.binlog_server.tables.columns import Form, display_width
 from binlog_merge.binlog_server.tables.encoded import encoded
 from binlog_merge.binlog_server.tables.fields import Results
-from binlog_merge.protocol.binary import Bytes, binary_of
-from binlog_merge.protocol.fields import NULL, SHORTEST, Field, binary_rows
+from binlog_merge.protocol.fields import NULL, SHORTEST, Bytes, Field, binary_of, binary_rows
 from snapshot_store.model import Column
 
 _UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")

@@ -135,7 +135,7 @@ def print_shown(versions: "Sequence[TableVersion]", output: SchemaFormat) -> Non
 
 def _forms_of_versions() -> "_Forms":
     from binlog_merge.cli.schema import text as schema_text
-    from binlog_merge.cli.schema import values as schema_values
+    from binlog_merge.cli.schema import text as schema_values
 
     return _Forms(
         schema_text.shown_text,
@@ -158,7 +158,7 @@ def history(
 ) -> None:
     """Show the versions of tables."""
     from binlog_merge.cli.schema import text as schema_text
-    from binlog_merge.cli.schema import values as schema_values
+    from binlog_merge.cli.schema import text as schema_values
     from snapshot_store.ask import questions
 
     names = names_of(tables)
@@ -195,7 +195,7 @@ def diff(
 ) -> None:
     """Show what changed between two moments."""
     from binlog_merge.cli.schema import text as schema_text
-    from binlog_merge.cli.schema import values as schema_values
+    from binlog_merge.cli.schema import text as schema_values
     from snapshot_store.ask import questions
 
     names = names_of(tables)
@@ -250,7 +250,7 @@ def skew(
 ) -> None:
     """Show which physical tables differ from their logical table."""
     from binlog_merge.cli.schema import text as schema_text
-    from binlog_merge.cli.schema import values as schema_values
+    from binlog_merge.cli.schema import text as schema_values
     from snapshot_store.ask.skew import skew as skew_at
 
     names = names_of(tables or [])
@@ -285,7 +285,7 @@ def check(
 ) -> None:
     """Check logical against physical tables over the whole history."""
     from binlog_merge.cli.schema import text as schema_text
-    from binlog_merge.cli.schema import values as schema_values
+    from binlog_merge.cli.schema import text as schema_values
     from snapshot_store.ask.check import check as checked_in
 
     names = names_of(tables or [])

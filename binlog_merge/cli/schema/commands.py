@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from binlog_merge.cli.options import LocalMerged, Merged, Output
+from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
 from binlog_merge.cli.schema.options import ReadStore, Store, store_of

@@ -21,7 +21,7 @@ from binlog_merge.bootstrap.plan import Places
 from binlog_merge.bootstrap.proposal import proposal
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.server_note import read_server_note, write_server_note
+from binlog_merge.config.nodes import read_server_note, write_server_note
 from binlog_merge.config.yaml import YamlDocument
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import LocalMerged, Output
+from binlog_merge.cli.options import LocalMerged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
 from binlog_merge.cli.schema.place import free_place, place
@@ -252,7 +251,7 @@ def _print_imported(
 ) -> None:
     path = str(store_path(store))
     if output is not OutputFormat.text:
-        from binlog_merge.cli.schema.values import version_values
+        from binlog_merge.cli.schema.text import version_values
 
         shown = [version_values(v) for v in tables]
         document = {"store": path, "new": new, "tables": shown, "warnings": list(warnings), "proposal": proposal}

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from binlog_merge.cli.log_lines import say
-from binlog_merge.cli.options import Place
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.options import Place, local_path, output_place
 from binlog_merge.cli.schema.store import STORE_NAME
 from binlog_merge.errors import ConfigError
 

@@ -133,7 +133,6 @@ def topology_in(store: "Store", config: Path | None) -> "Topology":
     """Return the routes of a configuration, else those in the store."""
     if config is None:
         return store.topology()
-    from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.config.topologies import topology_of
+    from binlog_merge.config.merge_config import MergeConfig, topology_of
 
     return replace(topology_of(MergeConfig.load(config)), hidden=store.topology().hidden)

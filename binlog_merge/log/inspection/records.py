@@ -5,8 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from binlog_merge.binlog.cells import type_name
-from binlog_merge.binlog.columns import column_names, member_text, temporal_as_text
+from binlog_merge.binlog.cell_length import type_name
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import RowsFlag
 from binlog_merge.binlog.events import (
@@ -33,6 +32,7 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.json_binary import decode_json, plain_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation
 from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, iter_rows
+from binlog_merge.binlog.table_map import column_names, member_text, temporal_as_text
 from binlog_merge.json_values import utc_text
 from binlog_merge.log.inspection.text import Columns, diffs_of, xid_text
 from snapshot_store.mysql.text.codecs import text_or_bytes

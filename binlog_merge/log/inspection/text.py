@@ -9,10 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from binlog_merge.binlog.cells import decode_cell, type_name
-from binlog_merge.binlog.columns import column_charsets, column_names, temporal_as_text
+from binlog_merge.binlog.cell_length import type_name
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
 from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.events import (
     DeleteFile,
     ExecuteLoadQuery,
@@ -48,7 +48,8 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.json_binary import decode_json, json_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage, iter_rows
-from binlog_merge.notices import printable
+from binlog_merge.binlog.table_map import column_charsets, column_names, temporal_as_text
+from binlog_merge.redaction import printable
 from snapshot_store.mysql.text.charsets import charset_of, collation_name
 
 _STATEMENT = {

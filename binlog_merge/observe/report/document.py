@@ -2,6 +2,9 @@
 
 Texts, numbers and lists only: order keys and TSOs are strings, times RFC 3339 with Z. What a histogram counts is a flat
 list: number of a bin, count, number, count… A bin is `width` µs (or ranks) wide; the first begins at `start`.
+
+Its parts: the timeline, lanes as histograms by time and by rank, and the transactions of a small log; the schemas,
+statements of the log, the nodes' own DDL, versions of tables, skew.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +13,19 @@ from typing import Any, Final
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.observe.report.bins import sparse
 from binlog_merge.observe.report.facts import Facts
-from binlog_merge.observe.report.schemas import node_ddl, skew, versions, watersheds
-from binlog_merge.observe.report.timeline import MOST_LANES, timeline
-from binlog_merge.observe.report.times import key_time, time_text
-from binlog_merge.observe.report.values import SHARED, UNKNOWN, LogFacts, TableCounts
-from snapshot_store.tso import OrderKey, carries_time
+from binlog_merge.observe.report.values import (
+    FIRST_NODE,
+    SHARED,
+    STATEMENTS,
+    UNKNOWN,
+    LogFacts,
+    NodeLanes,
+    TableCounts,
+    Version,
+    key_time,
+    time_text,
+)
+from snapshot_store.tso import ORIGIN, OrderKey, carries_time
 
 MOST_TABLES: Final = 300
 MOST_SERIES: Final = 24
@@ -172,3 +183,182 @@ def _left_out(facts: Facts) -> dict[str, int]:
     )
     known: Mapping[str, int] = {} if facts.schemas is None else facts.schemas.left_out
     return {name: count for name, count in (*counts, *known.items()) if count > 0}
+
+
+def watersheds(facts: Facts) -> list[dict[str, Any]]:
+    """Return the statements, with the versions that each made."""
+    made: dict[int, list[tuple[str, Version]]] = {}
+    for table, versions in ({} if facts.schemas is None else facts.schemas.versions).items():
+        for version in versions:
+            if version.key in facts.statement_of:
+                made.setdefault(facts.statement_of[version.key].rank, []).append((table, version))
+    return [
+        {
+            "rank": at.rank,
+            "time": time_text(at.us),
+            "us": at.us,
+            "schema": at.schema,
+            "sql": " ".join(at.sql.split()),
+            "at": f"{at.file}:{at.position}",
+            "order_key": next((v.key.text() for _, v in made.get(at.rank, ())), None),
+            "origin": next((v.origin for _, v in made.get(at.rank, ())), None),
+            "versions": [{"table": table, "version": v.number} for table, v in made.get(at.rank, ())],
+        }
+        for at in facts.log.statements
+    ]
+
+
+def node_ddl(facts: Facts) -> list[dict[str, Any]]:
+    """Return the statements with which nodes changed their tables."""
+    found = () if facts.schemas is None else facts.schemas.node_ddl
+    return [
+        {"node": d.node, "table": d.table, "sql": d.sql, "at": f"{d.file}:{d.position}", **_place(facts, d.key)}
+        for d in found
+    ]
+
+
+def versions(facts: Facts) -> list[dict[str, Any]]:
+    """Return the versions of each logical table, with what changed."""
+    found = {} if facts.schemas is None else facts.schemas.versions
+    return [
+        {
+            "table": table,
+            "versions": [
+                {
+                    "version": v.number,
+                    "origin": v.origin,
+                    "kind": v.kind,
+                    "sql": v.sql,
+                    "changes": list(v.changes),
+                    "read_from": v.place,
+                    **_place(facts, v.key),
+                }
+                for v in versions
+            ],
+        }
+        for table, versions in found.items()
+    ]
+
+
+def skew(facts: Facts) -> dict[str, Any] | None:
+    """Return the stretches in which shapes differed, None if the store cannot be read."""
+    if facts.schemas is None:
+        return None
+    return {
+        "compared": dict(facts.schemas.compared),
+        "spans": [
+            {
+                "kind": span.kind,
+                "problem": span.problem,
+                "table": span.table,
+                "node": span.node,
+                "physical": list(span.physical),
+                "begins": _place(facts, span.begins),
+                "ends": None if span.ends is None else _place(facts, span.ends),
+                "how": span.how,
+            }
+            for span in facts.schemas.skews
+        ],
+    }
+
+
+def _place(facts: Facts, key: OrderKey) -> dict[str, Any]:
+    """Return where a key stands: the rank of the first transaction behind it, and its time."""
+    statement, placed = facts.statement_of.get(key), facts.log.places.get(key)
+    rank = us = None
+    if statement is not None:
+        rank, us = statement.rank + 1, statement.us
+    elif placed is not None:
+        rank, us = placed.rank, None if key == ORIGIN else placed.us
+    return {"order_key": key.text(), "rank": rank, "us": us, "time": time_text(us)}
+
+
+MOST_LANES: Final = 200
+
+
+def timeline(facts: Facts) -> dict[str, Any]:
+    """Return lanes, axes and transactions. Lanes of nodes have axes of their own: their files may have less."""
+    log, nodes = facts.log, facts.nodes
+    lanes = _lanes_of_log(log, nodes is not None)
+    if nodes is not None:
+        lanes += _lanes_of_nodes(nodes)
+    return {
+        "source": "merged log" if nodes is None else "merged log and nodes' files",
+        "time": log.by_time.axis(),
+        "rank": log.by_rank.axis(),
+        "node_time": None if nodes is None else nodes.by_time.axis(),
+        "node_rank": None if nodes is None or not nodes.matches else nodes.by_rank.axis(),
+        "lanes": _fewest(lanes),
+        "bytes": {
+            "time": {**log.bytes_by_time.axis(), "counts": sparse(log.bytes_by_time.series(0))},
+            "rank": {**log.bytes_by_rank.axis(), "counts": sparse(log.bytes_by_rank.series(0))},
+        },
+        "transactions": _detail(log, nodes),
+    }
+
+
+def _lanes_of_log(log: LogFacts, nodes_known: bool) -> list[dict[str, Any]]:
+    kinds = {SHARED: "shared", UNKNOWN: "unknown", STATEMENTS: "statements"}
+    lanes = []
+    for number, name in enumerate(log.lanes):
+        count = int(log.by_time.series(number).sum())
+        if (nodes_known and number != STATEMENTS) or (number < FIRST_NODE and not count):
+            continue
+        lanes.append(
+            {
+                "lane": number,
+                "name": name,
+                "kind": kinds.get(number, "local"),
+                "transactions": count,
+                "time": sparse(log.by_time.series(number)),
+                "rank": sparse(log.by_rank.series(number)),
+            }
+        )
+    return lanes
+
+
+def _lanes_of_nodes(nodes: NodeLanes) -> list[dict[str, Any]]:
+    return [
+        {
+            "lane": FIRST_NODE + number,
+            "name": name,
+            "kind": "node",
+            "transactions": nodes.branches[number],
+            "time": sparse(nodes.by_time.series(number)),
+            "rank": sparse(nodes.by_rank.series(number)) if nodes.matches else None,
+        }
+        for number, name in enumerate(nodes.nodes)
+    ]
+
+
+def _fewest(lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the lanes, of too many the busiest ones, in their order."""
+    if len(lanes) <= MOST_LANES:
+        return lanes
+    busiest = sorted(lanes, key=lambda lane: -int(lane["transactions"]))[:MOST_LANES]
+    return [lane for lane in lanes if lane in busiest]
+
+
+def _detail(log: LogFacts, nodes: NodeLanes | None) -> list[dict[str, Any]] | None:
+    if log.detail is None:
+        return None
+    names = [f"{table.schema}.{table.name}" for table in log.tables]
+    found = []
+    for at in log.detail:
+        lanes = [at.lane]
+        if nodes is not None and at.lane != STATEMENTS:
+            lanes = [FIRST_NODE + number for number in nodes.nodes_of.get(at.rank, ())]
+        found.append(
+            {
+                "rank": at.rank,
+                "time": time_text(at.us),
+                "us": at.us,
+                "lanes": lanes,
+                "bytes": at.bytes,
+                "rows": at.rows,
+                "tables": [names[number] for number in at.tables],
+                "order_key": at.key,
+                "at": f"{at.file}:{at.position}",
+            }
+        )
+    return found

@@ -8,6 +8,8 @@ one node, whose number is in the key; with seq 0 the key is that of the TSO itse
 took part. Its time is that of its commit TSO where that carries one, so time ascends as the order does; a transaction
 without a commit TSO stands at the one that it followed, those before the first one stand there. Else it is the commit
 time in its GTID event.
+
+The order keys of a segment's transactions, and their times by these: columns of many at once.
 """
 
 from bisect import bisect_right
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from binlog_merge.binlog.columnar import rows_of_events
 from binlog_merge.binlog.constants import DELETE_TYPES, EVENT_HEADER_LEN, UPDATE_TYPES, WRITE_TYPES
@@ -28,7 +31,6 @@ from binlog_merge.log.reader import DAMAGED, MergedBinlog
 from binlog_merge.log.segments import WINDOW, Segment, StatementAt, segments
 from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.observe.report.bins import Bins, Numbers, size_for
-from binlog_merge.observe.report.keys import Keys, keys_of, timed, times_of
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
     SHARED,
@@ -42,7 +44,54 @@ from binlog_merge.observe.report.values import (
 )
 from binlog_merge.places import NODES
 from snapshot_store.surrogates import shown
-from snapshot_store.tso import OrderKey, carries_time, tso_millis
+from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey, carries_time, tso_millis
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The order keys of transactions, a column for each part; those that the log does not hold are not `known`."""
+
+    known: npt.NDArray[np.bool_]
+    tso: Numbers
+    transaction: Numbers
+    seq: Numbers
+    node: Numbers
+
+    def at(self, number: int) -> OrderKey:
+        """Return the key of a transaction."""
+        return OrderKey(
+            int(self.tso[number]), int(self.transaction[number]), int(self.seq[number]), int(self.node[number])
+        )
+
+    def text(self, number: int) -> str | None:
+        """Return the 54 digits of a transaction's key, None if it is not known."""
+        return self.at(number).text() if self.known[number] else None
+
+
+def timed(keys: Keys) -> npt.NDArray[np.bool_]:
+    """Return which keys are known and have a commit TSO that carries time."""
+    millis = keys.tso >> LOGICAL_BITS
+    return keys.known & (millis >= FIRST_MILLIS) & (millis < LAST_MILLIS)
+
+
+def times_of(keys: Keys, committed: Numbers, begins_us: int | None) -> Numbers:
+    """Return the transactions' times in µs: of their commit TSOs, in the log's order, as far as these carry time.
+
+    `begins_us` is the time of the first TSO, at which those before it stand; None in a log whose TSOs carry none. A
+    commit time in the same millisecond is as good, and more exact.
+    """
+    millis = keys.tso >> LOGICAL_BITS
+    within = timed(keys)
+    times = np.where(within & (committed // 1000 != millis), millis * 1000, committed)
+    if begins_us is not None:
+        times[keys.known & ~within] = begins_us
+    return times
+
+
+def keys_of(facts: Numbers) -> Keys:
+    """Return the order keys of the transactions of which `log.table_changes.transactions_of` says these facts."""
+    return Keys(facts[:, x.X_TSO] >= 0, *facts[:, [x.X_TSO, x.X_ID, x.X_SEQ, x.X_NODE]].T)
+
 
 MOST_DETAIL: Final = 2_000
 """A log of so many transactions is shown transaction by transaction."""

@@ -12,11 +12,9 @@ import numpy as np
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.observe.report.bins import Bins, Numbers, size_for
-from binlog_merge.observe.report.keys import Keys, times_of
-from binlog_merge.observe.report.log import LANE_BINS, MOST_DETAIL
+from binlog_merge.observe.report.log import LANE_BINS, MOST_DETAIL, Keys, times_of
 from binlog_merge.observe.report.values import NodeLanes
-from binlog_merge.pipeline.base.progress import Progress
-from binlog_merge.pipeline.base.runner import Files, InDriver
+from binlog_merge.pipeline.base.runner import Files, InDriver, Progress
 from binlog_merge.pipeline.gather.listing import ROWS, listed
 from binlog_merge.pipeline.transactions import Transactions, found_transactions
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import jinja2
 
-from binlog_merge.notices import printable
+from binlog_merge.redaction import printable
 
 _WORDS: Final = {
     "base": "as the base had it",

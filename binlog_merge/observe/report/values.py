@@ -1,11 +1,16 @@
-"""What a report knows, as frozen values: facts read from the log, its schema store, its notes and the nodes' files."""
+"""What a report knows, as frozen values: facts read from the log, its schema store, its notes and the nodes' files.
+
+Times are written as RFC 3339, in UTC, with milliseconds.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from binlog_merge.json_values import utc_text
 from binlog_merge.observe.report.bins import Bins
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 SHARED: Final = 0
 """The lane of transactions with a commit TSO of their own, of which the log does not say on which nodes they ran."""
@@ -172,3 +177,20 @@ class SchemaFacts:
         found |= {ddl.key for ddl in self.node_ddl} | {skew.begins for skew in self.skews}
         found |= {skew.ends for skew in self.skews if skew.ends is not None}
         return sorted(found)
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(us: int | None) -> str | None:
+    """Return a time in µs since 1970, None where it is none or out of the calendar."""
+    try:
+        return None if us is None else utc_text(_EPOCH + timedelta(microseconds=us), "milliseconds")
+    except OverflowError:
+        return None
+
+
+def key_time(key: str | None) -> str | None:
+    """Return the time of an order key's TSO, None if there is no key, or it carries no time."""
+    tso = 0 if key is None else OrderKey.parse(key).commit_tso
+    return time_text(tso_millis(tso) * 1000) if carries_time(tso) else None

@@ -2,6 +2,8 @@
 
 Where a node failed over (`files.servers`), the files of a later server are in a folder whose name sorts by its number,
 and are named with it, as a merge names them.
+
+A capture has recorded beside the files which servers a node has had: the first one, and each switch.
 """
 
 import re
@@ -14,9 +16,9 @@ from binlog_merge.config.uri import local_path
 from binlog_merge.errors import io_error
 from binlog_merge.files.globs import check_readable, expand
 from binlog_merge.files.remote import name_of
-from binlog_merge.files.servers import patterns_of, servers_of
+from binlog_merge.files.servers import patterns_of, recorded_server_uuid, servers_of
 from binlog_merge.files.source import open_source
-from binlog_merge.observe.status.values import FilePosition
+from binlog_merge.observe.status.values import FilePosition, ServerStatus
 
 _Order = tuple[str, int]
 """The folder of a server after the first one, else "", and the file's number."""
@@ -101,3 +103,32 @@ def _size_and_time(path: str) -> tuple[int, float | None]:
     except OSError as error:
         raise io_error(error, path) from error
     return found.st_size, found.st_mtime
+
+
+def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
+    """Return a node's servers, the first one first; none for a node whose files nothing captures.
+
+    Raises IoError, ManifestError and ConfigError for an index that cannot be read.
+    """
+    _, following = servers_of(node.files)
+    first = _first(node)
+    if first is None and not following:
+        return ()
+    found = [ServerStatus(first, None, None, "")]
+    for server in following:
+        if server.ended is not None:
+            folder, file, position = server.ended
+            ends = FilePosition(f"{folder}/{file}" if folder else file, position)
+            # The one that has the log before it: a server that was never captured from has none.
+            at = next(i for i, known in reversed(list(enumerate(found))) if known.folder == folder)
+            found[at] = found[at].left(ends)
+        found.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
+    return tuple(found)
+
+
+def _first(node: Node) -> str | None:
+    """Return the UUID of the server that was captured first, None if no capture has recorded it."""
+    for pattern in node.files:
+        if (found := recorded_server_uuid(pattern)) is not None:
+            return found
+    return None

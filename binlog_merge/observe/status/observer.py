@@ -28,20 +28,21 @@ from binlog_merge.observe.status.health import (
     node_problems,
     problem,
     serve_problems,
+    with_holders,
 )
-from binlog_merge.observe.status.holding import with_holders
-from binlog_merge.observe.status.node_files import NodeFiles, further
-from binlog_merge.observe.status.node_servers import servers_of_node
+from binlog_merge.observe.status.node_files import NodeFiles, further, servers_of_node
 from binlog_merge.observe.status.notes import (
+    Growth,
     MergeNote,
     NodeNote,
+    Sample,
     archive_status,
     capture_note,
     decisions_note,
     merge_note,
+    rates_of,
     serve_notes,
 )
-from binlog_merge.observe.status.rates import Growth, Sample, rates_of
 from binlog_merge.observe.status.values import (
     ComponentStatus,
     DiskStatus,

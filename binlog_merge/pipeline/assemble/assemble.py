@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from binlog_merge.errors import CommitTsoConflict, UnsupportedInput
-from binlog_merge.pipeline.assemble.local_keys import Patch
+from binlog_merge.pipeline.assemble.values import Patch
 from binlog_merge.pipeline.base.branches import Carry, EdgeBranch, Hash, KeptBranch, LateCommit, OpenBranch, Prepared
 
 

@@ -1,15 +1,18 @@
-"""Where the next run goes on in a node's log."""
+"""Where the next run goes on in a node's log, with the record of the GTIDs that were seen and of those that are
+missing.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.kernels import scan_layout
-from binlog_merge.pipeline.assemble.gaps import MOST_KEPT
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
 from binlog_merge.pipeline.base.branches import Carry, Hash
-from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
+from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.node_input import FILE_BEGINS, Resume
+from binlog_merge.pipeline.scan.executed import executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 
@@ -93,7 +96,7 @@ def _resume(node: ScannedNode, needed: Place, inside: bool) -> tuple[int, Resume
 def _with_rows(carry: Carry, pieces: Sequence[ScanResult]) -> Carry:
     """Add the commit rows of other nodes that XA COMMITs of these pieces need: they may not be read again.
 
-    `assemble.shared_rows` gave them to the piece with the XA COMMIT. The node's own rows are read again with the
+    `assemble.undecided` gave them to the piece with the XA COMMIT. The node's own rows are read again with the
     pieces; in the carry they would stay for ever once one piece holds both the row and its XA COMMIT.
     """
     rows = dict[Hash, int]()
@@ -120,3 +123,60 @@ def _at(node: ScannedNode, count: int, place: Place) -> Resume:
 
 def _kept(executed: GtidSet | None) -> GtidSet | None:
     return executed if executed is not None and executed.spans <= MOST_KEPT else None
+
+
+MOST_KEPT = 1 << 12  # intervals per node in a record of the manifest
+
+
+def note_gtids(scanned: ScannedNode, end_of_input: bool) -> list[str]:
+    """Record the GTIDs that the node has shown, for the next run, and return warnings about gaps.
+
+    If GTIDs carry commit TSOs most numbers are never used, so there are no gaps.
+    """
+    node = scanned.input
+    logged = [p.logged for p in scanned.pieces]
+    carrying = {source for piece in logged for source in piece.carrying.intervals}
+    base = GtidSet({s: spans for s, spans in node.gtids.base.intervals.items() if s not in carrying})
+    seen = node.gtids.seen
+    if seen is None or any(piece.scattered for piece in logged):
+        return _given_up(scanned)
+    seen = GtidSet.of(item for gtids in (seen, *(piece.gtids for piece in logged)) for item in gtids.items())
+    gaps = GtidSet() if carrying else _gaps(scanned, seen, end_of_input and scanned.error is None)
+    warned = node.gtids.warned.union(gaps)
+    if base.spans + seen.spans + warned.spans > MOST_KEPT:
+        return _given_up(scanned)
+    scanned.gtids = NodeGtids(base, seen, warned)
+    if not gaps:
+        return []
+    return [
+        f"{scanned.source_id}: its logs have no {gaps}, though they have GTIDs of the same source before and after. "
+        "The server has not logged them: a transaction that was never given this number (SET gtid_next, group "
+        "replication's blocks of numbers), or that another server kept (a replica that filters, or that began after "
+        "it); or a log was changed. What they did is not in the output"
+    ]
+
+
+def _given_up(scanned: ScannedNode) -> list[str]:
+    if scanned.input.gtids.seen is None:
+        scanned.gtids = scanned.input.gtids
+        return []
+    scanned.gtids = NodeGtids(seen=None)
+    return [
+        f"{scanned.source_id}: its GTIDs are so scattered (more than {MOST_KEPT} intervals) that they are not compared "
+        "with those of other nodes, of later runs, and of later files; sequence numbers are"
+    ]
+
+
+def _gaps(scanned: ScannedNode, seen: GtidSet, final: bool) -> GtidSet:
+    """Return the new gaps: GTIDs missing from everything read, for which no warning was given yet.
+
+    Unless `final`, gaps in the last file do not count yet: parallel appliers may still log these GTIDs.
+    """
+    node, last = scanned.input, scanned.end[0]
+    known = node.gtids.base.union(executed_before(node.files[last]) or GtidSet())
+    if final:
+        known = known.union(seen)
+    for piece in scanned.pieces:
+        if piece.file_index < last:
+            known = known.union(piece.logged.gtids)
+    return known.holes().minus(node.gtids.base.holes()).minus(node.gtids.warned).minus(seen)

@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from binlog_merge.pipeline.assemble.gaps import note_gtids
+from binlog_merge.pipeline.assemble.checkpoints import note_gtids
+from binlog_merge.pipeline.assemble.log_faults import check_logs
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, half_committed
-from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_rows
-from binlog_merge.pipeline.assemble.whole_logs import check_logs
+from binlog_merge.pipeline.assemble.undecided import logged_elsewhere, with_rows
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import CARRIERS, POLARDBX
 from binlog_merge.pipeline.scan.inputs import bundles, scan_tasks

@@ -1,4 +1,7 @@
-"""Checks one node's GTIDs and sequence numbers for transactions that are in its log twice or are missing from it.
+"""Checks that the nodes' logs are complete: no transaction is in them twice and none is missing.
+
+`log_faults` checks one node's GTIDs and sequence numbers for transactions that are in its log twice or are missing from
+it.
 
 Each piece brings the numbers of its own groups (`Logged`); the boundaries between pieces and files are checked here:
 
@@ -8,20 +11,27 @@ Each piece brings the numbers of its own groups (`Logged`); the boundaries betwe
 A GTID that was executed before is never logged again. The reverse does not hold: a GTID may be in a file and not yet in
 the PREVIOUS_GTIDS of the next, as servers begin a file while XA or non-transactional groups are still committing (seen
 on 9.7).
+
+`shared_faults` finds GTIDs that several nodes have: a primary and its replica, given as two nodes, would yield every
+transaction twice.
+
+A node with a fault is read up to the group before it: that piece is scanned
+again with an earlier stop. With `log-doubts: warn` it is read on, and every fault is a warning.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice, UnsupportedInput
-from binlog_merge.files.gtids import Group, groups
-from binlog_merge.files.node_file import NodeFile
+from binlog_merge.files.node_file import Group, NodeFile, groups
 from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_sequence, text_of
-from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.base.resume import FILE_BEGINS
+from binlog_merge.pipeline.base.node_input import FILE_BEGINS, NodeInput
+from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
-from binlog_merge.pipeline.scan.values import ScanResult
+from binlog_merge.pipeline.scan.task import scan
+from binlog_merge.pipeline.scan.values import Piece, ScanResult
 
 RESET = (
     "if the node's GTIDs were reset (RESET BINARY LOGS AND GTIDS), begin a new output with the files behind that; else "
@@ -205,3 +215,113 @@ def _first_greater(walk: _Walk, index: int, lost: GtidSet) -> tuple[int, int] | 
                 if greater and _is_new(walk.node, file_index, group.offset):
                     return number, group.offset
     return None
+
+
+REPLICA = (
+    "if one of the two is a replica of the other, or both are of a third server, give only one of them: the other adds "
+    "nothing. Where both must be read (shards that replicate a table which the configuration filters out), "
+    "`log-doubts: warn` merges every transaction as often as it is logged"
+)
+
+Pieces = Mapping[str, Sequence[ScanResult]]
+
+
+def shared_faults(nodes: Sequence[NodeInput], pieces: Pieces) -> dict[str, Fault]:
+    """Return, for each node that repeats transactions of another, its first group that does.
+
+    The fault is given to the node that brings the GTID in this run; if both do, to the one with the greater number.
+    """
+    own = {n.source_id: _union([p.logged.gtids for p in pieces.get(n.source_id, ())]) for n in nodes}
+    everything = {n.source_id: own[n.source_id].union(n.gtids.seen or GtidSet()) for n in nodes}
+    faults: dict[str, Fault] = {}
+    for first, second in _pairs(nodes, everything):
+        shared = everything[first.source_id].intersection(everything[second.source_id])
+        for node, other in ((second, first), (first, second)):
+            new = shared.minus(node.gtids.seen or GtidSet()).intersection(own[node.source_id])
+            if new:
+                fault = _fault(node, other, pieces, new, shared)
+                known = faults.get(node.source_id)
+                if known is None or (fault.piece, fault.position) < (known.piece, known.position):
+                    faults[node.source_id] = fault
+                break
+    return faults
+
+
+def _union(sets: Sequence[GtidSet]) -> GtidSet:
+    return GtidSet.of(item for gtids in sets for item in gtids.items())
+
+
+def _pairs(nodes: Sequence[NodeInput], everything: Mapping[str, GtidSet]) -> list[tuple[NodeInput, NodeInput]]:
+    """Return the pairs of nodes that share a GTID, in order of their numbers."""
+    intervals: dict[tuple[bytes, str], list[tuple[int, int, int]]] = {}
+    for index, node in enumerate(nodes):
+        for sid, tag, start, end in everything[node.source_id].items():
+            intervals.setdefault((sid, tag), []).append((start, end, index))
+    pairs = set[tuple[int, int]]()
+    for spans in intervals.values():
+        open_spans: list[tuple[int, int]] = []
+        for start, end, index in sorted(spans):
+            open_spans = [(until, other) for until, other in open_spans if until > start]
+            pairs |= {(min(index, other), max(index, other)) for _, other in open_spans}
+            open_spans.append((end, index))
+    return [(nodes[a], nodes[b]) for a, b in sorted(pairs)]
+
+
+def _fault(node: NodeInput, other: NodeInput, pieces: Pieces, new: GtidSet, shared: GtidSet) -> Fault:
+    for index, piece in enumerate(pieces[node.source_id]):
+        wanted = piece.logged.gtids.intersection(new)
+        group = find(node, piece, wanted) if wanted else None
+        if group is None:
+            continue
+        gtid = (group.sid, group.tag, group.gno)
+        where = _place(other, pieces, GtidSet.of([(*gtid, gtid[2] + 1)]))
+        many = f", as are {shared.count - 1} more" if shared.count > 1 else ""
+        text = f"GTID {text_of(gtid)} is in the log of node {other.source_id} too{where}{many}"
+        return Fault(index, group.offset, TransactionTwice(text, remedy=REPLICA))
+    raise AssertionError("a node's GTIDs are not those of its groups")
+
+
+def _place(node: NodeInput, pieces: Pieces, gtid: GtidSet) -> str:
+    for piece in pieces.get(node.source_id, ()):
+        if piece.logged.gtids.intersection(gtid):
+            group = find(node, piece, gtid)
+            if group is not None:
+                return f" ({node.files[piece.file_index].path}:{group.offset})"
+    return ""
+
+
+def check_logs(job: Job, inputs: Inputs, scanned: Mapping[str, Sequence[Piece]]) -> dict[str, list[Piece]]:
+    """Return each node's pieces up to the first fault of its log."""
+    pieces = {node.source_id: list(scanned[node.source_id]) for node in inputs.nodes}
+    polardbx = inputs.carrier == POLARDBX
+    for node in inputs.nodes:
+        found = pieces[node.source_id]
+        for fault in log_faults(node, _results(found), polardbx):
+            if fault.certain and job.config.log_doubts == "error":
+                pieces[node.source_id] = _cut(job, node, found, fault)
+                break
+            job.warnings.append(_warning(node, found, fault))
+    shared = shared_faults(inputs.nodes, {name: _results(pairs) for name, pairs in pieces.items()})
+    for node in inputs.nodes:
+        repeats = shared.get(node.source_id)
+        if repeats is not None and job.config.log_doubts == "error":
+            pieces[node.source_id] = _cut(job, node, pieces[node.source_id], repeats)
+        elif repeats is not None:
+            job.warnings.append(_warning(node, pieces[node.source_id], repeats))
+    return pieces
+
+
+def _results(pieces: Sequence[Piece]) -> list[ScanResult]:
+    return [result for _, result in pieces]
+
+
+def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> list[Piece]:
+    """Return a node's pieces up to the fault, which becomes the error of the last one."""
+    task = replace(pieces[fault.piece][0], stop=fault.position)
+    again: list[ScanResult] = job.runner(task.length).run("scan", scan, [task])
+    error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
+    return [*pieces[: fault.piece], Piece(task, replace(again[0], error=error.to_dict()))]
+
+
+def _warning(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:
+    return f"log-doubts: {node.source_id}, {pieces[fault.piece][0].file.path}:{fault.position}: {fault.error.message}"

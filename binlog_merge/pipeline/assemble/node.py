@@ -14,9 +14,8 @@ from binlog_merge.pipeline.assemble.sync_points import moved_locals
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.scan.block import PieceBlock
-from binlog_merge.pipeline.scan.crashed import nothing_is_missing
-from binlog_merge.pipeline.scan.values import ScanResult
+from binlog_merge.pipeline.scan.executed import nothing_is_missing
+from binlog_merge.pipeline.scan.values import PieceBlock, ScanResult
 from snapshot_store.tso import OrderKey
 
 FileOf = tuple[str, int]

@@ -1,21 +1,25 @@
-"""A node after the scan: its joined pieces, and how far its log was read and is usable."""
+"""A node after the scan: its joined pieces, and how far its log was read and is usable.
+
+Its watermark is the least order key that may still arrive from it; `why` says in words why it holds the others back.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
+from binlog_merge.binlog.kernels.scan_layout import SYNC_POINT
 from binlog_merge.errors import LateTransaction, MergeError
 from binlog_merge.files.as_of import AsOf
 from binlog_merge.pipeline.assemble.assemble import lost_branch
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow
-from binlog_merge.pipeline.assemble.watermark import as_of_watermark, node_watermark
-from binlog_merge.pipeline.base.branches import Carry
-from binlog_merge.pipeline.base.clock import time_tso
+from binlog_merge.pipeline.base.branches import Carry, Prepared
+from binlog_merge.pipeline.base.clock import time_tso, tso_us
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.values import ScanResult
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 Place = tuple[int, int]
 
@@ -154,3 +158,94 @@ def _committed(node: ScannedNode, wanted: Sequence[int]) -> frozenset[int]:
         transactions = block.timed()["transaction"]
         found.update(transactions[np.isin(transactions, known)].tolist())
     return frozenset(found)
+
+
+def node_watermark(
+    carry: Carry, node_seq: int, max_disorder: int = 0, prepared_earlier: bool = True
+) -> OrderKey | None:
+    """Return the least order key that may still arrive from a node, or None if it has shown no commit TSO yet.
+
+    The next transaction without a TSO sorts right after the greatest commit. A branch that is still prepared may commit
+    with any TSO greater than those committed before its prepare, and a branch not yet prepared with any TSO greater
+    than all. `prepared_earlier` False: a transaction's order depends only on its commit, whenever it was prepared.
+    """
+    if carry.max_tso == 0 and carry.max_transaction == 0:
+        return None
+    least = OrderKey(carry.max_tso, carry.max_transaction, carry.seq + 1, node_seq)
+    for prepared in carry.open.values() if prepared_earlier else ():
+        # Locals in a sync point's window follow right after the commits before it.
+        next_tso = prepared.max_tso + (0 if prepared.flags & SYNC_POINT else 1)
+        least = min(least, OrderKey(next_tso, 0, 0, 0))
+    if max_disorder:
+        least = min(least, OrderKey(max(0, carry.max_tso - max_disorder), 0, 0, 0))
+    return least
+
+
+def as_of_watermark(note: AsOf | None, max_disorder: int, max_step_back: int) -> OrderKey | None:
+    """Return the least order key that may still arrive from a node whose log was read to where its note says.
+
+    Later commits have the note's time or a later one, unless the clock steps back: steps of up to `max_step_back`
+    microseconds are allowed for, so that they make no transaction late.
+    """
+    if note is None:
+        return None
+    tso: int = time_tso(max(0, note.clock_us - max_step_back))
+    return OrderKey(max(0, tso - max_disorder), 0, 0, 0)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def why(node: ScannedNode, watermark: OrderKey | None) -> str:
+    """Return what keeps a node's watermark where it is."""
+    if node.error is not None:
+        return "its log cannot be read any further"
+    if (unfinished := _unfinished(node)) is not None:
+        return f"what begins at {_place(node, unfinished)} is not whole yet"
+    if (prepared := _prepared(node, watermark)) is not None:
+        where = _place(node, (prepared.file_index, prepared.start)) if prepared.file_index >= 0 else "an earlier file"
+        return f"the transaction prepared at {where} has neither committed nor been rolled back"
+    if node.as_of is not None and watermark is not None and watermark.seq == 0:
+        return f"idle, and its clock was at {_time(node.as_of.clock_us)} when it was asked last"
+    read_to = _place(node, node.read_to)
+    if watermark is None or not node.carry.max_tso:
+        return f"it has shown no commit {'time' if node.by_time else 'TSO'} yet, read to {read_to}"
+    return f"idle since {_moment(node)}, read to {read_to}"
+
+
+def _unfinished(node: ScannedNode) -> Place | None:
+    """Return where a transaction or event begins at the end of the log that is not whole, None if all are."""
+    if not node.pieces:
+        return None
+    last = max(node.pieces, key=lambda piece: (piece.file_index, piece.piece))
+    at = last.truncated if last.unfinished is None else last.unfinished
+    return None if at is None else (last.file_index, at)
+
+
+def _prepared(node: ScannedNode, watermark: OrderKey | None) -> Prepared | None:
+    """Return the open branch that the watermark waits for."""
+    if node.by_time or watermark is None or watermark.seq:
+        return None
+    found = sorted(
+        node.carry.open.values(), key=lambda prepared: (prepared.max_tso, prepared.file_index, prepared.start)
+    )
+    least = next(iter(found), None)
+    if least is None:
+        return None
+    waits_for = least.max_tso + (0 if least.flags & SYNC_POINT else 1)
+    return least if watermark.commit_tso <= waits_for else None
+
+
+def _moment(node: ScannedNode) -> str:
+    tso = node.carry.max_tso
+    if node.by_time:
+        return _time(tso_us(tso))
+    return f"commit TSO {tso} ({_time(tso_millis(tso) * 1000)})" if carries_time(tso) else f"commit TSO {tso}"
+
+
+def _time(us: int) -> str:
+    return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+
+
+def _place(node: ScannedNode, place: Place) -> str:
+    return f"{node.input.files[place[0]].name}:{place[1]}"

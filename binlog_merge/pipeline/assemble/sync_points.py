@@ -23,11 +23,11 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
-from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.columns import Column
-from binlog_merge.pipeline.base.read_group import read_group
-from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.assemble.values import LocalKeys, Patch
+from binlog_merge.pipeline.base.group_at import transaction_events
+from binlog_merge.pipeline.base.node_input import read_group
+from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 

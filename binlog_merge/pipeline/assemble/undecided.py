@@ -3,9 +3,13 @@
 The row with the TSO was committed there before the XA COMMIT here. Any branch prepared here after the XA COMMIT fetches
 its TSO later still, and commits with a TSO as great come after the row in the other node's log. So a node that has
 shown such a TSO has shown the row, if it has it. Until all nodes have, the branch holds its node back.
+
+PolarDB-X's old transaction log is on one node of each transaction. On the other nodes the XA COMMITs carry no TSO. So a
+TSO that a node lacks is looked up among the commit rows of all nodes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +18,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
 from binlog_merge.pipeline.base.branches import Hash, KeptBranch
+from binlog_merge.pipeline.scan.values import PieceBlock, ScanResult
 from snapshot_store.tso import OrderKey
 
 _NEVER = (1 << 63) - 1
@@ -73,3 +78,37 @@ def _least_key(open_: Iterable[tuple[Block, KeptBranch]]) -> OrderKey:
         local = OrderKey(int(known.tso[i]), int(known.transaction[i]), int(known.seq[i]), block.node)
         least = min(least, local, OrderKey(branch.tso_before + 1, 0, 0, 0))
     return least
+
+
+def logged_elsewhere(
+    pieces: Sequence[tuple[ScanResult, PieceBlock]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
+) -> Mapping[Hash, int]:
+    """Return the commit TSOs, by gtrid, of XA COMMITs whose TSO their own piece did not know.
+
+    `pieces` are all pieces with their blocks, `carried` the commit rows carried over from earlier runs.
+    """
+    wanted = {late.gtrid for piece, _ in pieces for late in piece.late if late.tso is None and not late.rollback}
+    found: dict[Hash, int] = {}
+    if not polardbx or not wanted:
+        return found
+    for rows in carried:
+        found |= {gtrid: tso for gtrid, tso in rows.items() if gtrid in wanted}
+    numbers = np.array(sorted(first for first, _ in wanted), np.int64)
+    for piece, block in pieces:
+        found |= {(g1, g2): tso for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
+        if piece.used_rows:
+            columns = block.used_rows()
+            for i in np.flatnonzero(np.isin(columns["gtrid_1"], numbers)).tolist():
+                gtrid = (int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]))
+                if gtrid in wanted:
+                    found[gtrid] = int(columns["tso"][i])
+    return found
+
+
+def with_rows(piece: ScanResult, elsewhere: Mapping[Hash, int]) -> ScanResult:
+    """Return the piece, with the commit rows of other nodes that its XA COMMITs need. `elsewhere` maps gtrid to TSO."""
+    own = {row[:2] for row in piece.commit_rows}
+    needed = dict.fromkeys(late.gtrid for late in piece.late if late.gtrid in elsewhere and late.gtrid not in own)
+    if not needed:
+        return piece
+    return replace(piece, commit_rows=(*piece.commit_rows, *((*gtrid, elsewhere[gtrid]) for gtrid in needed)))

@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.errors import IoError
-from binlog_merge.pipeline.base.columns import Column, Columns
-from binlog_merge.pipeline.base.pieces import Part, Whole, extent_of, in_pieces, joined, rows_of
+from binlog_merge.pipeline.base.pieces import Column, Columns, Part, Whole, extent_of, in_pieces, joined, rows_of
 
 HELD: Final = "held:"
 SMALL_BYTES: Final = 1 << 18

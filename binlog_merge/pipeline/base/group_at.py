@@ -1,7 +1,8 @@
-"""Finds the group of events at a position of a node's file, and puts other rows in the place of its own.
+r"""Finds the group of events at a position of a node's file, and puts other rows in the place of its own.
 
 GCN or SEQUENCE | GTID | BEGIN | rows, or a statement with its context … | XID or COMMIT
-\\____ stays as it is _____/\\_ stays _/\\_____ the given events _________/\\_ stays _/      in a payload event
+\____ stays as it is _____/\_ stays _/\_____ the given events _________/\_ stays _/      in a payload event
+
 """
 
 import re
@@ -19,7 +20,6 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.files.head import file_identity
 from binlog_merge.files.source import Source, open_source
 from binlog_merge.pipeline.base.logged import text_of
-from binlog_merge.pipeline.base.transaction_events import transaction_events
 
 _GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT, EventType.GTID_TAGGED_LOG_EVENT)
 _CARRIERS: Final = (EventType.GCN_EVENT, EventType.SEQUENCE_EVENT)
@@ -159,7 +159,7 @@ def _gtid_of(events: Iterator[RawEvent]) -> str | None:
 
 
 def with_rows(group: Group, given: Callable[[], Sequence[Event]]) -> bytes:
-    """Return what is read in place of a group (`files.known.Instead`): it has the given events instead of its own.
+    """Return what is read in place of a group (`files.node_file.Instead`): it has the given events instead of its own.
 
     Raises NoTransaction if it is none, before the events are made.
     """
@@ -189,3 +189,12 @@ def _stays(event: RawEvent) -> bool:
     if event.type_code == EventType.QUERY_EVENT:
         return _FRAME.fullmatch(Query.parse(event.body).text.strip()) is not None
     return event.type_code in (EventType.XID_EVENT, EventType.XA_PREPARE_LOG_EVENT, *_CARRIERS)
+
+
+def transaction_events(data: bytes, checksum: bool) -> Iterator[RawEvent]:
+    """Yield the events of one group, those of a TRANSACTION_PAYLOAD_EVENT unpacked."""
+    for event in walk(data, checksum=checksum, offset=4):
+        if event.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
+            yield from TransactionPayload.parse(event.body).events()
+        else:
+            yield event

@@ -2,16 +2,31 @@
 
 A piece has a part of the block's rows, each column as narrow as it fits. It says itself which rows these are: a reader
 may get some of a block's pieces, as long as those are there whose rows it reads (`Part`).
+
+`Columns`, named integer columns of equal length, are how rows are held in memory.
 """
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from binlog_merge.pipeline.base.columns import Column, Columns
+Column = npt.NDArray[np.int64]
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+def view(buffer: npt.NDArray[Any]) -> memoryview:
+    """Return the bytes of an array as a memoryview, to read into or write from."""
+    return memoryview(buffer)  # type: ignore[arg-type]
+
+
+def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence[int]) -> dict[str, Column]:
+    """Return the columns `where` of a row-wise array, named `names`."""
+    return {name: rows[:, column] for name, column in zip(names, where, strict=True)}
+
 
 PIECE_ROWS = 1 << 15
 

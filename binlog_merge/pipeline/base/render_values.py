@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.tso import OrderKey
 

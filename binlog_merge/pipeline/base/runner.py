@@ -1,12 +1,28 @@
-"""The interface through which the job runs a stage's tasks, whichever engine schedules them."""
+"""The interface through which the job runs a stage's tasks, whichever engine schedules them, and how far a stage has
+come.
+"""
 
 import pickle
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
-from binlog_merge.pipeline.base.progress import Progress
+Progress = Callable[[str, int, int], None]
+"""Is told of a stage, how many of its parts are done, and how many there are."""
+
+
+@runtime_checkable
+class Sized(Protocol):
+    """A Progress, or a Runner, that also wants to know how many bytes a stage reads, and of how many branches."""
+
+    def size_is(self, stage: str, size: int, branches: int = 0) -> None:
+        """Take note of it, before the stage's parts are reported. `branches` is 0 where that is not known before."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -1,4 +1,4 @@
-"""The state of one run: its options and its inputs."""
+"""The state of one run: its options, its filter and its inputs."""
 
 import logging
 import time
@@ -7,19 +7,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import ConfigError
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
 from binlog_merge.files.node_file import IgnoredFile
 from binlog_merge.files.output import WORK_FOLDER
-from binlog_merge.pipeline.base.filter_settings import filter_settings
+from binlog_merge.pipeline.base.decided import Skipped
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.base.progress import Progress, Sized
 from binlog_merge.pipeline.base.render_values import FileHead
-from binlog_merge.pipeline.base.runner import InDriver, Runner
-from binlog_merge.pipeline.base.skipped import Skipped
+from binlog_merge.pipeline.base.runner import InDriver, Progress, Runner, Sized
 from snapshot_store.tso import ORIGIN, OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.filters.filter import FilterSettings
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -118,3 +122,28 @@ class Inputs:
 def key_after(key: OrderKey | None) -> OrderKey:
     """Return the least key above `key`; ORIGIN if `key` is None."""
     return ORIGIN if key is None else key._replace(node_seq=key.node_seq + 1)
+
+
+def filter_settings(path: str | None) -> "FilterSettings | None":
+    """Return the settings of a filter file, None if `path` is None.
+
+    Raises ConfigError for settings that a merge cannot apply.
+    """
+    if path is None:
+        return None
+    from binlog_merge.filters.config import load_filter
+    from binlog_merge.filters.filter import verify
+
+    settings = load_filter(Path(path))
+    if settings.ignore_start_ts:
+        raise ConfigError(
+            "ignore-txn-start-ts: the merge does not know when a transaction began",
+            file=path,
+            remedy="name commit TSOs in ignore-commit-tso",
+        )
+    if settings.column_selectors:
+        raise ConfigError(
+            "column-selectors: a merged binlog has whole rows", file=path, remedy="leave the selectors out"
+        )
+    verify(settings)
+    return settings

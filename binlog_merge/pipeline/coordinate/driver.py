@@ -12,7 +12,6 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.coordinate.copied_rows import Called, copied_rows, rows_at
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applications, physical_tables
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
@@ -20,6 +19,7 @@ from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, local
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change
 from binlog_merge.pipeline.coordinate.not_carried import Listing, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
+from binlog_merge.pipeline.coordinate.row_counts import Called, copied_rows, rows_at
 from binlog_merge.pipeline.coordinate.schemas import Added, done_by, logical_history, node_history
 from binlog_merge.pipeline.coordinate.shards.driver import (
     KnownShards,

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from binlog_merge.binlog.query_session import ddl_session
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables, ddl_session
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import LogicalDdl
-from binlog_merge.pipeline.coordinate.left_out import without_left_out
 from binlog_merge.pipeline.coordinate.not_carried import (
     LEFT_OUT_DATABASES,
     NO_TABLE,
@@ -22,7 +20,7 @@ from binlog_merge.pipeline.coordinate.not_carried import (
 )
 from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_versions
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
-from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
+from binlog_merge.pipeline.coordinate.statements import Subject, subject_of, without_left_out
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable

@@ -5,19 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.constants import EventType, version_number
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of
-from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.binlog.version import version_number
+from binlog_merge.binlog.query_session import SessionVariables, session_of
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
-from binlog_merge.pipeline.base.read_group import read_group
-from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.base.group_at import transaction_events
+from binlog_merge.pipeline.base.node_input import read_group
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.polardbx.names import is_internal
 from snapshot_store.ddl import ParsedDdl

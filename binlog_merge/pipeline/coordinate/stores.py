@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, SchemaConflict, io_error
-from binlog_merge.files.durable import sync_directory, sync_file
+from binlog_merge.files.disk import sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import open_source

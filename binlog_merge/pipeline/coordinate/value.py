@@ -6,12 +6,12 @@ from binlog_merge.config.modes import Modes
 from binlog_merge.errors import DdlNotUnderstoodError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
-from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.marker.driver import Messages
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change
 from binlog_merge.pipeline.coordinate.not_carried import Listing
 from binlog_merge.pipeline.coordinate.shards.driver import CoordinatedShards
 from binlog_merge.pipeline.coordinate.shards.notes import Lock
+from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.pipeline.coordinate.stores import Made
 from binlog_merge.places import place_of
 from binlog_merge.polardbx.places import Places

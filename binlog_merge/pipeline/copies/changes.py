@@ -16,8 +16,8 @@ from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, RowImage, RowsEv
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ChecksumMismatch, UnsupportedInput
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.read_group import read_group
-from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.base.group_at import transaction_events
+from binlog_merge.pipeline.base.node_input import read_group
 from binlog_merge.pipeline.coordinate.read_again import keys_of
 from binlog_merge.reshape.pads import constant_pad
 from binlog_merge.reshape.witness import check_witness

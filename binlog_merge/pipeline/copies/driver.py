@@ -3,7 +3,7 @@
 import json
 from functools import partial
 
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.config.merge_config import topology_of
 from binlog_merge.errors import MergeError, ShardsInDoubt
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note

@@ -15,10 +15,8 @@ from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
 from binlog_merge.errors import ChecksumMismatch, KeysInDoubt
-from binlog_merge.pipeline.base.columns import Column
-from binlog_merge.pipeline.gather.arrange import arranged
-from binlog_merge.pipeline.gather.arrange_run import Statement
-from binlog_merge.pipeline.gather.found_rows import rows_in_window
+from binlog_merge.pipeline.base.pieces import Column
+from binlog_merge.pipeline.gather.arrange import Statement, arranged
 from binlog_merge.pipeline.gather.key_changes import (
     FREES,
     NO_CHANGES,
@@ -31,8 +29,8 @@ from binlog_merge.pipeline.gather.key_changes import (
 from binlog_merge.pipeline.gather.keyed import KEYS_OF_A_TABLE
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.rows_events import Bytes, rows_in_window
 from binlog_merge.pipeline.gather.traces import Window
-from binlog_merge.pipeline.gather.verdicts import Bytes
 
 Ints = npt.NDArray[np.int64]
 MOST_CHANGES: Final = 1 << 19

@@ -17,19 +17,17 @@ import numpy.typing as npt
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
-from binlog_merge.binlog.kernels.key_hash import ABSENT, VALUE, hash_keys
+from binlog_merge.binlog.kernels.key_hashes import ABSENT, VALUE, hash_keys
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, KeysInDoubt
-from binlog_merge.pipeline.gather.found_rows import rows_in_window
 from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed
 from binlog_merge.pipeline.gather.keyed import KeyedTable, UniqueKey
-from binlog_merge.pipeline.gather.logical_bodies import LogicalBodies
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.rows_events import Bytes, LogicalBodies, rows_in_window
 from binlog_merge.pipeline.gather.traces import Window
-from binlog_merge.pipeline.gather.verdicts import Bytes
 from binlog_merge.values.key_values import folds_case
 from binlog_merge.values.standing_keys import EVERY_HASH, MOST_KEYS, Collision, StandingKeys, Taken, fit, key_text
 

@@ -17,7 +17,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.pipeline.gather.values import Schemas
 from binlog_merge.reshape.writesets import History, References, Writesets, references_of
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.history import SchemaHistory

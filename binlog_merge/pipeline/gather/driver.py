@@ -11,12 +11,11 @@ from binlog_merge.files.parts import Away, take_part
 from binlog_merge.files.publish import file_name
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
-from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.pipeline.gather.schemas import Schemas
 from binlog_merge.pipeline.gather.task import gather
-from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputFile
+from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputFile, Schemas
 from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX

@@ -20,10 +20,9 @@ from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.base.pieces import view
 from binlog_merge.pipeline.gather.arranging import Doubt, no_order
-from binlog_merge.pipeline.gather.giant_order import giant_in_order
-from binlog_merge.pipeline.gather.giant_pieces import PIECE, unpacked_pieces, whole_events
+from binlog_merge.pipeline.gather.giant_order import PIECE, giant_in_order, unpacked_pieces, whole_events
 from binlog_merge.pipeline.gather.giant_rows import GiantRows
 from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from binlog_merge.binlog.constants import UPDATE_TYPES, EventType
 from binlog_merge.binlog.kernels.row_lengths import rows_begin, rows_end
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.base.pieces import view
 
 PIECE = 8 << 20
 _HEAD = 4096  # more than columns-present bitmaps and a row's null bitmap take

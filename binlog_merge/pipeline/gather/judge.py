@@ -23,12 +23,18 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.rows import RowsEvent, present_columns
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.gather.found_rows import rows_in_piece, rows_in_window
-from binlog_merge.pipeline.gather.logical_bodies import Bodies, LogicalBodies
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.rows_events import (
+    NO_VERDICTS,
+    Bodies,
+    Bytes,
+    LogicalBodies,
+    Verdicts,
+    rows_in_piece,
+    rows_in_window,
+)
 from binlog_merge.pipeline.gather.traces import Window
-from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.values.convert.cells import ConversionError
 
 if TYPE_CHECKING:

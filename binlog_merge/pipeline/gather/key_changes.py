@@ -24,16 +24,15 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows, cut_rows
 from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import render_layout as k
-from binlog_merge.binlog.kernels.cell_pairs import differing
-from binlog_merge.binlog.kernels.key_hash import ABSENT, NULL, VALUE, hash_keys
+from binlog_merge.binlog.kernels.key_hashes import ABSENT, NULL, VALUE, hash_keys
 from binlog_merge.binlog.kernels.row_cells import ABSENT as NO_CELL
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.binlog.kernels.row_cells import NULL as NULL_CELL
+from binlog_merge.binlog.kernels.row_cells import differing
 from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.gather.keyed import KEYS_OF_A_TABLE, KeyedTable, UniqueKey
-from binlog_merge.pipeline.gather.logical_bodies import LogicalBodies
 from binlog_merge.pipeline.gather.plans import PlanTable
-from binlog_merge.pipeline.gather.verdicts import Bytes
+from binlog_merge.pipeline.gather.rows_events import Bytes, LogicalBodies
 from binlog_merge.pipeline.gather.whole_json import with_whole_json
 from binlog_merge.values.convert.cells import ConversionError
 from binlog_merge.values.key_values import Unclear, folded
@@ -162,7 +161,7 @@ def key_changed(cut: CutRows, key: UniqueKey) -> npt.NDArray[np.bool_]:
 def _values(
     table: KeyedTable, key: UniqueKey, number: int, cut: CutRows, side: int, rows: Ints
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the values of a key in some rows, their states (`kernels.key_hash`), and which of them are clear."""
+    """Return the values of a key in some rows, their states (`kernels.key_hashes`), and which of them are clear."""
     values, states = np.full(len(rows), UNKNOWN, np.int64), np.full(len(rows), ABSENT, np.int64)
     if key.parts is None:
         return values, states, np.zeros(len(rows), np.int64)

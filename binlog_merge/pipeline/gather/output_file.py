@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.errors import io_error
-from binlog_merge.files.writeback import WriteBehind
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.files.disk import WriteBehind
+from binlog_merge.pipeline.base.pieces import view
 
 _READ = 1 << 20
 OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length

@@ -12,23 +12,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.cell_steps import row_steps
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import plan_hash
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, row_steps
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.pipeline.coordinate.histories import logical_base
 from binlog_merge.pipeline.coordinate.shards.routes import filled
 from binlog_merge.pipeline.coordinate.shards.values import Shard
 from binlog_merge.pipeline.gather.keyed import KeyedTable, keyed_table
 from binlog_merge.pipeline.gather.rows import Rows
-from binlog_merge.pipeline.gather.schemas import Schemas
-from binlog_merge.pipeline.order.moving import Moving, Renames, renamed
+from binlog_merge.pipeline.gather.values import Schemas
+from binlog_merge.pipeline.order.waits import Moving, Renames, renamed
 from binlog_merge.polardbx.row_id import with_row_id
-from binlog_merge.reshape.opaque import remedy_of, shape_from_table_map
 from binlog_merge.reshape.plan_of import ReshapePlan, make_plan
-from binlog_merge.reshape.witness import check_witness
+from binlog_merge.reshape.witness import check_witness, remedy_of, shape_from_table_map
 from binlog_merge.values.from_table_map import table_from_table_map
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Table

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.pipeline.base.blocks import read_rows
-from binlog_merge.pipeline.base.columns import Column
+from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.order.ordered import KEY, OWN
 from snapshot_store.tso import OrderKey
 

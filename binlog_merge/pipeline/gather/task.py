@@ -20,20 +20,17 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput, io_error
-from binlog_merge.files.parts import send_part, sent
-from binlog_merge.files.rendered import Rendered
+from binlog_merge.files.parts import Rendered, send_part, sent
 from binlog_merge.files.scratch import scratch_folder
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.arranging import Doubt, no_order, window_in_order
 from binlog_merge.pipeline.gather.collisions import KeysOfTask
 from binlog_merge.pipeline.gather.giant import write_giant
-from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
+from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader, window, window_end
 from binlog_merge.pipeline.gather.judge import judge_window
 from binlog_merge.pipeline.gather.output_file import OutputFile
 from binlog_merge.pipeline.gather.plans import PlanTable
-from binlog_merge.pipeline.gather.read import window, window_end
-from binlog_merge.pipeline.gather.render import heartbeat, pack_ddl, pack_head, pack_rotate
-from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten
+from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten, heartbeat, pack_ddl, pack_head, pack_rotate
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
 from snapshot_store.tso import OrderKey

@@ -15,7 +15,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
 from binlog_merge.errors import ChecksumMismatch, UnsupportedInput
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.columns import Column, view
+from binlog_merge.pipeline.base.pieces import Column, view
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any, Final
 import numpy as np
 
 from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.json_diff import whole_row
 from binlog_merge.binlog.rows import PartialJson, Row, RowsEvent, iter_rows, join_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import whole_row
 
 _PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
 

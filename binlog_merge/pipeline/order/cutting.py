@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from binlog_merge.pipeline.base.blocks import read_told
-from binlog_merge.pipeline.base.columns import Column
-from binlog_merge.pipeline.order.ordered import TOLD
-from binlog_merge.pipeline.order.values import OrderResult
+from binlog_merge.pipeline.base.pieces import Column
+from binlog_merge.pipeline.order.ordered import TOLD, OrderResult
 
 
 @dataclass

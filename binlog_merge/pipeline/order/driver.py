@@ -9,17 +9,24 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
-from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.pipeline.order.components import linked_tables, shares, waiting_components
-from binlog_merge.pipeline.order.held_rows import HoldTask, Range, SplitTask, Stood, hold, split, stand
-from binlog_merge.pipeline.order.settling import Settled, SettleTask, settle
+from binlog_merge.pipeline.order.held_rows import (
+    HoldTask,
+    Range,
+    Settled,
+    SettleTask,
+    SplitTask,
+    Stood,
+    hold,
+    settle,
+    split,
+    stand,
+)
+from binlog_merge.pipeline.order.ordered import OrderResult, OrderTask
 from binlog_merge.pipeline.order.task import order, ranges
-from binlog_merge.pipeline.order.values import OrderResult, OrderTask
-from binlog_merge.pipeline.order.waiting import all_held, first_files
-from binlog_merge.pipeline.order.waits import live
+from binlog_merge.pipeline.order.waits import all_held, first_files, linked_tables, live, shares, waiting_components
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 

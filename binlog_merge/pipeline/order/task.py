@@ -14,9 +14,18 @@ import numpy.typing as npt
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.blocks import write_block
-from binlog_merge.pipeline.base.columns import Column
-from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, TOLD, at_least, in_order, summed, transactions
-from binlog_merge.pipeline.order.values import OrderResult, OrderTask
+from binlog_merge.pipeline.base.pieces import Column
+from binlog_merge.pipeline.order.ordered import (
+    COLUMNS,
+    KEY,
+    TOLD,
+    OrderResult,
+    OrderTask,
+    at_least,
+    in_order,
+    summed,
+    transactions,
+)
 from binlog_merge.polardbx.places import Span
 from snapshot_store.topology import Hidden
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey

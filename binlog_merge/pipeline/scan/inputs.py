@@ -9,21 +9,17 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.payload import TransactionPayload
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import ConfigError, MissingFile, WrongNode
-from binlog_merge.files.known import open_known
 from binlog_merge.files.manifest import ManifestState, NodeState
-from binlog_merge.files.node_file import Discovery, NodeFile
+from binlog_merge.files.node_file import Discovery, NodeFile, open_known
 from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.decided import Skipped
 from binlog_merge.pipeline.base.logged import NodeGtids
-from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
-from binlog_merge.pipeline.base.skipped import Skipped
-from binlog_merge.pipeline.scan.block import PieceBlock
+from binlog_merge.pipeline.base.node_input import FILE_BEGINS, NodeInput, Resume
 from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
 from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
-from binlog_merge.pipeline.scan.values import Piece, ScanTask
+from binlog_merge.pipeline.scan.values import Piece, PieceBlock, ScanTask
 
 PIECE_BYTES = 256 << 20
 BUNDLE_BYTES = 4 << 20

@@ -20,18 +20,18 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.header import walk as events_of
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
-from binlog_merge.binlog.kernels.scan_gtids import follows, is_decided, is_elsewhere, leave_out, log_gtid
+from binlog_merge.binlog.kernels.scan_groups import follows, is_decided, is_elsewhere, leave_out, log_gtid
 from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
-from binlog_merge.files.known import Instead
+from binlog_merge.files.node_file import Instead
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.columns import view
+from binlog_merge.pipeline.base.decided import ways_out
 from binlog_merge.pipeline.base.logged import Gtid as LoggedGtid
 from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence, text_of
-from binlog_merge.pipeline.base.skipped import ways_out
+from binlog_merge.pipeline.base.pieces import view
 from binlog_merge.pipeline.scan.damage import damage
 from binlog_merge.pipeline.scan.statements import CONTEXT, DECIDED, STATEMENT_FORMAT, left_out, query_of
 from binlog_merge.pipeline.scan.values import ScanTask

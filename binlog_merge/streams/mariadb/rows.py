@@ -14,10 +14,10 @@ from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import EventType, MetadataType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import decode_json, json_text
+from binlog_merge.binlog.json_diff import whole_row
 from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, DefaultCharset, OptionalMetadata
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, RowImage, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.whole_rows import whole_row
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.streams.mariadb.collations import mariadb_id
 from snapshot_store.mysql.text.charsets import BINARY_COLLATION, charset_of

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.zero_dates import STOP, ZeroDates
+from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, IoError, OutputBusy, TargetBusy, io_error
-from binlog_merge.files.durable import replace_file, sync_directory, sync_file
+from binlog_merge.files.disk import replace_file, sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import MANIFEST_NAME

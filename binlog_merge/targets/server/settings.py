@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from binlog_merge.binlog.query import StatusVar
-from binlog_merge.binlog.session_variables import UTF8MB4_GENERAL_CI, SessionVariables
+from binlog_merge.binlog.query_session import UTF8MB4_GENERAL_CI, SessionVariables
 from binlog_merge.log.statement import Statement
 
 _RESTRICTED: Final = ("sql_require_primary_key", "default_table_encryption")

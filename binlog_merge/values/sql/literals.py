@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_merge.binlog.cells import type_name
+from binlog_merge.binlog.cell_length import type_name
 from binlog_merge.binlog.columnar import ColumnFacts, CutRows, decode_column
-from binlog_merge.binlog.columns import member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT
+from binlog_merge.binlog.table_map import member_text
 from binlog_merge.errors import UnsupportedInput
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8

@@ -14,7 +14,7 @@ import pytest
 
 from binlog_merge.cli.main import run
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.server_note import read_server_note, write_server_note
+from binlog_merge.config.nodes import read_server_note, write_server_note
 from binlog_merge.errors import UnknownTable, UnknownTableSchema, WrongNode
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import versions_between

@@ -289,7 +289,7 @@ def test_between_files_and_with_few_keys_held(stage: Stage, monkeypatch: pytest.
     assert "PRIMARY key id=" in warning and "such keys were seen" in warning
     assert result.keys["some"] == ["d.t"] and result.keys["looked_at"] == result.keys["bytes"]
     monkeypatch.setattr(collisions, "_LOOKED_AT", 10_000)
-    monkeypatch.setattr("binlog_merge.pipeline.gather.read.WINDOW_BYTES", 4_000)
+    monkeypatch.setattr("binlog_merge.pipeline.gather.input_reader.WINDOW_BYTES", 4_000)
     in_part = merge(path, path.parent / "in part")
     assert 10_000 <= in_part.keys["looked_at"] < in_part.keys["bytes"] == result.keys["bytes"]
     said = "\n".join(summary(in_part.to_dict(), "out"))

@@ -6,9 +6,8 @@ from binlog_merge.cli.report_schemas import MOST_NODE_DDL, MOST_SKEWS, MOST_VERS
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
 from binlog_merge.observe.report.bins import Bins, size_for
 from binlog_merge.observe.report.document import MOST_FILES, MOST_TABLES
-from binlog_merge.observe.report.facts import Facts
+from binlog_merge.observe.report.facts import Facts, Running
 from binlog_merge.observe.report.log import LANE_BINS, MOST_STATEMENTS, TABLE_BINS
-from binlog_merge.observe.report.running import Running
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
     LogFacts,

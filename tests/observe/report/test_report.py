@@ -17,8 +17,7 @@ from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.table_changes import transactions_of
-from binlog_merge.observe.report.keys import keys_of
-from binlog_merge.observe.report.log import read_log
+from binlog_merge.observe.report.log import keys_of, read_log
 from binlog_merge.observe.report.page import page
 from tests.command_line import command_line
 from tests.merge_e2e.cases import case_named

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.files.manifest import ManifestState, OutputFile
-from binlog_merge.observe.status.rates import Growth, Sample, rates_of
+from binlog_merge.observe.status.notes import Growth, Sample, rates_of
 from binlog_merge.observe.status.values import FilePosition
 
 

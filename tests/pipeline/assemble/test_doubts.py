@@ -15,22 +15,26 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.config.sections import CommitTso
 from binlog_merge.errors import MissingCommitTso
-from binlog_merge.pipeline.assemble.clocks import check_clocks, clock_steps
-from binlog_merge.pipeline.assemble.conflicts import tso_conflict
-from binlog_merge.pipeline.assemble.gaps import MOST_KEPT, note_gtids
-from binlog_merge.pipeline.assemble.local_keys import Patch, local_keys
+from binlog_merge.pipeline.assemble.checkpoints import MOST_KEPT, note_gtids
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_rows
+from binlog_merge.pipeline.assemble.order_faults import (
+    check_clocks,
+    check_ordered,
+    check_without_tso,
+    clock_steps,
+    split_transactions,
+    tso_conflict,
+)
 from binlog_merge.pipeline.assemble.sync_points import windows
-from binlog_merge.pipeline.assemble.undecided import undecided
-from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, split_transactions
+from binlog_merge.pipeline.assemble.undecided import logged_elsewhere, undecided, with_rows
+from binlog_merge.pipeline.assemble.values import Patch, local_keys
 from binlog_merge.pipeline.base import pieces
 from binlog_merge.pipeline.base.blocks import Held, holding
 from binlog_merge.pipeline.base.branches import KeptBranch
 from binlog_merge.pipeline.base.clock import Clocked, time_tso
 from binlog_merge.pipeline.base.logged import Logged, NodeGtids
-from binlog_merge.pipeline.scan.block import PieceBlock
-from binlog_merge.pipeline.scan.found import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
+from binlog_merge.pipeline.scan.task import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
+from binlog_merge.pipeline.scan.values import PieceBlock
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import assembled, block_of, columns, node_input, scan, words
 

@@ -11,7 +11,7 @@ from binlog_merge.pipeline.assemble.checkpoints import checkpoint
 from binlog_merge.pipeline.assemble.nodes import check_late
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.branches import Carry
-from binlog_merge.pipeline.base.resume import Resume
+from binlog_merge.pipeline.base.node_input import Resume
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import SIZE, Row, assembled, cut, logs, node_input, rows, rows_of
 

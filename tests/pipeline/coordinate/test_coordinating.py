@@ -4,9 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.binlog.query_session import SessionVariables
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerIncomplete, UnannouncedDdl
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate

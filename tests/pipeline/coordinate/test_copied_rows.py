@@ -13,8 +13,8 @@ from binlog_merge.files.directory import discover
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.coordinate import copied_rows as counting
-from binlog_merge.pipeline.coordinate.copied_rows import copied_rows, rows_at
+from binlog_merge.pipeline.coordinate import row_counts as counting
+from binlog_merge.pipeline.coordinate.row_counts import copied_rows, rows_at
 from tests.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.errors import ChecksumMismatch, DdlNotUnderstoodError
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl

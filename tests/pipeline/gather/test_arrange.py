@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.pipeline.gather.arrange import Arrangement, arranged
-from binlog_merge.pipeline.gather.arrange_run import Change, Statement
+from binlog_merge.pipeline.gather.arrange import Arrangement, Change, Statement, arranged
 
 FREES, TOUCHES, TAKES = -1, 0, 1
 

@@ -17,9 +17,9 @@ from pymysql.cursors import DictCursor
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event, walk
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.pipeline.base.render_values import CtsPlace, FileHead, LogicalDdl
-from binlog_merge.pipeline.gather.render import heartbeat, pack_ddl, pack_head
+from binlog_merge.pipeline.gather.renderer import heartbeat, pack_ddl, pack_head
 from binlog_merge.polardbx.ddl.comments import PolarxComment
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case

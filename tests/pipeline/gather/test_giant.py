@@ -10,8 +10,8 @@ from binlog_merge.binlog.header import pack_event
 from binlog_merge.binlog.kernels import render_layout
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import Bytes
-from binlog_merge.pipeline.gather import giant, giant_pieces, input_reader, output_file
-from binlog_merge.pipeline.gather import read as window
+from binlog_merge.pipeline.gather import giant, giant_order, input_reader, output_file
+from binlog_merge.pipeline.gather import input_reader as window
 from binlog_merge.pipeline.gather import task as gather
 from binlog_merge.pipeline.scan import task as scan
 from binlog_merge.pipeline.scan import walk as scan_walk
@@ -31,7 +31,7 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
     monkeypatch.setattr(input_reader, "GAP", 0)
     monkeypatch.setattr(output_file, "OUT_BUFFER", room)
     monkeypatch.setattr(gather, "FLUSH", room // 4)
-    for module in (giant, giant_pieces):
+    for module in (giant, giant_order):
         monkeypatch.setattr(module, "PIECE", piece)
     monkeypatch.setattr(giant, "STREAMED_EVENT", streamed)
     for module in (scan, scan_walk):
@@ -78,7 +78,7 @@ def test_a_compressed_transaction_without_a_payload_is_damaged() -> None:
     segment = np.zeros(render_layout.S_COLUMNS, np.int64)
     segment[render_layout.S_END], segment[render_layout.S_CRC] = len(data), 4
     for pieces in (
-        giant_pieces.unpacked_pieces(Bytes(data), 0, len(data), 4),
+        giant_order.unpacked_pieces(Bytes(data), 0, len(data), 4),
         window.unpacked(np.frombuffer(data, np.uint8), segment),
     ):
         with pytest.raises(ChecksumMismatch, match="has no payload"):

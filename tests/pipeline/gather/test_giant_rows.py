@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.cell_steps import row_steps
 from binlog_merge.binlog.kernels.row_lengths import rows_fit
+from binlog_merge.binlog.table_map import row_steps
 from binlog_merge.files.source import open_source
 from binlog_merge.pipeline.gather import giant_rows
 from tests.binlog.test_row_lengths import KINDS, rows_body, some_table

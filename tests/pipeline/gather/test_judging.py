@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.pipeline.gather import logical_bodies
+from binlog_merge.pipeline.gather import rows_events
 from binlog_merge.pipeline.gather import task as gather
-from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS
+from binlog_merge.pipeline.gather.rows_events import NO_VERDICTS
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, written
 from tests.pipeline.gather.test_giant import shrink
@@ -55,7 +55,7 @@ def test_events_together_get_what_each_gets_alone(name: str, monkeypatch: pytest
     (tmp_path / "case" / "filter.toml").write_text(CASES[name])
     merge(config, tmp_path / "together")
     with monkeypatch.context() as patch:
-        patch.setattr(logical_bodies, "BATCH_BYTES", 300)
+        patch.setattr(rows_events, "BATCH_BYTES", 300)
         merge(config, tmp_path / "batches")
     with monkeypatch.context() as patch:
         shrink(patch, 300, 60, 3000)

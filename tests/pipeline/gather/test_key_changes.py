@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.kernels import key_hash
+from binlog_merge.binlog.kernels import key_hashes
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE, NULL
 
 CELLS = st.none() | st.just("absent") | st.binary(min_size=4, max_size=4) | st.sampled_from([bytes(4), b"\1\0\0\0"])
@@ -14,8 +14,8 @@ Cell = bytes | str | None
 def plain(key: list[Cell]) -> tuple[int, object]:
     """Return the state of a key and what equals what."""
     if None in key:
-        return key_hash.NULL, None
-    return (key_hash.ABSENT, None) if "absent" in key else (key_hash.VALUE, tuple(key))
+        return key_hashes.NULL, None
+    return (key_hashes.ABSENT, None) if "absent" in key else (key_hashes.VALUE, tuple(key))
 
 
 @given(st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1, max_size=8)))
@@ -31,9 +31,9 @@ def test_hashes_are_equal_where_keys_are(keys: list[list[Cell]]) -> None:
     for seed in (65, 66):
         values, states = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
         buffer, columns, rows = np.frombuffer(b"".join(cells), np.uint8), np.arange(shape[1]), np.arange(len(keys))
-        key_hash.hash_keys(buffer, starts, sizes, columns, 1, rows, seed, values, states)
+        key_hashes.hash_keys(buffer, starts, sizes, columns, 1, rows, seed, values, states)
         assert states.tolist() == [plain(key)[0] for key in keys]
         found += [(seed, key, value) for key, value in zip(keys, values.tolist(), strict=True)]
-    whole = [(seed, plain(key)[1], value) for seed, key, value in found if plain(key)[0] == key_hash.VALUE]
+    whole = [(seed, plain(key)[1], value) for seed, key, value in found if plain(key)[0] == key_hashes.VALUE]
     for seed, key, value in whole:
         assert all((value == hashed) == ((seed, key) == (of, other)) for of, other, hashed in whole)

@@ -14,7 +14,7 @@ from binlog_merge.binlog.kernels import render
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.pipeline.gather.plans import PlanTable
-from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.pipeline.gather.values import Schemas
 from binlog_merge.reshape.metadata import from_definition
 from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
 from binlog_merge.values.convert.cells import ConversionError

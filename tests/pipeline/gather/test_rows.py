@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.pipeline.coordinate.holds import Holds
-from binlog_merge.pipeline.gather import read
+from binlog_merge.pipeline.coordinate.shards.values import Holds
+from binlog_merge.pipeline.gather import input_reader
 from binlog_merge.pipeline.gather.driver import key_after_last, written_to
-from binlog_merge.pipeline.gather.read import window_end
+from binlog_merge.pipeline.gather.input_reader import window_end
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, transactions
@@ -60,8 +60,8 @@ def test_moved_rows_are_read_by_their_own_keys(
 def test_windows_are_whole_transactions(found: list[tuple[int, int]], most: int) -> None:
     rows = rows_at([OrderKey(tso, 0, 0, 0) for tso, _ in found], [size for _, size in found])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read, "WINDOW_ROWS", most)
-        patch.setattr(read, "WINDOW_BYTES", 10)
+        patch.setattr(input_reader, "WINDOW_ROWS", most)
+        patch.setattr(input_reader, "WINDOW_BYTES", 10)
         at = 0
         while at < len(rows):
             end = window_end(rows, at, len(rows))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from binlog_merge.pipeline.order.components import shares, waiting_components
+from binlog_merge.pipeline.order.waits import shares, waiting_components
 from snapshot_store.tso import ORIGIN
 
 SHARDS = [Shard("a", "d", table) for table in "pqrstuvw"]

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.pipeline.base.blocks import write_block
 from binlog_merge.pipeline.order.cutting import Cut, cut, rows_of
-from binlog_merge.pipeline.order.ordered import COLUMNS, transactions
-from binlog_merge.pipeline.order.values import OrderResult
+from binlog_merge.pipeline.order.ordered import COLUMNS, OrderResult, transactions
 from tests.pipeline.logs import columns
 
 HERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.state import Job
-from binlog_merge.pipeline.coordinate.holds import Holds
-from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from binlog_merge.pipeline.order import settling
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
+from binlog_merge.pipeline.order import held_rows
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.history import SchemaHistory
@@ -60,7 +59,7 @@ def ordered(
         for part in result.parts:
             of = {name: values.tolist() for name, values in read_block(part.path).items()}
             for i in range(part.rows):
-                at, own = (OrderKey(*(of[name][i] for name in names)) for names in (settling.KEY, settling.OWN))
+                at, own = (OrderKey(*(of[name][i] for name in names)) for names in (held_rows.KEY, held_rows.OWN))
                 place = tuple(of[name][i] for name in ("node", "file", "start", "end"))
                 out.append((at, own, None if of["ddl"][i] else place))
         assert sum(part.transactions for part in result.parts) == len({(at, own) for at, own, _ in out})
@@ -106,11 +105,11 @@ def test_rows_come_out_behind_what_they_wait_for(
 ) -> None:
     texts = two_logs(data)
     out, waiting = expected(texts, found)
-    before, settling.CHUNK = settling.CHUNK, chunk
+    before, held_rows.CHUNK = held_rows.CHUNK, chunk
     try:
         result, came = ordered(texts, found, ORIGIN, GREATEST_KEY, partitions)
     finally:
-        settling.CHUNK = before
+        held_rows.CHUNK = before
     assert came == out
     assert result.waiting_branches == len(waiting)
     files = {row.node: min(r.file for r in waiting if r.node == row.node) for row in waiting}

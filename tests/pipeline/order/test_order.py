@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import read_block
-from binlog_merge.pipeline.order.ordered import in_order, transactions
+from binlog_merge.pipeline.order.ordered import OrderResult, OrderTask, in_order, transactions
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order, ranges
-from binlog_merge.pipeline.order.values import OrderResult, OrderTask
 from snapshot_store.topology import Hidden, Topology
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 from tests.pipeline.logs import SIZE, Row, assembled, columns, cut, logs, rows

@@ -12,12 +12,11 @@ from binlog_merge.files.manifest import ManifestState
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import read_block
+from binlog_merge.pipeline.order.ordered import OrderTask
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order
-from binlog_merge.pipeline.order.values import OrderTask
-from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.inputs import node_inputs, scan_tasks
 from binlog_merge.pipeline.scan.task import scan
-from binlog_merge.pipeline.scan.values import ScanTask
+from binlog_merge.pipeline.scan.values import PieceBlock, ScanTask
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.config import load

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.task import scan
-from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
+from binlog_merge.pipeline.scan.values import PieceBlock, ScanResult, ScanTask
 from tests.pipeline.scan.scanning import ordered, scanned, tasks_of
 from tests.polardbx.logs import Log, end, gcn, local, start
 

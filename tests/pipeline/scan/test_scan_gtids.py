@@ -179,7 +179,7 @@ def test_gtids_that_carry_the_commit_tso_are_set_apart(tmp_path: Path) -> None:
 
 
 def test_too_many_intervals_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_merge.pipeline.scan.logged.MOST_SPANS", 50)
+    monkeypatch.setattr("binlog_merge.pipeline.scan.task.MOST_SPANS", 50)
     writer = Writer()
     for gno in range(1, 200, 2):
         writer.group(SIDS[0], "", gno)

@@ -11,14 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.config.modes import Modes
 from binlog_merge.config.sections import Markers
-from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import UnannouncedDdl
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
-from binlog_merge.pipeline.base.filter_settings import filter_settings
-from binlog_merge.pipeline.base.state import Inputs, Job, key_after
+from binlog_merge.pipeline.base.state import Inputs, Job, filter_settings, key_after
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change, Name, alike, changes_of, consequence, taken_up

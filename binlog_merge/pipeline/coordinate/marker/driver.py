@@ -10,16 +10,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
+from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
-from binlog_merge.pipeline.coordinate.marker.cluster import Cluster
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Members, bounds, members_of
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker
-from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
 from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate, in_lower_case
 from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers

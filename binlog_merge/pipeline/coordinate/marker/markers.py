@@ -16,8 +16,8 @@ from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.binlog.rows import RowsEvent, split_rows
-from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import MarkerDisagreement, UnsupportedInput
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables

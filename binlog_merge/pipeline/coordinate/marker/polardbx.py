@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from binlog_merge.binlog.query_session import ddl_session
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables, ddl_session
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutcome, charset_of_database, collation_of

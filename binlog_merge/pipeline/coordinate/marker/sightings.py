@@ -9,8 +9,8 @@ from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.errors import ChecksumMismatch, MarkerIncomplete, MergeError
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
-from binlog_merge.pipeline.base.read_group import read_group
-from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.base.group_at import transaction_events
+from binlog_merge.pipeline.base.node_input import read_group
 from binlog_merge.pipeline.coordinate.marker.markers import MarkerCopy, read_marker
 from binlog_merge.pipeline.coordinate.marker.place import Sighting
 from binlog_merge.pipeline.coordinate.read_again import keys_of

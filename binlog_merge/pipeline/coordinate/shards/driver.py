@@ -7,17 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from binlog_merge.binlog.query_session import ddl_session
-from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.binlog.query_session import SessionVariables, ddl_session
+from binlog_merge.config.merge_config import MergeConfig, route_of, topology_of
 from binlog_merge.config.modes import Modes
-from binlog_merge.config.topologies import route_of, topology_of
 from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
-from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
@@ -46,7 +43,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.together import Together, coordinate_shards
 from binlog_merge.pipeline.coordinate.shards.tools import Away
-from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Finding, Name, Shard
+from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Finding, Holds, Name, Shard
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring

@@ -12,7 +12,7 @@ from binlog_merge.errors import (
     UnknownTableSchema,
     UnsupportedInput,
 )
-from binlog_merge.pipeline.base.skipped import ways_out
+from binlog_merge.pipeline.base.decided import ways_out
 from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.together import Together

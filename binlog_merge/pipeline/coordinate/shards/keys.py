@@ -19,7 +19,7 @@ the table, and must give it the keys that it is to have.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from binlog_merge.config.extract import Extract
+from binlog_merge.config.modes import Extract
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.routes import KeyColumns, with_columns
 from binlog_merge.pipeline.coordinate.shards.values import Step

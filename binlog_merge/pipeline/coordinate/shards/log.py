@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from binlog_merge.binlog.query_session import ddl_session
-from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.config.extract import Extract
-from binlog_merge.config.modes import Modes
+from binlog_merge.binlog.query_session import SessionVariables, ddl_session
+from binlog_merge.config.modes import Extract, Modes
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, appeared, as_logical, shard_events

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, RanStatement, ShardLog
 from binlog_merge.pipeline.coordinate.shards.tools import ToolEvent, ToolTables, called_as_a_tools
 from binlog_merge.pipeline.coordinate.shards.values import (

@@ -12,7 +12,7 @@ by hand), so that shards may give out equal keys. An AUTO_INCREMENT column stays
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from binlog_merge.config.extract import Extract
+from binlog_merge.config.modes import Extract
 from binlog_merge.errors import ConfigError
 from snapshot_store.model import Column, Default, ForeignKey, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType

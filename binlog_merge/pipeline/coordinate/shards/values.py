@@ -1,6 +1,8 @@
 """The input and output of coordination: shards, their events, places in the merged order, and the outcome.
 
 All tables carry their logical name, so that tables of two shards compare by their definitions.
+
+What DDL of shards hold back: their effects on each shard, and the places of logical DDL that no marker announces.
 """
 
 from collections.abc import Mapping
@@ -367,3 +369,15 @@ class Outcome:
     table: Table | None = None
     stop: Stop | None = None
     quiet: tuple[OrderKey, Start] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """The effects of all shards, also of earlier runs, and the places of the logical DDL that come out there.
+
+    A place has at most one logical DDL, the one with the key `places.key_of(place)`. Effects and DDL at or above the
+    run's limit are ignored.
+    """
+
+    effects: tuple[Effect, ...] = ()
+    ddl: tuple[Place, ...] = ()

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.errors import UnknownTableSchema
-from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, is_conditional
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Members, bounds, is_conditional, members_of
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker, SyncPoint
-from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
 from binlog_merge.pipeline.coordinate.marker.polardbx import shapes_of, sql_mode_number
 from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import parse_snapshot

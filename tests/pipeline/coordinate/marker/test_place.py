@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.errors import ChecksumMismatch, MarkerDisagreement, MarkerIncomplete
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Marker, MarkerCopy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.config.extract import Extract, Extractor
+from binlog_merge.config.modes import Extract, Extractor
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
 from binlog_merge.pipeline.coordinate.shards.keys import keyed_sql
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
