@@ -17,13 +17,13 @@ from binlog_merge.bootstrap.record import SHARDS, Record
 from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.checkpoint import checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
-from binlog_merge.targets.server.places import places_of
 from binlog_merge.targets.server.run import replay
 from binlog_merge.values.sql.server_text import literal_of_written
 from snapshot_store.ddl import parse_dump
@@ -111,7 +111,7 @@ class MysqlServer:
         ledger = Ledger(self.target, unfinished=True)
         try:
             ledger.begin(self.retry_seconds)
-            ledger.take_over(RankSet.upto(stage.low), places_of(binlog, {stage.low})[stage.low], 0)
+            ledger.take_over(RankSet.upto(stage.low), checkpoints_of(binlog, {stage.low})[stage.low], 0)
             ledger.finish()
         finally:
             ledger.close()
