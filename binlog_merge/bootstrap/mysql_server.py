@@ -20,7 +20,6 @@ from binlog_merge.log.checkpoint import checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.tables.rows import keys_of
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
@@ -309,18 +308,9 @@ def _inserts(chunk: Chunk, replace: bool) -> Iterator[bytes]:
     yield from inserts(head, rows)
 
 
-def _kept(table: Table) -> str | None:
-    """Return the name of the key by which rows are told apart."""
-    key = next(keys_of(table), None)
-    for index in sorted(table.indexes, key=lambda i: i.name != "PRIMARY"):
-        places = [None if part.column is None else table.index_of(part.column) for part in index.parts]
-        if places == key and (index.unique or index.name == "PRIMARY"):
-            return index.name
-    return None
-
-
 def _deferred(table: Table) -> list[str]:
-    return [i.name for i in table.indexes if i.unique and i.name not in ("PRIMARY", _kept(table))]
+    kept = {"PRIMARY", *(key.name for key in table.row_keys[:1])}
+    return [i.name for i in table.indexes if i.unique and i.name not in kept]
 
 
 def loose(table: Table) -> Table:
