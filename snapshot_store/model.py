@@ -166,6 +166,25 @@ class Table:
         """Return the primary key, or None."""
         return next((i for i in self.indexes if i.name == "PRIMARY"), None)
 
+    def places(self, index: Index) -> tuple[int, ...] | None:
+        """Return the ordinals of an index's columns; None if a part is an expression, or a column that is not here."""
+        found = [None if part.column is None else self.index_of(part.column) for part in index.parts]
+        return None if None in found else tuple(place for place in found if place is not None)
+
+    @property
+    def row_keys(self) -> tuple[Index, ...]:
+        """Return the keys that tell rows apart: the primary key, then each unique one whose columns are never NULL.
+
+        Of a key's prefix parts, the whole columns do so, too.
+        """
+        return tuple(sorted(filter(self._tells_apart, self.indexes), key=lambda index: index.name != "PRIMARY"))
+
+    def _tells_apart(self, index: Index) -> bool:
+        places = self.places(index)
+        if places is None or not (index.unique or index.name == "PRIMARY"):
+            return False
+        return index.name == "PRIMARY" or not any(self.columns[place].nullable for place in places)
+
     @property
     def whole(self) -> Hashable:
         """Return a key of everything in the definition, also of what == ignores."""

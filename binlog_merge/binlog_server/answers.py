@@ -9,7 +9,7 @@ from binlog_merge.binlog_server.definitions import Definitions
 from binlog_merge.binlog_server.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.binlog_server.expressions import WHAT, value_of
 from binlog_merge.binlog_server.log import LogView
-from binlog_merge.binlog_server.recorded import known_shows
+from binlog_merge.binlog_server.recorded import known_shows, known_status
 from binlog_merge.binlog_server.refused import NO_ROWS, Refused, unknown_database
 from binlog_merge.binlog_server.relation import Moment, Row
 from binlog_merge.binlog_server.session_variables import checked, is_double, shown_variables
@@ -38,7 +38,6 @@ from binlog_merge.binlog_server.statements import (
     Unlock,
     Use,
 )
-from binlog_merge.binlog_server.status import shown_status
 from binlog_merge.binlog_server.stray_bytes import check_stray_bytes, hidden, restored
 from binlog_merge.binlog_server.tables.session import Selected, Wanted, check_spoken
 from binlog_merge.binlog_server.variables import Facts
@@ -401,3 +400,13 @@ _REPLICA_COLUMNS: Final = (
     Column("Tls"),
     Column("Compression"),
 )
+
+
+Counts = Mapping[str, int | str]
+
+
+def shown_status(everywhere: bool, known: Counts) -> Iterator[tuple[str, str]]:
+    """Yield names and values of SHOW STATUS, or of SHOW GLOBAL STATUS; `known` are those of this server and session."""
+    for name, (of_server, value) in known_status().items():
+        if of_server or not everywhere:
+            yield name, str(known.get(name, value))

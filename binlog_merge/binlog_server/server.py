@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final
 from binlog_merge.binlog_server.accounts import Account, Accounts
 from binlog_merge.binlog_server.connection import Connection
 from binlog_merge.binlog_server.definitions import DefinitionReader, Definitions
-from binlog_merge.binlog_server.limits import Limits
+from binlog_merge.binlog_server.limits import Limits, Memory
 from binlog_merge.binlog_server.log import LogView, PublishedLog
 from binlog_merge.binlog_server.login import Gate
-from binlog_merge.binlog_server.memory import Memory
 from binlog_merge.binlog_server.offered import Chosen, Offered, StreamWorld
 from binlog_merge.binlog_server.readers import Reader, ReadersNote
 from binlog_merge.binlog_server.repeats import Repeats

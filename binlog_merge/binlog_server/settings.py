@@ -3,11 +3,45 @@
 from dataclasses import dataclass, field
 
 from binlog_merge.binlog_server.definitions import Definitions
-from binlog_merge.binlog_server.kept import Kept
 from binlog_merge.binlog_server.limits import Limits
 from binlog_merge.binlog_server.tables.session import Reads
 from binlog_merge.binlog_server.variables import Facts
 from binlog_merge.protocol.packets import Value
+
+
+class Kept(dict[str, Value]):
+    """Values by their names; `size` is how many characters all of both have. Set, `del`, `pop` and `clear` keep it.
+
+    To count them anew with each would take longer the more there are.
+    """
+
+    size: int = 0
+
+    def size_without(self, name: str) -> int:
+        """Return the size without this variable."""
+        return self.size - (_size(name, self[name]) if name in self else 0)
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.size = self.size_without(name) + _size(name, value)
+        super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.size = self.size_without(name)
+        super().__delitem__(name)
+
+    def pop(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
+        """Take a variable away; return its value, or the default."""
+        self.size = self.size_without(name)
+        return super().pop(name, default)
+
+    def clear(self) -> None:
+        """Take all away."""
+        self.size = 0
+        super().clear()
+
+
+def _size(name: str, value: Value) -> int:
+    return len(name) + len(str(value))
 
 
 @dataclass(frozen=True, slots=True)

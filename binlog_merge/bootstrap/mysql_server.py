@@ -12,24 +12,23 @@ from typing import Final
 
 from binlog_merge.bootstrap.asking import found_sql
 from binlog_merge.bootstrap.duckdb_file import TAKEN
-from binlog_merge.bootstrap.loose import loose, loosening, tied_again, unique_again
 from binlog_merge.bootstrap.record import SHARDS, Record
 from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.checkpoint import checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
-from binlog_merge.targets.server.places import places_of
 from binlog_merge.targets.server.run import replay
 from binlog_merge.values.sql.server_text import literal_of_written
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.render_sql import create_schema_sql, make_sql
+from snapshot_store.render_sql import create_schema_sql, index_sql, make_sql
 from snapshot_store.server import message_of
 
 _DUPLICATE: Final = 1062
@@ -111,7 +110,7 @@ class MysqlServer:
         ledger = Ledger(self.target, unfinished=True)
         try:
             ledger.begin(self.retry_seconds)
-            ledger.take_over(RankSet.upto(stage.low), places_of(binlog, {stage.low})[stage.low], 0)
+            ledger.take_over(RankSet.upto(stage.low), checkpoints_of(binlog, {stage.low})[stage.low], 0)
             ledger.finish()
         finally:
             ledger.close()
@@ -307,3 +306,39 @@ def _inserts(chunk: Chunk, replace: bool) -> Iterator[bytes]:
     head = f"{'REPLACE' if replace else 'INSERT'} INTO {_place(chunk.reading.name)} ({names}) VALUES "
     rows = ("(" + ", ".join(literal_of_written(columns[i], row[i]) for i in given) + ")" for row in chunk.rows)
     yield from inserts(head, rows)
+
+
+def _deferred(table: Table) -> list[str]:
+    kept = {"PRIMARY", *(key.name for key in table.row_keys[:1])}
+    return [i.name for i in table.indexes if i.unique and i.name not in kept]
+
+
+def loose(table: Table) -> Table:
+    """Return a table without what rows of different moments may contradict."""
+    later = _deferred(table)
+    indexes = tuple(replace(i, unique=False) if i.name in later else i for i in table.indexes)
+    return replace(table, indexes=indexes, foreign_keys=())
+
+
+def loosening(table: Table) -> Iterator[str]:
+    """Yield the clauses that make a table loose."""
+    for key in table.foreign_keys:
+        yield f"DROP FOREIGN KEY {quote_name(key.name)}"
+    for index in loose(table).indexes:
+        if index.name in _deferred(table):
+            yield f"DROP INDEX {quote_name(index.name)}, ADD {index_sql(index, table)}"
+
+
+def unique_again(there: Table, wanted: Table) -> Iterator[str]:
+    """Yield the clauses that make a loose table's keys unique again."""
+    known = {index.name.lower(): index for index in there.indexes}
+    for index in wanted.indexes:
+        own = known.get(index.name.lower())
+        if own is not None and index.unique and not own.unique and own.name != "PRIMARY":
+            yield f"DROP INDEX {quote_name(own.name)}, ADD {index_sql(index, wanted)}"
+
+
+def tied_again(there: Table, wanted: Table) -> Iterator[str]:
+    """Yield the clauses that give a loose table its foreign keys."""
+    have = {key.name for key in there.foreign_keys}
+    yield from (f"ADD {key.sql}" for key in wanted.foreign_keys if key.name not in have)

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from binlog_merge.bootstrap.nodes import NodeReader
 from binlog_merge.bootstrap.values import Chunk, End, Identity, Name, Progress, Shard, Stage, Texts
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.targets.server.places import Place
 from snapshot_store.model import Catalog
 
 
@@ -61,7 +61,7 @@ class Options:
 class Result:
     """What a bootstrap did: the place at which the target is exact, and what it has not carried."""
 
-    place: Place
+    place: Checkpoint
     rounds: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     again: list[str] = field(default_factory=list)

@@ -45,10 +45,10 @@ from binlog_merge.bootstrap.values import (
 from binlog_merge.bootstrap.window import judged
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.tables.load import catalog_at
-from binlog_merge.targets.server.places import Place, places_of
 from snapshot_store.model import Catalog
 from snapshot_store.server import message_of
 
@@ -95,7 +95,7 @@ class _Bootstrap:
     target: Target
     options: Options
     report: Callable[[str], None]
-    result: Result = field(default_factory=lambda: Result(Place(0)))
+    result: Result = field(default_factory=lambda: Result(Checkpoint(0)))
     _unsettled: dict[Name, float] = field(default_factory=dict)
     _said: float = 0.0
 
@@ -379,8 +379,8 @@ class _Bootstrap:
     def _catalog(self, rank: int) -> Catalog:
         return catalog_at(self.binlog, history_of(self.binlog.directory), rank, self.options.system_zone)
 
-    def _place(self, rank: int) -> Place:
-        return places_of(self.binlog, {rank})[rank]
+    def _place(self, rank: int) -> Checkpoint:
+        return checkpoints_of(self.binlog, {rank})[rank]
 
     def _say(self, text: str) -> None:
         self._said = time.monotonic()

@@ -255,7 +255,7 @@ def _serve(
     output: OutputFormat,
 ) -> None:
     from binlog_merge.binlog_server.accounts import accounts_in
-    from binlog_merge.binlog_server.descriptors import take_descriptors, too_few
+    from binlog_merge.binlog_server.limits import take_descriptors, too_few
     from binlog_merge.binlog_server.server import BinlogServer
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
@@ -266,7 +266,7 @@ def _serve(
     with ExitStack() as stack:
         kept = None
         if tables is not None:
-            from binlog_merge.binlog_server.memory import take_of_system
+            from binlog_merge.binlog_server.limits import take_of_system
             from binlog_merge.binlog_server.tables.keeper import Tables
 
             take_of_system()

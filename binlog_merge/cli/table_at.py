@@ -132,7 +132,7 @@ def _rank(log: "Log", place: str, option: str) -> int:
 def _deliver(
     log: "MergedBinlog", made: "Made", to: str, text: bool, password_file: Path | None, ssl_ca: Path | None
 ) -> None:
-    from binlog_merge.targets.server.places import places_of
+    from binlog_merge.log.checkpoint import checkpoints_of
     from binlog_merge.time_travel import delivered
 
     if to.startswith("mysql://"):
@@ -153,7 +153,7 @@ def _deliver(
         if path.suffix == ".parquet":
             delivered.to_parquet(made, part, text)
         else:
-            delivered.to_duckdb(made, part, text, places_of(log, {made.rank})[made.rank])
+            delivered.to_duckdb(made, part, text, checkpoints_of(log, {made.rank})[made.rank])
         part.rename(path)
     except OSError as error:
         raise io_error(error, str(path)) from error

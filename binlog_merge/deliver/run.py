@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from binlog_merge.deliver.batches import Outgoing, outgoing
-from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
+from binlog_merge.errors import MergeError
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS
+from binlog_merge.log.checkpoint import Checkpoint, resume
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import key_at
 from binlog_merge.messages.message import Format, Message
@@ -18,6 +19,8 @@ from binlog_merge.messages.placing import placing_of
 from binlog_merge.messages.read import Ddl, Part, Reading
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Table
+
+_ANOTHER = "the target has another log's messages: take another name, or another target"
 
 COMMIT_BYTES = 4 << 20
 
@@ -92,20 +95,7 @@ def deliver(
 def _begin(binlog: MergedBinlog, target: Target, first: int | None) -> int:
     if target.empty:
         return first or binlog.state.first_rank
-    if first is not None and first != target.rank + 1:
-        raise ConfigError(
-            f"the target has transactions up to {target.rank}; a replay goes on at {target.rank + 1}, not at {first}",
-            remedy="leave the start out",
-        )
-    if target.rank > binlog.last_rank:
-        raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
-    here = key_at(binlog, target.rank)
-    if here is not None and target.key is not None and here.text() != target.key:
-        raise ReplayStopped(
-            f"the target's transaction {target.rank} has the order key {target.key}, this log's {here.text()}",
-            remedy="the target has another log's messages: take another name, or another target",
-        )
-    return target.rank + 1
+    return resume(binlog, Checkpoint(target.rank, key=target.key), first, _ANOTHER)
 
 
 @dataclass

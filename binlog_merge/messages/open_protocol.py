@@ -112,15 +112,8 @@ def _values(rows: TableRows, side: int, place: int) -> Any:
 
 def handle_columns(table: Table) -> frozenset[str]:
     """Return the columns by which a row is found, in lower case: of the primary key, or a unique one without NULLs."""
-    index = table.primary_key
-    if index is None:
-        index = next((i for i in table.indexes if i.unique and _never_null(table, i)), None)
+    index = next(iter(table.row_keys), None)
     return frozenset() if index is None else frozenset((part.column or "").lower() for part in index.parts)
-
-
-def _never_null(table: Table, index: Any) -> bool:
-    columns = {column.name.lower(): column for column in table.columns}
-    return all(p.column is not None and not columns[p.column.lower()].nullable for p in index.parts)
 
 
 def flag_of(table: Table, column: Column) -> int:

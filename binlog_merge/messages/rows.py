@@ -83,8 +83,7 @@ class TableRows(TableChanges):
     def key_places(self) -> tuple[int, ...]:
         """Return the columns of the primary key, by their numbers in the table."""
         index = self.table.primary_key
-        found = [] if index is None else [self.table.index_of(part.column or "") for part in index.parts]
-        return tuple(place for place in found if place is not None)
+        return () if index is None else self.table.places(index) or ()
 
     @cached_property
     def _at(self) -> Any:

@@ -119,12 +119,7 @@ def _key_of(table: Table) -> tuple[int, ...]:
     """Return the columns by which MySQL tells a table's rows apart: those of the primary key, or of the first unique
     one without NULL.
     """
-    unique = (index for index in table.indexes if index.unique)
-    for index in sorted(unique, key=lambda index: index.name != "PRIMARY"):
-        columns = [None if part.column is None else table.index_of(part.column) for part in index.parts]
-        if all(i is not None and not table.columns[i].nullable for i in columns):
-            return tuple(i for i in columns if i is not None)
-    return ()
+    return next(map(table.places, table.row_keys), None) or ()
 
 
 def _names_agree(table_map: TableMap, logical: Table) -> bool:

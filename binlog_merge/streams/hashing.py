@@ -154,8 +154,5 @@ def key_columns(table: TableMap, shapes: TableShapes | None, key: OrderKey | Non
     version = shapes.at(table.schema, table.table, key)
     if version is None or version.table is None or len(version.table.columns) != len(table.types):
         return None
-    names = [column.name.lower() for column in version.table.columns]
-    primary = next((index for index in version.table.indexes if index.name == "PRIMARY"), None)
-    if primary is None or any(part.column is None for part in primary.parts):
-        return None
-    return tuple(names.index((part.column or "").lower()) for part in primary.parts)
+    primary = version.table.primary_key
+    return None if primary is None else version.table.places(primary)

@@ -97,13 +97,11 @@ def _order(table: Table) -> list[tuple[str, str]]:
 
 
 def _clustered(table: Table) -> Index | None:
-    if table.primary_key is not None or table.engine != "InnoDB":
-        return table.primary_key if table.engine == "InnoDB" else None
-    for index in table.indexes:
-        places = [table.index_of(part.column or "") for part in index.parts]
-        if index.unique and all(place is not None and not table.columns[place].nullable for place in places):
-            return index
-    return None
+    if table.engine != "InnoDB":
+        return None
+    # Of unique keys, InnoDB does not take one with a prefix of a column.
+    whole = (key for key in table.row_keys if key.name == "PRIMARY" or all(part.length is None for part in key.parts))
+    return next(whole, None)
 
 
 def _compared(column: Column) -> str:

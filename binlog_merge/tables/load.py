@@ -31,6 +31,7 @@ from binlog_merge.errors import (
 )
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
+from binlog_merge.log.checkpoint import Checkpoint, resume
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
@@ -45,7 +46,6 @@ from binlog_merge.tables.rows import OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.unlogged import unlogged_changes
 from binlog_merge.targets.server.overwriting import not_whole
-from binlog_merge.targets.server.places import check_place, places_of
 from binlog_merge.targets.server.statements import Step, plan_statement
 from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.from_table_map import table_from_table_map
@@ -93,15 +93,9 @@ def load(
         )
     options = _of_its_tables(target, options)
     first = options.first_rank
-    if target.rank is not None and first is not None and first != target.rank + 1:
-        raise ConfigError(
-            f"the target has transactions up to {target.rank}; a replay goes on at {target.rank + 1}, not at {first}",
-            remedy="leave the start out",
-        )
-    if (target.rank or 0) > binlog.last_rank:
-        raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
-    if target.place is not None:
-        check_place(target.place, places_of(binlog, {target.place.rank})[target.place.rank])
+    if target.rank is not None:
+        Checkpoint(target.rank).check_first(first)
+        resume(binlog, target.place or Checkpoint(target.rank), None)
     if target.rank is None:
         rank = (first or 1) - 1
         binlog.check_there(rank + 1)

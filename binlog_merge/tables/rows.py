@@ -285,11 +285,6 @@ class OverwritingWriter(TableWriter):
 
 
 def keys_of(table: Table) -> Iterator[list[int]]:
-    """Yield the column indexes of the primary key, then of each unique key without NULL."""
-    keys = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")
-    for index in keys:
-        places = [None if part.column is None else table.index_of(part.column) for part in index.parts]
-        columns = [place for place in places if place is not None]
-        nullable = index.name != "PRIMARY" and any(table.columns[c].nullable for c in columns)
-        if len(columns) == len(places) and not nullable:
-            yield columns
+    """Yield the column indexes of each key that tells the rows of a table apart, the primary key first."""
+    for index in table.row_keys:
+        yield list(table.places(index) or ())

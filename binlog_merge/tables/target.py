@@ -20,10 +20,10 @@ import duckdb
 
 from binlog_merge.errors import ConfigError, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.tables.ddl import DdlTarget
 from binlog_merge.tables.types import CATALOG, place, quoted
 from binlog_merge.targets.server.ledger import BOOTSTRAP
-from binlog_merge.targets.server.places import Place
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
 from snapshot_store.mysql.sql.names import quote_plainly
@@ -70,7 +70,7 @@ class DuckdbTarget:
         self.temporal_text = temporal_text is not False
         self._chosen = chosen
         self.rank: int | None = None
-        self.place: Place | None = None
+        self.place: Checkpoint | None = None
         self.catalog = Catalog()
         self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
         self._only: frozenset[tuple[str, str]] = frozenset()
@@ -258,7 +258,7 @@ class DuckdbTarget:
                 self.temporal_text = temporal == "text"
             if temporal != self._temporal:
                 raise ConfigError(f"the file was begun with --temporal {temporal}", file=str(self.path))
-            self.rank, self.place = int(rank), Place(int(rank), gtid, key)
+            self.rank, self.place = int(rank), Checkpoint(int(rank), gtid, key)
         tables: dict[tuple[str, str], Table] = {}
         schemas: dict[str, Schema] = {}
         views: list[tuple[str, str]] = []

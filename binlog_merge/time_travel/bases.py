@@ -10,12 +10,12 @@ from pathlib import Path
 
 from binlog_merge.config.uri import is_uri, local_path
 from binlog_merge.errors import ConfigError, MergeError, UnknownTable
+from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.tables.load import Base
 from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import place
-from binlog_merge.targets.server.places import Place, places_of
 from binlog_merge.verification.base import DuckdbBase, Empty, is_duckdb
 from binlog_merge.verification.base_dump import DumpBase
 from snapshot_store.model import Catalog, Table
@@ -128,7 +128,7 @@ def kept(path: Path, binlog: MergedBinlog) -> Found:
         raise
     if rank is None:
         return Found(DuckdbBase(path), str(path))
-    _check(path, place or Place(rank), binlog)
+    _check(path, place or Checkpoint(rank), binlog)
     return Found(DuckdbBase(path, rank), str(path), catalog, only, doubts)
 
 
@@ -148,7 +148,7 @@ def _doubts(file: DuckdbTarget) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check(path: Path, place: Place, binlog: MergedBinlog) -> None:
+def _check(path: Path, place: Checkpoint, binlog: MergedBinlog) -> None:
     """Raise ConfigError unless the log has the file's last transaction, as far as that can be told."""
     if place.rank > binlog.last_rank:
         raise ConfigError(
@@ -156,7 +156,7 @@ def _check(path: Path, place: Place, binlog: MergedBinlog) -> None:
             file=str(path),
             remedy="give the log that the file was kept up with, or an earlier file",
         )
-    here = places_of(binlog, {place.rank})[place.rank]
+    here = checkpoints_of(binlog, {place.rank})[place.rank]
     if place.key is not None and here.key is not None and place.key != here.key:
         raise ConfigError(
             f"--base: its transaction {place.rank} has the order key {place.key}, this log's {here.key}",

@@ -8,12 +8,12 @@ import duckdb
 import numpy as np
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import duckdb_type, listed, place, quoted
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.mysql import MysqlTarget, Session
-from binlog_merge.targets.server.places import Place
 from binlog_merge.time_travel.bases import Made
 from binlog_merge.undo.statements import key_of
 from binlog_merge.values.sql.server_text import literal_of_text
@@ -59,7 +59,7 @@ def to_parquet(made: Made, path: Path, temporal_text: bool) -> None:
     _converted(made, lambda: made.target.connection.execute(sql))
 
 
-def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Place) -> None:
+def to_duckdb(made: Made, path: Path, temporal_text: bool, place_then: Checkpoint) -> None:
     """Write a DuckDB file with the table and its position in the log, which a replay of the log goes on from.
 
     Raises ConversionFailed for what is no date.

@@ -24,7 +24,7 @@ from binlog_merge.filters.expressions import Op
 from binlog_merge.log.table_changes import TableChanges, located
 from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.sql.literals import Exact, Literals, literals
-from snapshot_store.model import Column, Index, Table
+from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_name
 
 _A: Final[dict[Op, str]] = {"insert": "an INSERT", "update": "an UPDATE", "delete": "a DELETE"}
@@ -39,20 +39,7 @@ class RowStatement(NamedTuple):
 
 def key_of(table: Table) -> tuple[int, ...] | None:
     """Return the indexes of the columns that identify a row, None if only all of them together do."""
-    primary = table.primary_key
-    for index in (*([primary] if primary else []), *table.indexes):
-        if (found := _key_columns(table, index)) is not None:
-            return found
-    return None
-
-
-def _key_columns(table: Table, index: Index) -> tuple[int, ...] | None:
-    numbers = [None if part.column is None else table.index_of(part.column) for part in index.parts]
-    columns = [table.columns[number] for number in numbers if number is not None]
-    certain = index.name == "PRIMARY" or (index.unique and not any(column.nullable for column in columns))
-    if not certain or len(columns) < len(numbers):
-        return None
-    return tuple(number for number in numbers if number is not None)
+    return next(map(table.places, table.row_keys), None)
 
 
 def inverse(chosen: TableChanges) -> list[RowStatement]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.binlog_server.kept import Kept
+from binlog_merge.binlog_server.settings import Kept
 
 NAMES = st.sampled_from(["a", "bc", "@d", "e" * 40])
 VALUES = st.one_of(st.none(), st.integers(), st.text(max_size=50))

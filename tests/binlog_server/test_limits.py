@@ -13,8 +13,7 @@ import pymysql
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.descriptors import take_descriptors, too_few
-from binlog_merge.binlog_server.limits import Limits
+from binlog_merge.binlog_server.limits import Limits, take_descriptors, too_few
 from binlog_merge.binlog_server.session import Session
 from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import OFFERED, SslRequest

@@ -15,6 +15,7 @@ from binlog_merge.config.sections import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.around import find_place
+from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place as LogPlace
 from binlog_merge.log.reader import Begin, MergedBinlog
@@ -22,7 +23,6 @@ from binlog_merge.log.segments import segments
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline import retention
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.targets.server.places import Place, places_of
 from binlog_merge.verification.whole import verify
 from snapshot_store.store.db import Store
 from snapshot_store.store_errors import BeforeBase
@@ -186,8 +186,8 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     for read in (binlog.items, lambda rank: segments(binlog, rank)):
         with pytest.raises(OutsideLog, match=f"begins with transaction {first}"):
             next(iter(read(first - 1)))
-    before = places_of(MergedBinlog(tmp_path / "whole" / "out"), {first - 2, first - 1, first})
-    assert places_of(binlog, {first - 2, first - 1, first}) == {**before, first - 2: Place(first - 2)}
+    before = checkpoints_of(MergedBinlog(tmp_path / "whole" / "out"), {first - 2, first - 1, first})
+    assert checkpoints_of(binlog, {first - 2, first - 1, first}) == {**before, first - 2: Checkpoint(first - 2)}
     begin = next(iter(binlog.items(first)))
     assert isinstance(begin, Begin) and begin.rank == first
     key = OrderKey.parse(binlog.state.files[0].first_key)

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
+from binlog_merge.errors import MergeError
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, without_ranks
+from binlog_merge.log.checkpoint import Checkpoint, resume
 from binlog_merge.log.read import RowReader, Wants
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk
 from binlog_merge.targets.changes.parquet import ParquetTarget
-from binlog_merge.targets.server.places import Place, check_place, places_of
 from binlog_merge.targets.server.statements import plan_statement
 
 _LOG = logging.getLogger(__name__)
@@ -26,14 +26,7 @@ def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions)
     first = options.first_rank
     if target.empty:
         target.rank = (first or 1) - 1
-    elif first is not None and first != target.rank + 1:
-        raise ConfigError(
-            f"the target has transactions up to {target.rank}; a replay goes on at {target.rank + 1}, not at {first}",
-            remedy="leave the start out",
-        )
-    if target.rank > binlog.last_rank:
-        raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
-    check_place(Place(target.rank, key=target.key), places_of(binlog, {target.rank})[target.rank])
+    resume(binlog, Checkpoint(target.rank, key=target.key), first)
     result = ReplayResult(target.rank + 1, target.rank, selector=RowSelector(options.filter))
     try:
         _walk(binlog, target, options, result)

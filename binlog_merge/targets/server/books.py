@@ -2,9 +2,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.targets.server.ledger import Ledger
-from binlog_merge.targets.server.places import Place
 from binlog_merge.targets.server.transactions import Transaction
 
 PUBLISH_SECONDS: Final = 1.0
@@ -18,7 +18,7 @@ class Books:
     """
 
     def __init__(
-        self, ledger: Ledger, applied: RankSet, places: Mapping[int, Place], published: Callable[[RankSet], None]
+        self, ledger: Ledger, applied: RankSet, places: Mapping[int, Checkpoint], published: Callable[[RankSet], None]
     ) -> None:
         self._ledger = ledger
         self._applied = applied
@@ -37,7 +37,7 @@ class Books:
         for transaction in done:
             key = None if transaction.key is None else transaction.key.text()
             self._fresh.append(transaction.rank)
-            self._places[transaction.rank] = Place(transaction.rank, transaction.gtid, key)
+            self._places[transaction.rank] = Checkpoint(transaction.rank, transaction.gtid, key)
 
     def publish_if_due(self) -> None:
         """Write to the ledger, if the last time is long enough ago."""

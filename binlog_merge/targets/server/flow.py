@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.targets.server.barrier import DdlManager, PendingDdl, Position
@@ -22,7 +23,6 @@ from binlog_merge.targets.server.failed import Failed
 from binlog_merge.targets.server.groups import Group, Stopped
 from binlog_merge.targets.server.keys import OPAQUE, Claims, TableName, table_name
 from binlog_merge.targets.server.ledger import BegunDdl, Found, Ledger
-from binlog_merge.targets.server.places import Place
 from binlog_merge.targets.server.target_keys import TargetKeys
 from binlog_merge.targets.server.transactions import Transaction
 from binlog_merge.targets.server.workers import DDL_SESSIONS, Outcome, Workers
@@ -45,7 +45,7 @@ class Flow:
         ledger: Ledger,
         workers: Workers,
         found: Found,
-        places: Mapping[int, Place],
+        places: Mapping[int, Checkpoint],
         options: ReplayOptions,
         applied: Callable[[Sequence[Transaction]], None],
     ) -> None:

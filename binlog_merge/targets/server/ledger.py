@@ -21,9 +21,9 @@ from typing import Any, Final, Protocol
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.targets.server.mysql import META_SCHEMA, NOTICE_SECONDS, MysqlTarget, Session, lock_name
-from binlog_merge.targets.server.places import Place
 
 RECORD_GONE: Final = (
     f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "
@@ -59,7 +59,7 @@ class Found:
 
     applied: RankSet
     begun: dict[int, BegunDdl]
-    place: Place
+    place: Checkpoint
 
 
 class Ledger(Session):
@@ -71,7 +71,7 @@ class Ledger(Session):
     def __init__(self, target: MysqlTarget, unfinished: bool = False) -> None:
         super().__init__(target)
         self._unfinished = unfinished
-        self._place = Place(0)
+        self._place = Checkpoint(0)
         self._above = RankSet()
         self._held: list[int] = []
 
@@ -91,7 +91,7 @@ class Ledger(Session):
         self._wait_for_others(time.monotonic() + max(wait_seconds, NOTICE_SECONDS))
         return self._found()
 
-    def take_over(self, applied: RankSet, place: Place, sessions: int) -> int:
+    def take_over(self, applied: RankSet, place: Checkpoint, sessions: int) -> int:
         """Record `applied`, which is without a gap up to `place`, and give new rows to so many `sessions`.
 
         Returns the number that these sessions need for opening. Sessions of an earlier replay that lost its connection
@@ -123,7 +123,7 @@ class Ledger(Session):
         self.ask("SELECT RELEASE_ALL_LOCKS()")
         self.close()
 
-    def publish(self, applied: RankSet, place: Place) -> None:
+    def publish(self, applied: RankSet, place: Checkpoint) -> None:
         """Update the record; `place` is the position before the first gap."""
         above = applied - RankSet.upto(place.rank)
         if (place, above) == (self._place, self._above):
@@ -219,10 +219,10 @@ def check_bootstrapped(session: Asks, cluster: str) -> None:
         )
 
 
-def _place(rank: int, gtid: str | None, key: str | None) -> Place:
+def _place(rank: int, gtid: str | None, key: str | None) -> Checkpoint:
     """Return a recorded position. Older replays sometimes raised the rank alone: then the key is that of the GTID."""
     number = _LAST_NUMBER.search(gtid or "")
-    return Place(min(rank, int(number[0])) if number else rank, gtid, key)
+    return Checkpoint(min(rank, int(number[0])) if number else rank, gtid, key)
 
 
 _META_TABLES: Final = (

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
+from binlog_merge.errors import MergeError, ReplayStopped, ServerRefused, TargetBusy
+from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End, MergedBinlog, Rows
 from binlog_merge.log.rows import RowSelector
@@ -22,7 +23,6 @@ from binlog_merge.targets.server.flow import Flow
 from binlog_merge.targets.server.ledger import RECORD_GONE, Found, Ledger
 from binlog_merge.targets.server.mysql import RETRY, MysqlTarget, RowSession, passes
 from binlog_merge.targets.server.pace import Pace
-from binlog_merge.targets.server.places import Place, check_place, places_of
 from binlog_merge.targets.server.statements import plan_statement
 from binlog_merge.targets.server.transactions import Transaction, transactions
 from binlog_merge.targets.server.workers import DDL_SESSIONS, Workers
@@ -193,14 +193,14 @@ class _Run:
             self._read = transaction.rank
             yield transaction
 
-    def _places(self, found: Found) -> dict[int, Place]:
+    def _places(self, found: Found) -> dict[int, Checkpoint]:
         """Return the positions at which the intervals of what the target has end.
 
         Raises ReplayStopped if the target was written from another log.
         """
         ends = {last for _, last in found.applied.intervals}
-        places = places_of(self.binlog, {found.place.rank, found.applied.low, *ends})
-        check_place(found.place, places[found.place.rank])
+        places = checkpoints_of(self.binlog, {found.place.rank, found.applied.low, *ends})
+        found.place.check(places[found.place.rank])
         return places
 
     def _begin(self, ledger: Ledger) -> Found:
@@ -211,13 +211,9 @@ class _Run:
             raise ReplayStopped("the target no longer says what it has", remedy=RECORD_GONE)
         if found is None:
             first = self.binlog.check_reached(first or 1, f"transaction {first}")
-            found = Found(RankSet.upto(first - 1), {}, Place(first - 1))
-        elif first is not None and first != found.applied.low + 1 and self.result.first_rank == 0:
-            raise ConfigError(
-                f"the target has transactions up to {found.applied.low}; a replay goes on at {found.applied.low + 1}, "
-                f"not at {first}",
-                remedy="leave the start out",
-            )
+            found = Found(RankSet.upto(first - 1), {}, Checkpoint(first - 1))
+        elif self.result.first_rank == 0:
+            Checkpoint(found.applied.low).check_first(first)
         if self.result.first_rank == 0:
             self.result.first_rank, self.result.last_rank = found.applied.low + 1, found.applied.low
         last = found.applied.intervals[-1][1] if found.applied.intervals else 0

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
+from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession
-from binlog_merge.targets.server.places import Place, places_of
 from binlog_merge.targets.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.effort import keeping
@@ -53,9 +53,9 @@ def target_of(server: MySqlServer, binlog: MergedBinlog) -> MysqlTarget:
     return MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
 
 
-def recorded(server: MySqlServer) -> Place:
+def recorded(server: MySqlServer) -> Checkpoint:
     """Return the position as the server has it."""
-    return Place(*server.query("SELECT `rank`, gtid, order_key FROM binlog_merge.replay_position")[0])
+    return Checkpoint(*server.query("SELECT `rank`, gtid, order_key FROM binlog_merge.replay_position")[0])
 
 
 def check(server: MySqlServer, log: Log, said: str = "") -> None:
@@ -63,7 +63,7 @@ def check(server: MySqlServer, log: Log, said: str = "") -> None:
     binlog, _, expected = log
     run(server, binlog, workers=2)
     assert data(server) == expected, said
-    assert recorded(server) == places_of(binlog, {binlog.last_rank})[binlog.last_rank], said
+    assert recorded(server) == checkpoints_of(binlog, {binlog.last_rank})[binlog.last_rank], said
 
 
 # Of rows and of a DDL one edge each; at every edge of a DDL it is killed in test_replay, of several sessions below.
@@ -101,14 +101,14 @@ def test_killed_and_killed_again_before_the_books_are_brought_up_to_date(
         assert Child(server, binlog, f"{place}:kill", **options).ended() == KILLED
         here = recorded(server)
         # The position's key is its own transaction's, wherever the replay was killed.
-        assert here == places_of(binlog, {here.rank})[here.rank]
+        assert here == checkpoints_of(binlog, {here.rank})[here.rank]
     check(server, log)
 
 
 def test_a_position_whose_key_was_left_behind_is_gone_on_from(server: MySqlServer, log: Log) -> None:
     """A replay once raised the rank alone, and left GTID and order key those of an earlier transaction."""
     run(server, log[0], last_rank=100)
-    early = places_of(log[0], {40})[40]
+    early = checkpoints_of(log[0], {40})[40]
     assert early.key is not None
     server.execute(f"UPDATE binlog_merge.replay_position SET gtid = '{early.gtid}', order_key = '{early.key}'")
     check(server, log)
@@ -130,7 +130,7 @@ def test_sessions_of_a_replay_that_was_cut_off_open_no_more(server: MySqlServer,
     target = target_of(server, log[0])
     first = Ledger(target)
     assert first.begin() is None
-    given = first.take_over(RankSet(), Place(0), 5)
+    given = first.take_over(RankSet(), Checkpoint(0), 5)
     first.close()
     late = RowSession(target, 5, given, None)
     second = Ledger(target)
@@ -138,7 +138,7 @@ def test_sessions_of_a_replay_that_was_cut_off_open_no_more(server: MySqlServer,
     # Between looking and taking over, too, it is not let in.
     with pytest.raises(TargetBusy, match="has taken over"):
         late.open()
-    second.take_over(RankSet(), Place(0), 5)
+    second.take_over(RankSet(), Checkpoint(0), 5)
     with pytest.raises(TargetBusy, match="has taken over"):
         late.open()
     second.finish()

@@ -11,12 +11,12 @@ from binlog_merge.errors import ConfigError, ReplayStopped, ServerRefused, Targe
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
+from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession
-from binlog_merge.targets.server.places import Place
 from binlog_merge.targets.server.run import dry_run, replay
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.cases import case_named
@@ -227,7 +227,7 @@ def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer
     target = target_of(server, binlog)
     ledger = Ledger(target)
     ledger.begin()
-    session = RowSession(target, 1, ledger.take_over(RankSet(), Place(0), 1), None)
+    session = RowSession(target, 1, ledger.take_over(RankSet(), Checkpoint(0), 1), None)
     session.open()
     server.execute(
         "UPDATE binlog_merge.replay_worker SET commits = 5; UPDATE binlog_merge.replay_position SET `rank` = 5"
@@ -235,7 +235,7 @@ def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer
     with pytest.raises(ReplayStopped, match="something else has changed"):
         session.record(RankSet.of([1]), RankSet())
     with pytest.raises(ReplayStopped, match="no longer 0"):
-        ledger.publish(RankSet.of([1]), Place(1, "g"))
+        ledger.publish(RankSet.of([1]), Checkpoint(1, "g"))
     session.close()
     ledger.close()
 
