@@ -171,6 +171,7 @@ def _below(run: Run) -> list[psutil.Process]:
     return psutil.Process(run.process.pid).children(recursive=True)
 
 
+@pytest.mark.extended  # that a code ends all: test_supervisor; that capture has it: tests/node_capture
 def test_it_ends_with_the_code_that_no_restart_can_help(bank: Bank, tmp_path: Path) -> None:
     """Here capture's, of a server that is another than the configuration expects."""
     config = tmp_path / "cluster.yaml"
