@@ -99,8 +99,9 @@ class RowReader:
     def _undecided(self, changes: Changes, undecided: Undecided) -> MergeError:
         assert self.where is not None
         name, op = f"{changes.table.schema}.{changes.table.table}", changes.op_of(undecided.row)
+        article = "a" if op == "delete" else "an"
         error = ConfigError(
-            f"{self.where.option} {self.where.text!r}: whether an {op} of {name} matches is not known, for its "
+            f"{self.where.option} {self.where.text!r}: whether {article} {op} of {name} matches is not known, for its "
             f"images do not hold {', '.join(undecided.columns)} (binlog_row_image is not FULL)",
             remedy="ask by the columns of the key, which every image holds",
         )
