@@ -14,6 +14,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError, UnknownEvent
 from binlog_merge.json_values import json_text
+from binlog_merge.log import inspection
 from binlog_merge.log.inspection import inspect_file, read_events
 from binlog_merge.redaction import printable
 from tests.binlog.record import ALL_TYPES
