@@ -64,7 +64,7 @@ def inspect(
     Events that begin in [`start`, `stop`) are read, in bytes. With `rows` events of rows have these by column name.
     Raises MergeError at the first event that is cut or damaged, with file and position.
     """
-    from binlog_merge.log.inspection.reading import records_of
+    from binlog_merge.log.inspection import records_of
 
     return records_of(file, start, stop, int(rows))
 

@@ -1,9 +1,10 @@
-"""The parts of docs/reference/ that are made from the program: keys, verbs, exit codes, views, metrics.
+"""The parts of docs/reference/ that are made from the program: packages, keys, verbs, exit codes, views, metrics.
 
 A page holds `<!-- generated: NAME -->` and `<!-- end -->`; `tools/docs.py` writes what `GENERATED[NAME]` returns
 between them, and a test compares.
 """
 
+import ast
 import inspect
 import re
 import tempfile
@@ -37,6 +38,7 @@ from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import VIEWS
 from tools.refusals import refusals
 
+_ROOT: Final = Path(__file__).resolve().parents[1]
 _REGION = re.compile(r"(<!-- generated: ([a-z-]+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SECONDS: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -323,7 +325,20 @@ def _is_computed(form: str, columns: Mapping[str, Column]) -> bool:
     return True
 
 
+def packages() -> str:
+    """Return a table of all packages, with the first sentence of what each says of itself."""
+    lines = ["| package | what it does |", "|---|---|"]
+    for root in ("snapshot_store", "binlog_merge"):
+        for path in sorted((_ROOT / root).rglob("__init__.py")):
+            said = ast.get_docstring(ast.parse(path.read_text()))
+            assert said, f"{path} says nothing of itself"
+            name = ".".join(path.parent.relative_to(_ROOT).parts)
+            lines.append(f"| `{name}` | {' '.join(said.split(chr(10) * 2)[0].split())} |")
+    return "\n".join(lines)
+
+
 GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "packages": packages,
     "configuration": configuration,
     "verbs": verbs,
     "functions": functions,

@@ -124,7 +124,7 @@ _DDL = re.compile(r"# (ALTER|CREATE|DROP|RENAME|TRUNCATE) ", re.IGNORECASE)
 
 def _excerpt(path: Path) -> tuple[list[str], list[str]]:
     """Return the first lines of the first transaction, and each DDL with its position."""
-    from binlog_merge.log.inspection.reading import inspect_file
+    from binlog_merge.log.inspection import inspect_file
 
     begins: list[str] = []
     statements: list[str] = []

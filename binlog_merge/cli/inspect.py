@@ -8,7 +8,7 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.cli.log_lines import verbosity
 from binlog_merge.cli.options import Output, input_file
 from binlog_merge.cli.output import OutputFormat, print_stream
-from binlog_merge.log.inspection.reading import inspect_file, records_of
+from binlog_merge.log.inspection import inspect_file, records_of
 
 MAX_POSITION = (1 << 63) - 1
 

@@ -1,1 +1,1 @@
-"""Replay into a DuckDB file: rows in bulk, and ALTER TABLE with MySQL's values."""
+"""The log as tables of a DuckDB file, on which verify, serve --tables, time travel and bootstrap stand."""

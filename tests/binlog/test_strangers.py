@@ -18,7 +18,7 @@ from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event, walk
 from binlog_merge.binlog.rows import ABSENT, split_rows
 from binlog_merge.binlog.table_map import column_charsets, member_text
-from binlog_merge.log.inspection.reading import inspect_file
+from binlog_merge.log.inspection import inspect_file
 from tests.binlog.real_files import parsed
 from tests.binlog.record import ALL_TYPES, record
 from tests.mysql_server import mysqlbinlog

@@ -14,8 +14,8 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError, UnknownEvent
 from binlog_merge.json_values import json_text
-from binlog_merge.log.inspection import reading
-from binlog_merge.log.inspection.reading import inspect_file, read_events
+from binlog_merge.log import inspection
+from binlog_merge.log.inspection import inspect_file, read_events
 from binlog_merge.redaction import printable
 from tests.binlog.record import ALL_TYPES
 from tests.binlog.test_table_map import table_map
@@ -28,7 +28,7 @@ def text_of(path: Path, verbose: int = 0, start: int = 4, stop: int | None = Non
 
 
 def records_of(path: Path, verbose: int = 0) -> list[dict[str, Any]]:
-    return [json.loads(json_text(record)) for record in reading.records_of(path, 4, None, verbose)]
+    return [json.loads(json_text(record)) for record in inspection.records_of(path, 4, None, verbose)]
 
 
 def write(path: Path, *bodies: tuple[int, bytes], flags: int = 0) -> Path:
@@ -113,7 +113,7 @@ def test_names_cannot_steer_a_terminal(tmp_path: Path) -> None:
         assert all(c.isprintable() or c == "\t" for c in line), repr(line)
     assert "`a\\x1b[2J`.`b\\x0a``\\u202e`" in text_of(file)
     assert "# create\ttable\n# x\\x07\\xff" in text_of(file)
-    for line in map(json_text, reading.records_of(file, 4, None, 2)):
+    for line in map(json_text, inspection.records_of(file, 4, None, 2)):
         assert line.isascii()
         assert line.isprintable()
     assert printable("é中🙂") == "é中🙂"

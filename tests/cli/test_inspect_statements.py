@@ -10,7 +10,7 @@ from binlog_merge.binlog.events import EventHeader, RawEvent, pack_event, parse_
 from binlog_merge.binlog.query import UserVar, UserVarType
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnknownEvent, UnsupportedInput
-from binlog_merge.log.inspection.reading import inspect_file, records_of
+from binlog_merge.log.inspection import inspect_file, records_of
 from tests.files.binlogs import binlog, event, format_description
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
@@ -63,7 +63,7 @@ def test_variables_and_loaded_files_as_mysqlbinlog_prints_them(mysql_server: MyS
 
 
 def _raw_events(path: Path) -> list[RawEvent]:
-    from binlog_merge.log.inspection.reading import read_events
+    from binlog_merge.log.inspection import read_events
 
     with path.open("rb") as file:
         return list(read_events(file, str(path)))

@@ -38,7 +38,7 @@ QUOTES: Final = {"snapshot_store/mysql/sql/names.py"}
 """The module that puts a string in quotes for SQL."""
 
 ESCAPES: Final = {
-    "binlog_merge/log/inspection/text.py": "as mysqlbinlog shows a value in a comment",
+    "binlog_merge/log/inspection_text.py": "as mysqlbinlog shows a value in a comment",
     "binlog_merge/binlog_server/recorded.py": "an expression as information_schema shows it, without quotes around it",
 }
 """The other modules that escape a quote, and for what."""

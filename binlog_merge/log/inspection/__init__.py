@@ -1,1 +1,0 @@
-"""What stands in binlog files, shown to people and to programs."""
