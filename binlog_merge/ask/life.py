@@ -32,7 +32,7 @@ from binlog_merge.log.where import Where
 from binlog_merge.log.who import Who, WhoOf
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import CHARACTERS, Family, facts_of
-from snapshot_store.mysql.sql.names import quote_string
+from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.tso import OrderKey
 
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?", re.ASCII | re.IGNORECASE)
@@ -318,7 +318,7 @@ def _one(row: _Row) -> bool:
 
 
 def _equal(column: str, kind: str, value: Any) -> str:
-    return f"`{column.replace('`', '``')}` = {_literal(kind, str(value))}"
+    return f"{quote_name(column)} = {_literal(kind, str(value))}"
 
 
 def _literal(kind: str, text: str) -> str:

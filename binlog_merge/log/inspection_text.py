@@ -50,6 +50,7 @@ from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage, iter_rows
 from binlog_merge.binlog.table_map import column_charsets, column_names, temporal_as_text
 from binlog_merge.redaction import printable
+from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.text.charsets import charset_of, collation_name
 
 _STATEMENT = {
@@ -77,7 +78,7 @@ def _clock(seconds: int) -> str:
 
 
 def _quoted_name(name: str) -> str:
-    return f"`{printable(name.replace('`', '``'))}`"
+    return printable(quote_name(name))
 
 
 def _table(table_map: TableMap) -> str:

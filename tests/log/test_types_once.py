@@ -35,7 +35,7 @@ LISTS: Final = {
 """The other modules that write two such names side by side, and why."""
 
 QUOTES: Final = {"snapshot_store/mysql/sql/names.py"}
-"""The module that puts a string in quotes for SQL."""
+"""The module that puts a string, or a name, in quotes for SQL."""
 
 ESCAPES: Final = {
     "binlog_merge/log/inspection_text.py": "as mysqlbinlog shows a value in a comment",
@@ -73,7 +73,10 @@ def escapes_a_quote(node: ast.AST) -> bool:
         return any(isinstance(k, ast.Constant) and k.value == "'" and "'" in ast.unparse(v)[1:-1] for k, v in pairs)
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"):
         return False
-    return bool(node.args) and isinstance(node.args[0], ast.Constant) and node.args[0].value == "'"
+    if len(node.args) < 2:
+        return False
+    quote, by = (arg.value if isinstance(arg, ast.Constant) else None for arg in node.args[:2])
+    return quote in ("'", "`") and bool(by)
 
 
 def test_one_table_lists_the_types_of_a_family() -> None:
@@ -86,6 +89,6 @@ def test_no_exception_is_listed_in_vain() -> None:
     assert set(LISTS) <= found
 
 
-def test_one_module_quotes_a_string() -> None:
+def test_one_module_quotes_strings_and_names() -> None:
     found = {name for name, module in modules() if any(map(escapes_a_quote, ast.walk(module)))}
     assert found == QUOTES | ESCAPES.keys()

@@ -20,6 +20,7 @@ from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import SQL_MODES
 from snapshot_store.tso import OrderKey
 
@@ -182,7 +183,7 @@ def _schema(database: DatabaseMeta, session: DdlSession) -> Schema:
     if database.charset is None:
         return Schema(database.name, session.charset_server, session.collation_server)
     try:
-        sql = f"CREATE DATABASE `{database.name.replace('`', '``')}` CHARACTER SET {database.charset}"
+        sql = f"CREATE DATABASE {quote_name(database.name)} CHARACTER SET {database.charset}"
         return apply_ddl(Catalog(), sql, None, session).catalog.schemas[database.name]
     except SnapshotStoreError:
         return Schema(database.name, session.charset_server, session.collation_server)
