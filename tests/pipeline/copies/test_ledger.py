@@ -5,7 +5,7 @@ import random
 import pytest
 
 from binlog_merge.pipeline import copies as module
-from binlog_merge.pipeline.copies import Ledger, CopyName, texts
+from binlog_merge.pipeline.copies import CopyName, Ledger, texts
 from snapshot_store.tso import LOGICAL_BITS, OrderKey
 
 COPY = CopyName("app", "countries", "shard-1", "shard-2")
