@@ -34,7 +34,7 @@ from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
-from binlog_merge.pipeline.copies.driver import compare_copies
+from binlog_merge.pipeline.copies import compare_copies
 from binlog_merge.pipeline.gather.collisions import collision_error, collision_warnings
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders

@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.pipeline.copies.changes import RowChange, row_change
+from binlog_merge.pipeline.copies import RowChange, row_change
 from binlog_merge.values.value import encode_cell
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table

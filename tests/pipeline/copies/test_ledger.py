@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from binlog_merge.pipeline.copies import ledger as module
-from binlog_merge.pipeline.copies.ledger import Ledger, Name, texts
+from binlog_merge.pipeline import copies as module
+from binlog_merge.pipeline.copies import CopyName, Ledger, texts
 from snapshot_store.tso import LOGICAL_BITS, OrderKey
 
-COPY = Name("app", "countries", "shard-1", "shard-2")
+COPY = CopyName("app", "countries", "shard-1", "shard-2")
 
 
 def at(seconds: int) -> OrderKey:
