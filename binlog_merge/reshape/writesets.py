@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from binlog_merge.binlog.cell_steps import cell_size, row_steps
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels import writesets as w
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
 from snapshot_store.model import Column, Index, Table
