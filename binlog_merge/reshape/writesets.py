@@ -15,11 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from binlog_merge.binlog.columnar import cell_types
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels import writesets as w
-from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
 from snapshot_store.model import Column, Index, Table
@@ -123,14 +122,15 @@ class Writesets:
         self._table_at, self._references_at = table_at, references_at
         self._reg = np.zeros(w.REGISTERS, np.int64)
         self._reg[w.GROUP] = -1
-        self._hashes, self._numbers = np.zeros(w.SLOTS, np.int64), np.zeros(w.SLOTS, np.int64)
+        self._history = np.zeros((w.SLOTS, 2), np.int64)
         self._spare = np.zeros((w.MOST + 8, 2), np.int64)
         self._maps = np.full((64, 2), -1, np.int64)
         self._tables = np.zeros((16, w.T_FIELDS), np.int64)
-        self._columns = np.zeros((64, w.C_FIELDS), np.int64)
+        self._steps = np.zeros(256, np.int64)
+        self._slots = np.zeros((32, w.S_FIELDS), np.int64)
         self._keys = np.zeros((32, w.K_FIELDS), np.int64)
         self._parts = np.zeros((64, w.P_FIELDS), np.int64)
-        self._used = [0, 0, 0, 0]
+        self._used = [0, 0, 0, 0, 0]
         self._cells = np.zeros((2, 16), np.int64), np.zeros((2, 16), np.int64), np.zeros(16, np.bool_)
         self._no_room = np.zeros((1, 2), np.int64)
         self._statements = 0
@@ -143,14 +143,13 @@ class Writesets:
     def _begin_with(self, history: History) -> None:
         entries = np.frombuffer(bytearray(history.entries), np.int64).reshape(-1, 2)
         self._since = history.since
-        w.restore(self._hashes, self._numbers, entries)
+        w.restore(self._history, entries)
         self._reg[w.START], self._reg[w.UNKNOWN] = history.start, history.unknown
         self._reg[w.LIVE] = self._reg[w.USED] = len(entries)
 
     def history(self) -> History:
         """Return what the transactions taken so far touched."""
-        live = (self._hashes != 0) & (self._numbers > self._reg[w.START])
-        entries = np.column_stack([self._hashes[live], self._numbers[live]])
+        entries = self._history[(self._history[:, 0] != 0) & (self._history[:, 1] > self._reg[w.START])]
         entries = entries[np.lexsort(entries.T[::-1])]
         since = self._since if self._statements == self._reg[w.BARRIERS_OF_STATEMENTS] else None
         return History(int(self._reg[w.START]), int(self._reg[w.UNKNOWN]), entries.tobytes(), since)
@@ -176,8 +175,8 @@ class Writesets:
         reg = self._reg
         reg[w.AT] = 0
         while True:
-            arrays = (self._maps, self._tables, self._columns, self._keys, self._parts)
-            history = (self._hashes, self._numbers, self._spare)
+            arrays = (self._maps, self._tables, self._steps, self._slots, self._keys, self._parts)
+            history = (self._history, self._spare)
             room = self._no_room if parents is None else parents
             reason = int(w.depend(reg, buffer, end, *arrays, *history, *self._cells, room, patch))
             if reason == w.FINISHED:
@@ -202,7 +201,7 @@ class Writesets:
         if self._statements != self._reg[w.BARRIERS_OF_STATEMENTS]:  # the kernel has forgotten all tables
             self._statements = int(self._reg[w.BARRIERS_OF_STATEMENTS])
             self._since = self._references = None
-            self._used = [0, 0, 0, 0]
+            self._used = [0, 0, 0, 0, 0]
         if self._since is None:
             self._since = key
         table = None if key is None else self._table_at(table_map.schema, table_map.table, key)
@@ -228,7 +227,6 @@ class Writesets:
 
     def _add(self, table_map: TableMap, table: Table | None, references: References) -> int:
         """Add a table, and return its number."""
-        slots: dict[int, int] = {}
         keys, why = _keys_of(table_map, table, references)
         if why is not None:
             self._in_order[f"{table_map.schema}.{table_map.table}"] = why
@@ -242,18 +240,17 @@ class Writesets:
                 is_text = how in ("text", "binary text")
                 before = length_bytes(table_map, part.column) if is_text else 0
                 ends_with = pad(table_map, part) if is_text else None
-                slot = slots.setdefault(part.column, len(slots))
-                parts.append((slot, _HOW[how], before, part.prefix or 0, -1 if ends_with is None else ends_with))
-        types, metas = cell_types(table_map.types, tuple(table_map.metas))
-        columns = [(int(types[c]), int(metas[c]), slots.get(c, -1) + 1) for c in range(len(types))]
-        number, first = self._used[0], self._used[1]
-        row = (table_map.table_id, len(columns), first, len(slots), self._used[2], len(rows), why is not None)
+                parts.append((part.column, _HOW[how], before, part.prefix or 0, -1 if ends_with is None else ends_with))
+        places = sorted({column for column, *_ in parts})
+        number, steps, slot = self._used[0], self._used[1], self._used[4]
+        row = (steps, slot, len(places), self._used[2], len(rows), why is not None)
         self._tables = self._with(self._tables, 0, [row])
-        self._columns = self._with(self._columns, 1, columns)
+        self._steps = self._with(self._steps, 1, row_steps(table_map))
+        self._slots = self._with(self._slots, 4, _slots(table_map, places))
         self._keys = self._with(self._keys, 2, rows)
-        self._parts = self._with(self._parts, 3, parts)
-        if len(slots) > self._cells[0].shape[1]:
-            room = 2 * len(slots)
+        self._parts = self._with(self._parts, 3, [(places.index(column), *rest) for column, *rest in parts])
+        if len(places) > self._cells[0].shape[1]:
+            room = 2 * len(places)
             self._cells = np.zeros((2, room), np.int64), np.zeros((2, room), np.int64), np.zeros(room, np.bool_)
         return number
 
@@ -266,6 +263,17 @@ class Writesets:
             array[used : used + len(rows)] = rows
         self._used[which] = used + len(rows)
         return array
+
+
+def _slots(table_map: TableMap, columns: Iterable[int]) -> list[tuple[int, int, int, int]]:
+    """Return for each column where its cells are in rows without NULLs: the step, the place in it, and the size."""
+    sizes = [cell_size(kind, meta) for kind, meta in zip(table_map.types, table_map.metas, strict=True)]
+    found = []
+    for column in columns:
+        before = [place for place, size in enumerate(sizes[:column]) if size.prefix]
+        begins = before[-1] + 1 if before else 0
+        found.append((column, len(before), sum(size.width for size in sizes[begins:column]), sizes[column].width))
+    return found
 
 
 _Key = tuple[int, int, tuple[KeyPart, ...]]

@@ -30,7 +30,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 
 @njit(inline="always")
-def _prefixed(b: Any, at: int, prefix: int) -> int:
+def prefixed(b: Any, at: int, prefix: int) -> int:
     """Return the length in the `prefix` bytes at `b[at]`."""
     if prefix == 1:
         return np.int64(b[at])
@@ -50,7 +50,7 @@ def _whole_image(b: Any, at: int, end: int, steps: Any, first: int, count: int) 
         prefix = steps[step + 1]
         if at + prefix > end:
             return MORE
-        length = _prefixed(b, at, prefix)
+        length = prefixed(b, at, prefix)
         if length > steps[step + 2]:
             return BAD
         at += prefix + length
@@ -76,7 +76,7 @@ def _cells(b: Any, at: int, end: int, steps: Any, columns: int, shape: int, pres
             else:
                 if at + prefix > end:
                     return MORE
-                length = _prefixed(b, at, prefix)
+                length = prefixed(b, at, prefix)
                 if length > steps[column + 2]:
                     return BAD
                 at += prefix + length

@@ -7,8 +7,9 @@ it: a statement, what may change rows of other tables (deletes of rows that fore
 above LARGE. One *in order* depends on the transaction before it, too, but is no barrier: some key of its rows is not
 known, and whatever may be equal to it is then looked for under the hash of the unknown value of that key.
 
-    tables[t]   T_*: the columns of a table and its keys
-    columns[c]  the types and metadata of its columns (`cells`), and C_SLOT: 0, or 1 + the place of its cells
+    tables[t]   T_*: the steps of a table's rows (`row_lengths`), its slots and its keys
+    slots[s]    S_*: a column of keys; in rows without NULLs the step that its cells are in, their place there, their
+                size (0: it differs)
     keys[k]     K_*: a seed, a role, parts
     parts[p]    P_*: the place of a part's cells, how its value is compared; of a text how many bytes of length are
                 before it, how many characters count (0: all), and the byte that does not count at its end (-1: none)
@@ -24,9 +25,8 @@ from numba import njit
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import hash_bytes, i64, store_32, store_64, u16, u32, u48
-from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, NULL
-from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin, cell_length, string_length
-from binlog_merge.binlog.kernels.types import JSON, VARCHAR
+from binlog_merge.binlog.kernels.row_cells import ABSENT, NULL
+from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, prefixed
 
 MOST: Final = 25_000
 """The hashes that a history holds (`binlog_transaction_dependency_history_size` of MySQL up to 9.x, by default)."""
@@ -45,8 +45,8 @@ of the hashes are of unknown values. The last six count transactions: all, those
 them, those that are barriers, and why, and those in order."""
 
 FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
-T_ID, T_COLUMNS, T_FIRST, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(8)
-C_TYPE, C_META, C_SLOT, C_FIELDS = range(4)
+T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(7)
+S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
 K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
 P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_FIELDS = range(6)
 IDENTITY, UNIQUE, REFERENCED, FOREIGN = range(4)
@@ -67,61 +67,61 @@ def _bit(b: Any, at: int, i: int) -> bool:
     return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _slot_of(hashes: Any, hashed: int) -> int:
-    mask = len(hashes) - 1
-    slot = (hashed ^ (hashed >> 32)) & mask
-    while hashes[slot] != 0 and hashes[slot] != hashed:
+@njit(forceinline=True, _nrt=False)
+def _slot_of(history: Any, hashed: int) -> int:
+    mask = len(history) - 1
+    slot = ((hashed >> 1) ^ (hashed >> 33)) & mask
+    while history[slot, 0] != 0 and history[slot, 0] != hashed:
         slot = (slot + 1) & mask
     return slot
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _make_room(reg: Any, hashes: Any, numbers: Any, spare: Any) -> None:
+def _make_room(reg: Any, history: Any, spare: Any) -> None:
     """Forget what stands before START, when the slots are used up."""
     count = np.int64(0)
-    for slot in range(len(hashes)):
-        if hashes[slot] != 0 and numbers[slot] > reg[START]:
-            spare[count, 0], spare[count, 1] = hashes[slot], numbers[slot]
+    for slot in range(len(history)):
+        if history[slot, 0] != 0 and history[slot, 1] > reg[START]:
+            spare[count, 0], spare[count, 1] = history[slot, 0], history[slot, 1]
             count += 1
-        hashes[slot] = 0
+        history[slot, 0] = 0
     for n in range(count):
-        slot = _slot_of(hashes, spare[n, 0])
-        hashes[slot], numbers[slot] = spare[n, 0], spare[n, 1]
+        slot = _slot_of(history, spare[n, 0])
+        history[slot, 0], history[slot, 1] = spare[n, 0], spare[n, 1]
     reg[USED] = count
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _look_up(reg: Any, hashes: Any, numbers: Any, hashed: int) -> None:
-    slot = _slot_of(hashes, hashed)
-    if hashes[slot] != 0 and numbers[slot] > reg[PARENT] and numbers[slot] < reg[SEQUENCE]:
-        reg[PARENT] = numbers[slot]
+@njit(forceinline=True, _nrt=False)
+def _look_up(reg: Any, history: Any, hashed: int) -> None:
+    slot = _slot_of(history, hashed)
+    if history[slot, 0] != 0 and history[slot, 1] > reg[PARENT] and history[slot, 1] < reg[SEQUENCE]:
+        reg[PARENT] = history[slot, 1]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _touch(reg: Any, hashes: Any, numbers: Any, spare: Any, hashed: int) -> None:
+@njit(forceinline=True, _nrt=False)
+def _touch(reg: Any, history: Any, spare: Any, hashed: int) -> None:
     """Depend on the last transaction with a hash, and be the last one."""
-    slot = _slot_of(hashes, hashed)
-    if hashes[slot] == 0:
+    slot = _slot_of(history, hashed)
+    if history[slot, 0] == 0:
         if reg[LIVE] > MOST:
             return  # the history begins anew behind this transaction
-        if reg[USED] * 4 > 3 * len(hashes):
-            _make_room(reg, hashes, numbers, spare)
-            slot = _slot_of(hashes, hashed)
-        hashes[slot] = hashed
+        if reg[USED] * 4 > 3 * len(history):
+            _make_room(reg, history, spare)
+            slot = _slot_of(history, hashed)
+        history[slot, 0] = hashed
         reg[USED] += 1
         reg[LIVE] += 1
-    elif numbers[slot] <= reg[START]:
+    elif history[slot, 1] <= reg[START]:
         reg[LIVE] += 1
-    elif numbers[slot] > reg[PARENT] and numbers[slot] < reg[SEQUENCE]:
-        reg[PARENT] = numbers[slot]
-    numbers[slot] = reg[SEQUENCE]
+    elif history[slot, 1] > reg[PARENT] and history[slot, 1] < reg[SEQUENCE]:
+        reg[PARENT] = history[slot, 1]
+    history[slot, 1] = reg[SEQUENCE]
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _unknown(reg: Any, hashes: Any, numbers: Any, spare: Any, seed: int, in_order: bool) -> None:
+def _unknown(reg: Any, history: Any, spare: Any, seed: int, in_order: bool) -> None:
     """Take an unknown value of a key: all that take a value of it behind this transaction depend on it."""
-    _touch(reg, hashes, numbers, spare, seed ^ _OF_UNKNOWN | 1)
+    _touch(reg, history, spare, seed ^ _OF_UNKNOWN | 1)
     reg[UNKNOWN] += 1
     if in_order:
         reg[FLAGS] |= _IN_ORDER
@@ -153,7 +153,7 @@ def _text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
     return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@njit(forceinline=True, _nrt=False)
 def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
     """Return a key's hash with one more part, -1 if it is not known which values that equals."""
     how = part[P_HOW]
@@ -180,7 +180,7 @@ def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
     return hash_bytes(b, start, size, value)
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@njit(forceinline=True, _nrt=False)
 def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int, found: Any) -> int:
     """Write the hash of a key in an image into found[0]; return whether there is one."""
     value, state = key[K_SEED], _VALUE
@@ -198,7 +198,7 @@ def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int, foun
     return state
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@njit(forceinline=True, _nrt=False)
 def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: Any) -> bool:
     """Return whether an update may change a key."""
     for p in range(key[K_PART], key[K_PART] + key[K_PARTS]):
@@ -214,9 +214,9 @@ def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: An
     return False
 
 
-@njit(cache=True, nogil=True, _nrt=False)
+@njit(forceinline=True, _nrt=False)
 def _take_row(
-    reg: Any, b: Any, table: Any, keys: Any, parts: Any, hashes: Any, numbers: Any, spare: Any, kind: int,
+    reg: Any, b: Any, table: Any, keys: Any, parts: Any, history: Any, spare: Any, kind: int,
     starts: Any, sizes: Any, given: Any, found: Any,
 ) -> None:  # fmt: skip
     """Add a row to its transaction's writeset."""
@@ -233,9 +233,9 @@ def _take_row(
             if is_write or is_update:
                 state = _key(b, key, parts, starts, sizes, 1 if is_update else 0, found)
                 if state == _VALUE:
-                    _look_up(reg, hashes, numbers, found[0])
+                    _look_up(reg, history, found[0])
                     if reg[UNKNOWN]:
-                        _look_up(reg, hashes, numbers, seed ^ _OF_UNKNOWN | 1)
+                        _look_up(reg, history, seed ^ _OF_UNKNOWN | 1)
                 elif state != _NO_VALUE:
                     reg[FLAGS] |= _IN_ORDER
             continue
@@ -245,80 +245,134 @@ def _take_row(
                 continue
             state = _key(b, key, parts, starts, sizes, image, found)
             if state == _VALUE:
-                _touch(reg, hashes, numbers, spare, found[0])
+                _touch(reg, history, spare, found[0])
                 if reg[UNKNOWN]:
-                    _look_up(reg, hashes, numbers, seed ^ _OF_UNKNOWN | 1)
+                    _look_up(reg, history, seed ^ _OF_UNKNOWN | 1)
             elif role == IDENTITY or state != _NO_VALUE:
-                _unknown(reg, hashes, numbers, spare, seed, role == IDENTITY or takes)
+                _unknown(reg, history, spare, seed, role == IDENTITY or takes)
+
+
+@njit(inline="always")
+def _cut_whole(
+    b: Any, at: int, end: int, steps: Any, first: int, slots: Any, starts: Any, sizes: Any, image: int
+) -> int:
+    """Note the wanted cells of an image with all columns and no NULL; return its end, BAD if it does not fit.
+
+    `first` is where the steps of such rows begin (`row_lengths`); the slots have their step and their place in it.
+    """
+    s, n = np.int64(0), np.int64(0)
+    while True:
+        step = first + 3 * s
+        before, prefix = steps[step], steps[step + 1]
+        length = np.int64(0)
+        if prefix:
+            if at + before + prefix > end:
+                return BAD
+            length = prefixed(b, at + before, prefix)
+            if length > steps[step + 2]:
+                return BAD
+        while n < len(slots) and slots[n, S_STEP] == s:
+            starts[image, n] = at + slots[n, S_OFFSET]
+            sizes[image, n] = slots[n, S_SIZE] if slots[n, S_SIZE] else prefix + length
+            n += 1
+        at += before + prefix + length
+        if prefix == 0:  # the last step
+            return at if at <= end else BAD
+        s += 1
+
+
+@njit(inline="always")
+def _cut_some(
+    b: Any, at: int, end: int, steps: Any, shape: int, count: int, base: int, nulls: int, slots: Any, starts: Any,
+    sizes: Any, image: int, given: Any,
+) -> int:  # fmt: skip
+    """Note the wanted cells of an image with some columns, or NULLs; return its end, BAD if it does not fit."""
+    n, slot = np.int64(0), np.int64(0)
+    for c in range(count):
+        is_wanted = slot < len(slots) and slots[slot, S_COLUMN] == c
+        if not _bit(b, base, c):
+            if is_wanted:
+                given[slot] = False
+                if image == 0:
+                    sizes[0, slot] = ABSENT
+                else:
+                    sizes[1, slot], starts[1, slot] = sizes[0, slot], starts[0, slot]
+                slot += 1
+            continue
+        size = np.int64(NULL)
+        if not _bit(b, nulls, n):
+            column = shape + 4 * c
+            size, prefix = steps[column], steps[column + 1]
+            if prefix:
+                if at + prefix > end:
+                    return BAD
+                size = prefixed(b, at, prefix)
+                if size > steps[column + 2]:
+                    return BAD
+                size += prefix
+            if at + size > end:
+                return BAD
+        if is_wanted:
+            starts[image, slot], sizes[image, slot], given[slot] = at, size, True
+            slot += 1
+        if size > 0:
+            at += size
+        n += 1
+    return at
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _take_rows(
-    reg: Any, b: Any, body: int, end: int, kind: int, table: Any, columns: Any, keys: Any, parts: Any, hashes: Any,
-    numbers: Any, spare: Any, starts: Any, sizes: Any, given: Any, found: Any,
+    reg: Any, b: Any, body: int, end: int, kind: int, table: Any, steps: Any, all_slots: Any, keys: Any, parts: Any,
+    history: Any, spare: Any, starts: Any, sizes: Any, given: Any, found: Any,
 ) -> bool:  # fmt: skip
     """Add the rows of an event to its transaction's writeset; return whether they fit their table map."""
-    count, first = table[T_COLUMNS], table[T_FIRST]
+    shape = table[T_STEPS] + 3
+    count, json = steps[shape - 3], steps[shape - 2]
+    first = shape + 4 * count
+    slots = all_slots[table[T_SLOT] : table[T_SLOT] + table[T_SLOTS]]
     at = bitmaps_begin(b, body, end, kind, count)
     if at < 0:
         return False
     bitmap, present = (count + 7) >> 3, at
     images = 2 if t.is_update(kind) else 1
     at += bitmap * images
-    json = np.int64(0)
+    held_0, held_1 = np.int64(0), np.int64(0)
     for c in range(count):
-        json += columns[first + c, C_TYPE] == JSON
+        held_0 += _bit(b, present, c)
+        if images == 2:
+            held_1 += _bit(b, present + bitmap, c)
+    given[:] = True
     while at < end:
         begun = at
         for image in range(images):
-            base = present + image * bitmap
             if image == 1 and kind == t.PARTIAL_UPDATE_ROWS_EVENT:
                 if at >= end or b[at] > 1:
                     return False
                 at += 1 + ((json + 7) >> 3 if b[at] else 0)
-            held = np.int64(0)
-            for c in range(count):
-                held += _bit(b, base, c)
+            held = held_0 if image == 0 else held_1
             nulls = at
             at += (held + 7) >> 3
             if at > end:
                 return False
-            n = 0
-            for c in range(count):
-                slot = columns[first + c, C_SLOT] - 1
-                if held != count and not _bit(b, base, c):
-                    if slot >= 0:
-                        given[slot] = False
-                        if image == 0:
-                            sizes[0, slot] = ABSENT
-                        else:
-                            sizes[1, slot], starts[1, slot] = sizes[0, slot], starts[0, slot]
-                    continue
-                if _bit(b, nulls, n):
-                    size = np.int64(NULL)
-                else:
-                    code = columns[first + c, C_TYPE]
-                    if code >= FIXED:
-                        size = code - FIXED
-                        if at + size > end:
-                            return False
-                    elif code == VARCHAR:
-                        size = string_length(b, at, end, columns[first + c, C_META])
-                        if size < 0 or at + size > end:
-                            return False
-                    else:
-                        size = cell_length(b, at, end, code, columns[first + c, C_META])
-                        if size < 0:
-                            return False
-                if slot >= 0:
-                    starts[image, slot], sizes[image, slot] = at, size
-                    given[slot] = True
-                if size > 0:
-                    at += size
-                n += 1
+            whole = held == count
+            if whole:
+                any_null = np.uint8(0)
+                for n in range(held >> 3):
+                    any_null |= b[nulls + n]
+                if held & 7:
+                    any_null |= b[at - 1] & np.uint8((1 << (held & 7)) - 1)
+                whole = any_null == 0
+            if whole:
+                at = _cut_whole(b, at, end, steps, first, slots, starts, sizes, image)
+            else:
+                base = present + image * bitmap
+                at = _cut_some(b, at, end, steps, shape, count, base, nulls, slots, starts, sizes, image, given)
+            if at < 0:
+                return False
         if at == begun:
             return False
-        _take_row(reg, b, table, keys, parts, hashes, numbers, spare, kind, starts, sizes, given, found)
+        _take_row(reg, b, table, keys, parts, history, spare, kind, starts, sizes, given, found)
     return at == end
 
 
@@ -365,16 +419,16 @@ def _packed(b: Any, at: int) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def restore(hashes: Any, numbers: Any, entries: Any) -> None:
+def restore(history: Any, entries: Any) -> None:
     """Fill an empty history with pairs of a hash and a number."""
     for n in range(len(entries)):
-        slot = _slot_of(hashes, entries[n, 0])
-        hashes[slot], numbers[slot] = entries[n, 0], entries[n, 1]
+        slot = _slot_of(history, entries[n, 0])
+        history[slot, 0], history[slot, 1] = entries[n, 0], entries[n, 1]
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def depend(
-    reg: Any, b: Any, end: int, maps: Any, tables: Any, columns: Any, keys: Any, parts: Any, hashes: Any, numbers: Any,
+    reg: Any, b: Any, end: int, maps: Any, tables: Any, steps: Any, slots: Any, keys: Any, parts: Any, history: Any,
     spare: Any, starts: Any, sizes: Any, given: Any, parents: Any, patch: bool,
 ) -> int:  # fmt: skip
     """Take whole events of a merged file, b[reg[AT]:end], that end with a transaction's last one.
@@ -443,8 +497,8 @@ def depend(
                 if table[T_IN_ORDER]:
                     reg[FLAGS] |= _IN_ORDER
                 if table[T_KEYS] and not _take_rows(
-                    reg, b, body, body_end, kind, table, columns, keys, parts, hashes, numbers, spare, starts, sizes,
-                    given, found
+                    reg, b, body, body_end, kind, table, steps, slots, keys, parts, history, spare, starts,
+                    sizes, given, found
                 ):  # fmt: skip
                     return BAD_ROWS
         elif kind != t.ROWS_QUERY_LOG_EVENT and kind != t.XID_EVENT:
