@@ -58,9 +58,7 @@ NUMBER: Final = Column("n", ColumnType("bigint"))
 
 
 def rows_of(column: Column) -> Any:
-    return SimpleNamespace(
-        places=[0], columns=[column], table=SimpleNamespace(columns=[column], primary_key=None, indexes=())
-    )
+    return SimpleNamespace(places=[0], columns=[column], table=Table("s", "t", (column,)))
 
 
 def expression(column: Column) -> object:
