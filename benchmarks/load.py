@@ -13,7 +13,7 @@ from benchmarks import measure, others
 from benchmarks.runner import InlineRunner
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.measure import spread
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
 from binlog_merge.targets.server.transactions import Transaction

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.filters.filter import Filter
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import ReplayOptions, ReplayResult
+    from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
     from binlog_merge.node_capture.nodes import CaptureResult
     from binlog_merge.verification.whole import Verified
 
@@ -76,7 +76,7 @@ def verify(merged: str | Path) -> "Verified":
     """
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import history_of
+    from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify as look_through
 
     with opened_log(merged) as folder:
@@ -112,7 +112,7 @@ def replay(
     from binlog_merge.log.log import Log
     from binlog_merge.log.place import Place
     from binlog_merge.log.question import zero_dates_of
-    from binlog_merge.log.walk import ReplayOptions
+    from binlog_merge.log.replay_options import ReplayOptions
 
     with opened_log(merged) as folder:
         binlog = Log(folder)
@@ -216,8 +216,8 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
 
 
 def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
-    from binlog_merge.targets.changes.parquet import ParquetTarget
-    from binlog_merge.targets.changes.walk import capture
+    from binlog_merge.targets.parquet.replay import capture
+    from binlog_merge.targets.parquet.target import ParquetTarget
 
     columns = _columns(options)
     with ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target:
@@ -225,7 +225,7 @@ def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", 
 
 
 def _to_duckdb(binlog: "MergedBinlog", path: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
-    from binlog_merge.log.walk import history_of
+    from binlog_merge.log.replay_options import history_of
     from binlog_merge.tables.load import load
     from binlog_merge.tables.target import DuckdbTarget
 

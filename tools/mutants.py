@@ -31,8 +31,8 @@ LIBRARIES = ("numpy", "pyarrow", "numba", "duckdb", "sqlglot", "pydantic", "hypo
 SHARDS = "tests/pipeline/coordinate/shards"
 TARGETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "order-keys": (
-        ("snapshot_store/tso.py", "binlog_merge/places.py"),
-        ("tests/snapshot_store/test_tso.py", "tests/test_places.py"),
+        ("snapshot_store/tso.py", "binlog_merge/moved_keys.py"),
+        ("tests/snapshot_store/test_tso.py", "tests/test_moved_keys.py"),
     ),
     "gtid-sets": (("binlog_merge/binlog/gtid_set.py",), ("tests/binlog/test_gtid_sets.py",)),
     "lattice": (

@@ -17,7 +17,7 @@ from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.as_text import of_text, text_array
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget

@@ -47,7 +47,7 @@ from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, NotYet, ReplayStopped, S
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import history_of
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.tables.load import catalog_at
 from snapshot_store.model import Catalog
 from snapshot_store.server import message_of

@@ -110,9 +110,9 @@ def capture(
     start_log(log_level, log_format)
     from binlog_merge.cli.replay_options import password_of
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.node_capture.asked import ask
     from binlog_merge.node_capture.node import CaptureOptions
     from binlog_merge.node_capture.nodes import capture as run
+    from binlog_merge.node_capture.switch_request import ask
     from snapshot_store.server import ServerAddress
 
     if stop_never and until_now:

@@ -15,7 +15,7 @@ from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
 from binlog_merge.json_values import utc_text
-from binlog_merge.places import NODES, is_moved, place_of
+from binlog_merge.moved_keys import NODES, is_moved, place_of
 from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time, tso_millis
 

@@ -163,7 +163,7 @@ def _selected(
     from binlog_merge.log.question import name_of
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
-    from binlog_merge.undo.across import Written
+    from binlog_merge.undo.passable_ddl import Written
     from binlog_merge.undo.selection import Selected
 
     zone_named(time_zone)

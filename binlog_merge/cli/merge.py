@@ -408,7 +408,7 @@ def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) 
     """Verify the files that a merge wrote; an error has the merge's result."""
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import history_of
+    from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify
 
     only = {file["name"] for file in result.files}

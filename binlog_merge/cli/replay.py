@@ -19,7 +19,7 @@ from binlog_merge.redaction import redacted
 if TYPE_CHECKING:
     from binlog_merge.binlog.temporal import ZeroDates
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import ReplayOptions, ReplayResult
+    from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
     from binlog_merge.tables.snapshots import Snapshots
     from binlog_merge.targets.server.mysql import MysqlTarget
 
@@ -218,7 +218,7 @@ def replay(
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
-    from binlog_merge.log.walk import ReplayOptions
+    from binlog_merge.log.replay_options import ReplayOptions
     from binlog_merge.targets.server.run import dry_run
     from binlog_merge.targets.server.run import replay as run
 
@@ -314,8 +314,8 @@ def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: b
 def _capture(
     binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
-    from binlog_merge.targets.changes.parquet import ParquetTarget
-    from binlog_merge.targets.changes.walk import capture
+    from binlog_merge.targets.parquet.replay import capture
+    from binlog_merge.targets.parquet.target import ParquetTarget
 
     folder, chosen = path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
@@ -338,7 +338,7 @@ def _load(
     output: OutputFormat,
     snapshots: tuple[str, str | None, int | None] | None,
 ) -> None:
-    from binlog_merge.log.walk import history_of
+    from binlog_merge.log.replay_options import history_of
     from binlog_merge.tables.load import load
     from binlog_merge.tables.snapshots import load_with_snapshots
     from binlog_merge.tables.target import DuckdbTarget

@@ -10,7 +10,7 @@ from binlog_merge.errors import ConfigError, IoError, MergeError, io_remedy, rea
 
 if TYPE_CHECKING:
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import ReplayOptions
+    from binlog_merge.log.replay_options import ReplayOptions
 
 _TOPICS = {"debezium": "{prefix}.{schema}.{table}"}
 

@@ -163,7 +163,7 @@ def _named(text: str) -> tuple[str, str]:
 
 def _look_through(folder: "LogFolder", shown: str, output: OutputFormat) -> None:
     from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.log.walk import history_of
+    from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify as look_through
 
     found = look_through(MergedBinlog(folder), history_of(folder.directory))

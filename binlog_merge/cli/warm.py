@@ -117,7 +117,7 @@ def _read(folder: Path) -> None:
     from binlog_merge.ask.life import life_of
     from binlog_merge.binlog_server.stream import warm as load_packets
     from binlog_merge.log.log import Log
-    from binlog_merge.log.walk import ReplayOptions, history_of
+    from binlog_merge.log.replay_options import ReplayOptions, history_of
     from binlog_merge.tables.load import load
     from binlog_merge.tables.target import DuckdbTarget
     from binlog_merge.verification.whole import verify

@@ -31,9 +31,9 @@ from binlog_merge.errors import MergeError, UnknownTableSchema
 from binlog_merge.files import sidecar as kept
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import AT, RANK, TAIL, Chunks, chunks_of
+from binlog_merge.log.key_conditions import BYTES, NUMBER, hash_of, key_columns, needed
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, file_segments
-from binlog_merge.log.sought import BYTES, NUMBER, hash_of, key_columns, needed
 from binlog_merge.log.versions import TableVersions, history_in
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.model import Table

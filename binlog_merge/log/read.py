@@ -19,11 +19,11 @@ from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS, Changes, narrowed, parts_of, rows_that_pass, runs_of
 from binlog_merge.log.columns import Shape
 from binlog_merge.log.index import key_of
+from binlog_merge.log.key_conditions import looks_for
 from binlog_merge.log.key_index import segments_with
 from binlog_merge.log.question import AnySelection, ManySelection, Name, Selection
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt
-from binlog_merge.log.sought import looks_for
 from binlog_merge.log.table_changes import Form, TableChanges, gtid_prefix, located, transactions_of
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.log.where import Undecided, Where

@@ -16,7 +16,6 @@ from binlog_merge.config.sections import Heartbeat
 from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
-from binlog_merge.node_capture.asked import asked_of
 from binlog_merge.node_capture.beside import Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.note import (
@@ -29,10 +28,11 @@ from binlog_merge.node_capture.note import (
     Connection,
     Noting,
 )
+from binlog_merge.node_capture.server_end import standing_of
 from binlog_merge.node_capture.servers import Claims, NodeServers
 from binlog_merge.node_capture.source import DumpRefused, Lost, Source, SourceFacts
-from binlog_merge.node_capture.standing import standing_of
 from binlog_merge.node_capture.stream import Place, Stream, file_number, other_file, successor
+from binlog_merge.node_capture.switch_request import asked_of
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 

@@ -17,7 +17,7 @@ from binlog_merge.files.head import file_identity
 from binlog_merge.files.source import LocalSource
 from binlog_merge.files.state_notes import CAPTURE_NOTE, REFRESH_SECONDS, write_state_note
 from binlog_merge.node_capture.files import NodeFiles
-from binlog_merge.node_capture.standing import Standing
+from binlog_merge.node_capture.server_end import Standing
 from binlog_merge.node_capture.stream import file_number
 
 CONNECTING: Final = "connecting"

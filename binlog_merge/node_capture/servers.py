@@ -22,10 +22,10 @@ from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.servers import FollowingServer, add_server, folder_name, read_servers
-from binlog_merge.node_capture.asked import Asked, answer, asked_of
+from binlog_merge.node_capture.captured_gtids import held
 from binlog_merge.node_capture.files import NodeFiles, recorded_server, remove_record
-from binlog_merge.node_capture.held import held
 from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
+from binlog_merge.node_capture.switch_request import Asked, answer, asked_of
 from snapshot_store.server import ServerAddress
 
 _MOST_TEXT: Final = 2000
@@ -126,7 +126,7 @@ class NodeServers:
 
     `addresses` are those of the configuration; with `fails_over` one may take over from another by itself. `by_hand` is
     the server to switch to. `lost_after` is how many seconds a server is waited for before it counts as lost. A switch
-    that is asked for (`node_capture.asked`) is to the server that `parsed` makes of its URL.
+    that is asked for (`node_capture.switch_request`) is to the server that `parsed` makes of its URL.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, IoError, ServerRefused, UnsupportedInput
-from binlog_merge.node_capture.standing import Standing, standing_of
+from binlog_merge.node_capture.server_end import Standing, standing_of
 from binlog_merge.node_capture.stream import Place
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 

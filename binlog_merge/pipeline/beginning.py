@@ -16,17 +16,17 @@ from binlog_merge.files.output import check_continuation
 from binlog_merge.files.publish import recover
 from binlog_merge.files.removal import finish
 from binlog_merge.files.removed import read_removed
+from binlog_merge.moved_keys import NODES
 from binlog_merge.pipeline.base.decided import Decided, Skipped, read_decided, read_skipped, with_decided
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.decisions import note_decisions
 from binlog_merge.pipeline.idle import Notes, read_notes, with_notes
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
-from binlog_merge.places import NODES
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import OrderKey
 

@@ -7,7 +7,7 @@
 Captured files go only from folders that a capture fills, and only those before the oldest that the next run may read.
 That the manifest knows for each node: the first with anything unpublished, an open branch, or a DDL that is not in the
 schema history. The last two of each of a node's servers always stay: the capture goes on in the last one, and where a
-node fails over both tell what was captured before (`node_capture.held`).
+node fails over both tell what was captured before (`node_capture.captured_gtids`).
 """
 
 import logging
@@ -20,8 +20,8 @@ from binlog_merge.files.archived import removable
 from binlog_merge.files.manifest import CapturedFile, ManifestState
 from binlog_merge.files.removal import attached_readers, for_readers, older_than, over, remove
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import OrderKey
 

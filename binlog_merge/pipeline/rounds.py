@@ -15,9 +15,9 @@ from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.idle import read_notes
 from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.run import merge_once
 
 IN_DRIVER = 16 << 20

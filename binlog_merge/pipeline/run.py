@@ -30,7 +30,6 @@ from binlog_merge.pipeline.base.decided import ways_out
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
@@ -42,6 +41,7 @@ from binlog_merge.pipeline.idle import awaited
 from binlog_merge.pipeline.publish import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.retention import retain
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.summary import note_error, note_run, result_of
 from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun

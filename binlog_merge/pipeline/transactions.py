@@ -23,7 +23,6 @@ from binlog_merge.files.manifest import Header
 from binlog_merge.pipeline.base.runner import Files, InDriver, Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.beginning import begin
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.driver import gather_task, input_files, schemas_of
 from binlog_merge.pipeline.gather.listing import ListTask, listed
@@ -31,6 +30,7 @@ from binlog_merge.pipeline.gather.values import GatherTask
 from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun

@@ -29,7 +29,6 @@ from binlog_merge.pipeline.assemble.undecided import undecided
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.branches import Hash
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.marker.announced import announced_of
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, cluster_view, read_note
@@ -39,6 +38,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import read_shards
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.order.driver import Ordered, order_all
+from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.values import Run
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -15,7 +15,7 @@ from binlog_merge.pipeline.order.driver import Ordered
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
-    from binlog_merge.pipeline.gather.dependencies import OpenHistory
+    from binlog_merge.pipeline.gather.writeset_history import OpenHistory
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class WrittenRun:
         """Return what transactions to come may depend on in the file that is open at the end, None if nothing of it is
         new.
         """
-        from binlog_merge.pipeline.gather.dependencies import OpenHistory
+        from binlog_merge.pipeline.gather.writeset_history import OpenHistory
 
         return next((OpenHistory(g.name, g.size, g.history) for g in self.kept if g.history is not None), None)
 

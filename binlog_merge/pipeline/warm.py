@@ -15,7 +15,6 @@ from numba.core import event
 from binlog_merge.binlog.kernels import (
     asked,
     cache,
-    frame,
     key_hashes,
     render,
     render_layout,
@@ -25,6 +24,7 @@ from binlog_merge.binlog.kernels import (
     scan_tables,
     sort,
     trace,
+    transaction_events,
     xid,
 )
 from binlog_merge.pipeline.gather.plans import PlanTable
@@ -68,10 +68,10 @@ def _writing() -> None:
     row_cells.differing(_NOTHING, cells, cells, 0, out)
     trace.cut_pieces(_NOTHING, 0, 0, 4, 0, np.zeros((1, trace.P_COLUMNS), np.int64), 0, np.zeros(4, np.int64))
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
-    frame.begin_transaction(out, registers, _NOTHING, key, 4)
-    frame.end_transaction(out, registers, key)
-    frame.write_gtid(out, 0, registers, _NOTHING, 0, 0, 4, 0)
-    frame.length_width(100)
+    transaction_events.begin_transaction(out, registers, _NOTHING, key, 4)
+    transaction_events.end_transaction(out, registers, key)
+    transaction_events.write_gtid(out, 0, registers, _NOTHING, 0, 0, 4, 0)
+    transaction_events.length_width(100)
     render.plan_hash(_NOTHING, 1)
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
     trace.trace_window(_NOTHING, segments, pieces, pieces[0])

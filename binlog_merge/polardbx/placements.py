@@ -6,7 +6,7 @@ A run begins with the state that the one before has left; its spans that begin t
 import json
 from collections.abc import Iterable
 
-from binlog_merge.polardbx.places import Places, Span
+from binlog_merge.polardbx.table_mapping import Places, Span
 from binlog_merge.polardbx.topology import Physical
 from snapshot_store.tso import ORIGIN, OrderKey
 

@@ -33,10 +33,10 @@ from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.log.checkpoint import Checkpoint, resume
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.tables.ddl import understood

@@ -20,8 +20,8 @@ from binlog_merge.errors import IoError, MergeError, io_error
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.index import Numbers, transactions_of
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.log.rows import TableShapes
-from binlog_merge.log.walk import ReplayOptions, ReplayResult
 from binlog_merge.tables.load import load
 from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, rank_in, snapshot_name
 from binlog_merge.tables.target import DuckdbTarget

@@ -14,9 +14,9 @@ from typing import Final
 from binlog_merge.errors import ConfigError, OutsideLog, ReplayStopped, UndoRefused
 from binlog_merge.files.log_folder import STORE_NAME
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import StatementAt, segments
-from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere
 from binlog_merge.tables.load import Base, load
 from binlog_merge.tables.target import DuckdbTarget

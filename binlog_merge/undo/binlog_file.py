@@ -15,9 +15,9 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC, MAX_EVENT_SIZE, EventFla
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import RawEvent, pack_event
-from binlog_merge.binlog.kernels import frame as w
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import transaction_events as w
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.undo.blocks import blocks, ordered
 from binlog_merge.undo.inverse_events import forward_events, inverse_events

@@ -20,7 +20,7 @@ from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.log.where import Where
 from binlog_merge.reshape.witness import check_witness
-from binlog_merge.undo.across import Definitions, Written, after_ddl
+from binlog_merge.undo.passable_ddl import Definitions, Written, after_ddl
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey

@@ -32,7 +32,7 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.reader import DAMAGED, MergedBinlog, order_key
 from binlog_merge.log.rows import TableShapes, op_of
-from binlog_merge.places import is_moved, place_of
+from binlog_merge.moved_keys import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.reshape.writesets import References, Writesets, references_of
 from binlog_merge.verification.cells import CellChecks

@@ -23,7 +23,7 @@ from binlog_merge.errors import ConfigError, TargetBusy
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from tests.binlog_server.merged import merged

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.targets.server.mysql import MysqlTarget

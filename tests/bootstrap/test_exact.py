@@ -19,7 +19,7 @@ from binlog_merge.bootstrap.window import judged
 from binlog_merge.cli import main as cli
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import catalog_at, load
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.verification.against import compare_with_server

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from binlog_merge.moved_keys import Place, key_of, moved_key
 from binlog_merge.pipeline.base.state import Job
-from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.tso import OrderKey
 from tests.command_line import command_line
 from tests.merge_e2e.cases import case_named, copy_case, max_size

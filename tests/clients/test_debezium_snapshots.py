@@ -13,7 +13,7 @@ import pytest
 from pymysql.cursors import DictCursor
 
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from tests.binlog_server.running import Running, serving

@@ -22,7 +22,7 @@ from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
 from binlog_merge.tables.ddl import understood
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.across import Written, after_ddl
+from binlog_merge.undo.passable_ddl import Written, after_ddl
 from binlog_merge.undo.selection import touched_by
 from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError

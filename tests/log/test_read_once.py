@@ -76,7 +76,7 @@ MOMENTS: Final = {
 CTS: Final = {
     "log/reader.py": "reads it",
     "log/file_transactions.py": "finds it at a transaction's end",
-    "binlog/kernels/frame.py": "writes it",
+    "binlog/kernels/transaction_events.py": "writes it",
     "binlog/kernels/log_index.py": "reads it, many at once",
     "pipeline/gather/renderer.py": "writes that of a DDL",
     "reshape/writesets.py": "passes over it",

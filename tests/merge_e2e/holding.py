@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.moved_keys import Place, key_of
 from binlog_merge.pipeline import understood
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate import driver as coordinating
 from binlog_merge.pipeline.coordinate import schemas
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.places import Place, key_of
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl

@@ -20,7 +20,7 @@ from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay

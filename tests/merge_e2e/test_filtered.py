@@ -14,9 +14,9 @@ from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
-from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.filtering import LEFT_OUT, OutputFilter
 from binlog_merge.verification.whole import verify

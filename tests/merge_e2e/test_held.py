@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import SchemaMismatch
+from binlog_merge.moved_keys import is_moved
 from binlog_merge.pipeline.gather.plans import PlanTable
-from binlog_merge.places import is_moved
 from snapshot_store.tso import OrderKey
 from tests.effort import keeping
 from tests.merge_e2e.editing import assert_prefix

@@ -19,8 +19,8 @@ from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place as LogPlace
 from binlog_merge.log.reader import Begin, MergedBinlog
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.log.segments import segments
-from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline import retention
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.verification.whole import verify

@@ -11,7 +11,7 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import history_of
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.verification.whole import verify
 from tests.merge_e2e.cases import case_named, copy_case, whole
 from tests.merge_e2e.editing import PAYLOAD, ROWS, TABLE_MAP, Log, query

@@ -10,13 +10,13 @@ import yaml
 
 from binlog_merge.cli.output import summary
 from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, UnknownTableSchema
+from binlog_merge.moved_keys import place_of
 from binlog_merge.pipeline.coordinate.shards.driver import LOG
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
 from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, LOCKS, Locks, decisions_to_json, locks_from_json
 from binlog_merge.pipeline.coordinate.shards.values import Decided
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, published_floor
-from binlog_merge.places import place_of
 from snapshot_store import parse_table
 from snapshot_store.history import TableVersion
 from snapshot_store.store.db import Store

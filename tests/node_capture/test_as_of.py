@@ -19,7 +19,7 @@ from binlog_merge.files.source import LocalSource
 from binlog_merge.node_capture.beside import rows_of
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
-from binlog_merge.node_capture.standing import Standing, standing_of
+from binlog_merge.node_capture.server_end import Standing, standing_of
 from tests.effort import effort
 from tests.mysql_server import MySqlServer
 from tests.node_capture.capturing import capture_now, cluster, url_of

@@ -8,10 +8,10 @@ import pytest
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
-from binlog_merge.node_capture.held import held
+from binlog_merge.node_capture.captured_gtids import held
+from binlog_merge.node_capture.server_end import Standing
 from binlog_merge.node_capture.servers import Look, choose, first_file, unsuitable
 from binlog_merge.node_capture.source import SourceFacts
-from binlog_merge.node_capture.standing import Standing
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.editing import PREVIOUS_GTIDS, ROTATE, STOP, Log
 from tests.merge_e2e.failing_over import forgetting, groups_of, gtid_of, text_of

@@ -16,9 +16,9 @@ from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import OutputBusy, ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
-from binlog_merge.node_capture.asked import ASKED_NAME
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
+from binlog_merge.node_capture.switch_request import ASKED_NAME
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.node_capture.capturing import capture_now, cluster, killed_at, url_of

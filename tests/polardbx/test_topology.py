@@ -15,7 +15,7 @@ from binlog_merge.polardbx.meta import (
     parse_snapshot,
     parse_storage_list,
 )
-from binlog_merge.polardbx.places import Places, PlacesBuilder
+from binlog_merge.polardbx.table_mapping import Places, PlacesBuilder
 from binlog_merge.polardbx.topology import ClusterState, PlacementError
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -35,10 +35,9 @@ def small_buffers(rng: random.Random) -> Iterator[None]:
         window = rng.choice((256, 1_000, 8_000, 60_000))
         chunk = rng.choice((200, 4_096, 50_000))
         changes = {
-            "pipeline.gather.read.WINDOW_BYTES": window,
             "pipeline.gather.task.WINDOW_BYTES": window,
             "pipeline.gather.input_reader.WINDOW_BYTES": window,
-            "pipeline.gather.read.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
+            "pipeline.gather.input_reader.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
             "pipeline.gather.input_reader.GAP": rng.choice((0, 100, 65536)),
             "pipeline.gather.output_file.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
             "pipeline.gather.task.FLUSH": rng.choice((0, 1_000, 100_000)),

@@ -19,8 +19,8 @@ from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, history_of
 from binlog_merge.log.segments import segments
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.targets.server.run import dry_run, replay

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
 from snapshot_store.server import ServerAddress

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.snapshot_places import SnapshotFolder
 from binlog_merge.tables.snapshots import Snapshots, load_with_snapshots
 from binlog_merge.tables.target import DuckdbTarget

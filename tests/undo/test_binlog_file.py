@@ -20,8 +20,8 @@ from binlog_merge.log.reader import Begin, Rows
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import versions_between
-from binlog_merge.undo.across import Written
 from binlog_merge.undo.binlog_file import Binlog, binlog
+from binlog_merge.undo.passable_ddl import Written
 from binlog_merge.undo.selection import Reader, Selected
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge

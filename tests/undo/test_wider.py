@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.undo.across import Written, after_ddl
+from binlog_merge.undo.passable_ddl import Written, after_ddl
 from snapshot_store.ddl import DdlSession, ParsedDdl, apply_ddl
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.model import Catalog, Schema

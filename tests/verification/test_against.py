@@ -10,7 +10,7 @@ import pytest
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.run import replay
 from binlog_merge.verification.against import compare_with_server
 from binlog_merge.verification.base import Empty

@@ -15,7 +15,7 @@ import yaml
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget

@@ -18,7 +18,10 @@ from numba import njit
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
-from binlog_merge.binlog.kernels.frame import (
+from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_bytes, store_16, store_32, u16, u32, u48
+from binlog_merge.binlog.kernels.reshape import reshape_rows
+from binlog_merge.binlog.kernels.row_lengths import rows_fit
+from binlog_merge.binlog.kernels.transaction_events import (
     begin_transaction,
     end_transaction,
     length_width,
@@ -26,9 +29,6 @@ from binlog_merge.binlog.kernels.frame import (
     write_gtid,
     write_header,
 )
-from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_bytes, store_16, store_32, u16, u32, u48
-from binlog_merge.binlog.kernels.reshape import reshape_rows
-from binlog_merge.binlog.kernels.row_lengths import rows_fit
 
 
 @njit(inline="always")

@@ -1,4 +1,4 @@
-"""Finds on which earlier transaction each transaction of a merged file depends, and writes that into its GTID event.
+"""Finds on which earlier transaction each one depends, and writes it into its GTID event as last_committed.
 
 A transaction's *writeset* are hashes of the keys of its rows as they come out. A history has, for each hash, the number
 of the last transaction that had it: what a transaction depends on is the greatest number that its hashes have there
@@ -44,6 +44,8 @@ of the transaction that all behind it depend on, LIVE the hashes in the history,
 of the hashes are of unknown values. The last six count transactions: all, those that depend on none right before
 them, those that are barriers, and why, and those in order."""
 
+LAST_COMMITTED: Final = 26
+"""The place of last_committed in a GTID event's body; sequence_number follows."""
 FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
 T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(7)
 S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
@@ -378,7 +380,7 @@ def _take_rows(
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _end(reg: Any, b: Any, maps: Any, patch: bool) -> int:
-    """End the transaction at GROUP: write what it depends on into its GTID event, and return that."""
+    """End the transaction at GROUP: write what it depends on (last_committed) into its GTID event, and return that."""
     sequence, parent = reg[SEQUENCE], reg[PARENT]
     flags = reg[FLAGS]
     if flags & (_BARRIER | _IN_ORDER):
@@ -400,7 +402,7 @@ def _end(reg: Any, b: Any, maps: Any, patch: bool) -> int:
     if patch and parent < sequence - 1:
         group = reg[GROUP]
         length = u32(b, group + 9)
-        store_64(b, group + 19 + 26, np.uint64(parent))
+        store_64(b, group + 19 + LAST_COMMITTED, np.uint64(parent))
         store_32(b, group + length - 4, np.uint32(crc32(b, group, length - 4)))
     reg[GROUP] = -1
     return parent
@@ -457,7 +459,7 @@ def depend(
             if body_end - body < 50 or body_end - body < 49 + (1 if b[body + 49] < 251 else 9 if b[body + 49] == 254
                                                                else 3 if b[body + 49] == 252 else 4):  # fmt: skip
                 return BAD_EVENT
-            reg[GROUP], reg[SEQUENCE] = i, i64(b, body + 34)
+            reg[GROUP], reg[SEQUENCE] = i, i64(b, body + LAST_COMMITTED + 8)
             reg[PARENT], reg[FLAGS] = reg[START], 0
             if _packed(b, body + 49) > LARGE:
                 reg[FLAGS] = _BARRIER_SIZE

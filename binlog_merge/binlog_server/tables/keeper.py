@@ -26,8 +26,8 @@ from binlog_merge.binlog_server.tables.view import View
 from binlog_merge.errors import ConfigError, InternalError, MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.shapes import Shapes
-from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget

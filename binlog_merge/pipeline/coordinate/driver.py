@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.moved_keys import place_of
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.node_input import NodeInput
@@ -35,7 +36,6 @@ from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, same_but_for_case, touched_keys
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.places import place_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import HistoryKey, TableVersion
 from snapshot_store.store.merge import StoredSchemas

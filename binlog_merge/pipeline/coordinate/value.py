@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import DdlNotUnderstoodError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.moved_keys import place_of
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.marker.driver import Messages
@@ -13,8 +14,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import CoordinatedShards
 from binlog_merge.pipeline.coordinate.shards.notes import Lock
 from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.pipeline.coordinate.stores import Made
-from binlog_merge.places import place_of
-from binlog_merge.polardbx.places import Places
+from binlog_merge.polardbx.table_mapping import Places
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store.settings import Stop
 from snapshot_store.topology import Topology

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.parts import Away, take_part
 from binlog_merge.files.publish import file_name
+from binlog_merge.moved_keys import place_of
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
 from binlog_merge.pipeline.coordinate.shards.values import Holds
@@ -19,15 +20,14 @@ from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputF
 from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX
-from binlog_merge.places import place_of
 from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
-    from binlog_merge.pipeline.gather.dependencies import OpenHistory
     from binlog_merge.pipeline.gather.filtering import OutputFilter
+    from binlog_merge.pipeline.gather.writeset_history import OpenHistory
     from binlog_merge.reshape.writesets import History
 
 _LOG = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def gather_files(
 
 def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None") -> "History | None":
     """Return the history of the open file that goes on, made again from its bytes if nobody has it."""
-    from binlog_merge.pipeline.gather.dependencies import history_of_file
+    from binlog_merge.pipeline.gather.writeset_history import history_of_file
 
     if file is None:
         return None

@@ -15,8 +15,8 @@ from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, RowsFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
-from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction, length_width, write_gtid
 from binlog_merge.binlog.kernels.render import render_events
+from binlog_merge.binlog.kernels.transaction_events import begin_transaction, end_transaction, length_width, write_gtid
 from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.source import Source

@@ -20,7 +20,7 @@ from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
-from binlog_merge.binlog.kernels.frame import length_width, write_gtid
+from binlog_merge.binlog.kernels.transaction_events import length_width, write_gtid
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput

@@ -67,7 +67,7 @@ def _gathered(task: GatherTask, to: str, durable: bool) -> GatherResult:
     out, reader = OutputFile(fd, to, task.begins, durable), InputReader(task.nodes, task.files)
     writesets = None
     if task.writesets:
-        from binlog_merge.pipeline.gather.dependencies import writesets_of
+        from binlog_merge.pipeline.gather.writeset_history import writesets_of
 
         writesets = writesets_of(task.schemas, task.history)
     work = Gathering(task, Renderer(task.head, plans, reader, out, writesets))

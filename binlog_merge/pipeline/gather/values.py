@@ -13,7 +13,7 @@ from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.polardbx.names import is_system_table
-from binlog_merge.polardbx.places import Places
+from binlog_merge.polardbx.table_mapping import Places
 from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology

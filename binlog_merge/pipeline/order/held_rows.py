@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.moved_keys import Place, key_of, moved_key
 from binlog_merge.pipeline.base.blocks import Read, read_block, write_block
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
@@ -37,7 +38,6 @@ from binlog_merge.pipeline.order.ordered import (
 )
 from binlog_merge.pipeline.order.task import collect, late
 from binlog_merge.pipeline.order.waits import waiting
-from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.tso import ORIGIN, OrderKey
 
 STOOD = (*KEY, "node", "file", "start", "end", "commit_us", "flags", "set")

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 Column = npt.NDArray[np.int64]

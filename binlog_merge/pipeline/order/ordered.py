@@ -16,7 +16,7 @@ from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.clock import time_tso
 from binlog_merge.pipeline.base.pieces import Between, Column
 from binlog_merge.pipeline.coordinate.shards.values import Holds
-from binlog_merge.polardbx.places import Places
+from binlog_merge.polardbx.table_mapping import Places
 from snapshot_store.topology import Topology
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
 

@@ -26,7 +26,7 @@ from binlog_merge.pipeline.order.ordered import (
     summed,
     transactions,
 )
-from binlog_merge.polardbx.places import Span
+from binlog_merge.polardbx.table_mapping import Span
 from snapshot_store.topology import Hidden
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 

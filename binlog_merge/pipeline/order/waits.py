@@ -21,11 +21,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from binlog_merge.moved_keys import Place, place_of
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Name, Shard
 from binlog_merge.pipeline.order.ordered import KEY
-from binlog_merge.places import Place, place_of
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey

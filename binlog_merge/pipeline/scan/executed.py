@@ -46,9 +46,10 @@ def nothing_is_missing(
 ) -> bool:
     """Return whether a file and those before it have all PREVIOUS_GTIDS of the next file, and it has none besides.
 
-    A file before it may have others: what was committing when the next was begun is in no list (`node_capture.held`).
-    `skipped` are those of the file's groups before its first piece: an earlier run has read them. Returns False if that
-    cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a GTID, or `skipped` is None.
+    A file before it may have others: what was committing when the next was begun is in no list
+    (`node_capture.captured_gtids`). `skipped` are those of the file's groups before its first piece: an earlier run
+    has read them. Returns False if that cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a
+    GTID, or `skipped` is None.
     """
     before, after = executed_before(files[index]), executed_before(files[index + 1])
     own = [p.logged for p in pieces if p.file_index == index]

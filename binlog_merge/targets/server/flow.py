@@ -15,14 +15,14 @@ from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
 from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.reader import Rows
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.barrier import DdlManager, PendingDdl, Position
-from binlog_merge.targets.server.books import PUBLISH_SECONDS, Books
 from binlog_merge.targets.server.causality import ClaimTable
 from binlog_merge.targets.server.failed import Failed
 from binlog_merge.targets.server.groups import Group, Stopped
 from binlog_merge.targets.server.keys import OPAQUE, Claims, TableName, table_name
 from binlog_merge.targets.server.ledger import BegunDdl, Found, Ledger
+from binlog_merge.targets.server.ledger_writer import PUBLISH_SECONDS, Books
 from binlog_merge.targets.server.target_keys import TargetKeys
 from binlog_merge.targets.server.transactions import Transaction
 from binlog_merge.targets.server.workers import DDL_SESSIONS, Outcome, Workers

@@ -5,7 +5,7 @@ from typing import Final
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.transactions import Transaction
 
 _CATCH_UP_SECONDS: Final = 1.0

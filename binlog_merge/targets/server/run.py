@@ -15,9 +15,9 @@ from binlog_merge.errors import MergeError, ReplayStopped, ServerRefused, Target
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End, MergedBinlog, Rows
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk, history_of
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, history_of
 from binlog_merge.targets.server.failed import Failed
 from binlog_merge.targets.server.flow import Flow
 from binlog_merge.targets.server.ledger import RECORD_GONE, Found, Ledger

@@ -14,9 +14,9 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import Begin, End, Item, MergedBinlog, Rows
+from binlog_merge.log.replay_options import ReplayOptions, Walk
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
-from binlog_merge.log.walk import ReplayOptions, Walk
 from binlog_merge.targets.server.keys import Claims, TableName, table_name
 from binlog_merge.targets.server.statements import Plan, plan_statement
 from snapshot_store.ddl.effects import Name

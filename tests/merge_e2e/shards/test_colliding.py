@@ -22,7 +22,7 @@ from binlog_merge.errors import KeysInDoubt
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
-from binlog_merge.log.walk import history_of
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.observe.status.observer import Observer
 from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds

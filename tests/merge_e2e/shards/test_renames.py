@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.run import replay
 from tests.effort import crossed, effort, keeping
 from tests.merge_e2e.editing import assert_prefix

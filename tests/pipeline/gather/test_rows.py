@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_merge.moved_keys import Place, key_of, moved_key
 from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.pipeline.gather import input_reader
 from binlog_merge.pipeline.gather.driver import key_after_last, written_to
@@ -13,7 +14,6 @@ from binlog_merge.pipeline.gather.input_reader import window_end
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, transactions
-from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import columns
 

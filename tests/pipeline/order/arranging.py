@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.waits import Waits, live
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 from tests.pipeline.order.arranging import Touching, arrange, in_order
 

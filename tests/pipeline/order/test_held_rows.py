@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.moved_keys import Place, key_of, moved_key
 from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.order import held_rows
 from binlog_merge.pipeline.order.driver import Ordered, order_all
-from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.hold_kernel import HELD, hold
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 from tests.pipeline.order.arranging import Touching, arrange
 

@@ -13,7 +13,7 @@ from typing import Any
 from binlog_merge.errors import MergeError
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
 from snapshot_store.server import ServerAddress

@@ -15,8 +15,8 @@ from binlog_merge.errors import IoError, ServerRefused
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End, MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.rows import RowSelector
-from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.targets.server import pace
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.pace import Pace

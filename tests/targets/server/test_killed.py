@@ -15,7 +15,7 @@ from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession
 from binlog_merge.targets.server.run import replay

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server import flow
 from binlog_merge.targets.server import transactions as transactions_module
 from binlog_merge.targets.server.barrier import DdlManager

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from binlog_merge.cli.verbs import application
 from binlog_merge.errors import OutsideLog, ReplayStopped, TargetBusy
 from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
 from snapshot_store.server import ServerAddress

@@ -27,7 +27,7 @@ from binlog_merge.polardbx.meta import (
     parse_storage_list,
 )
 from binlog_merge.polardbx.names import is_cdc_schema
-from binlog_merge.polardbx.places import PlacesBuilder
+from binlog_merge.polardbx.table_mapping import PlacesBuilder
 from binlog_merge.polardbx.topology import PlacementError
 from snapshot_store.tso import ORIGIN, OrderKey
 

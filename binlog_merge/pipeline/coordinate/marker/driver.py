@@ -28,7 +28,7 @@ from binlog_merge.polardbx import placements
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
-from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
+from binlog_merge.polardbx.table_mapping import Places, PlacesBuilder, Rename, follow_renames
 from binlog_merge.polardbx.topology import ClusterState
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.history import HistoryKey

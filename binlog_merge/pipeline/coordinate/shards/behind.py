@@ -10,6 +10,7 @@ column that is dropped or renamed there, a wider type, or not yet a key.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change_of, same_ddl
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order, whole
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -23,7 +24,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     open_id,
 )
-from binlog_merge.places import Place
 from snapshot_store.diff import equivalent
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey

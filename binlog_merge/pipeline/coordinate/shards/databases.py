@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from binlog_merge.config.modes import Modes
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.log import RanStatement, ShardLog
-from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.parse.statement import qualified_tables, without_schema
 from snapshot_store.errors import AmbiguousRoute, SnapshotStoreError

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 

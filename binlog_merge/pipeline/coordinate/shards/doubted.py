@@ -7,9 +7,9 @@ applies to the other name too, and another warning is given.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from binlog_merge.moved_keys import key_of
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.values import Name
-from binlog_merge.places import key_of
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.ddl.statements import TruncateTable

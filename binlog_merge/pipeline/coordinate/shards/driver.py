@@ -11,6 +11,7 @@ from binlog_merge.binlog.query_session import SessionVariables, ddl_session
 from binlog_merge.config.merge_config import MergeConfig, route_of, topology_of
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import ConfigError, StoreUnusable
+from binlog_merge.moved_keys import key_of
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
@@ -47,7 +48,6 @@ from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Fin
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
-from binlog_merge.places import key_of
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.ddl import DdlEffect, DdlSession
 from snapshot_store.errors import SnapshotStoreError

@@ -12,13 +12,13 @@ from binlog_merge.errors import (
     UnknownTableSchema,
     UnsupportedInput,
 )
+from binlog_merge.moved_keys import NODES
 from binlog_merge.pipeline.base.decided import ways_out
 from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.together import Together
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Doubt, Fault, Finding, Joins, Name, Shard, Stop
 from binlog_merge.pipeline.coordinate.statements import subject_of
-from binlog_merge.places import NODES
 from snapshot_store.mysql.sql.names import folded
 from snapshot_store.tso import OrderKey
 

@@ -9,6 +9,7 @@ and created in the other.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED, LogicalTable, Member
 from binlog_merge.pipeline.coordinate.shards.notes import table_of
 from binlog_merge.pipeline.coordinate.shards.rowmoves import renamed_away, renamed_into
@@ -25,7 +26,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Shard,
     Start,
 )
-from binlog_merge.places import Place
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey

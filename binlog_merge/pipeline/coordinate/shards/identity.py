@@ -8,6 +8,7 @@ n2  RENAME TABLE a TO b     now all shards are called b, so the table is renamed
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.under import event_under
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -20,7 +21,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Shard,
     Start,
 )
-from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 RENAMED = 1 << 40

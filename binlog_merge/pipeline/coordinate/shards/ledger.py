@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain, reads_alike
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
@@ -23,7 +24,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Stop,
 )
 from binlog_merge.pipeline.coordinate.shards.writing import Candidate, Renames, write, writing_session
-from binlog_merge.places import Place
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table

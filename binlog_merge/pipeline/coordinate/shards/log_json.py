@@ -8,6 +8,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from binlog_merge.binlog.query_session import SessionVariables
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, RanStatement, ShardLog
 from binlog_merge.pipeline.coordinate.shards.tools import ToolEvent, ToolTables, called_as_a_tools
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -25,7 +26,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     Step,
 )
-from binlog_merge.places import Place
 from snapshot_store.errors import StoreError
 from snapshot_store.model import Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.behind import KEPT, Included, Latecomers, included
 from binlog_merge.pipeline.coordinate.shards.carrying import Run, carry_out
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
@@ -42,7 +43,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     open_id,
 )
-from binlog_merge.places import Place
 from snapshot_store.ddl.effects import Verb
 from snapshot_store.diff import equivalent
 from snapshot_store.errors import SnapshotStoreError

@@ -13,6 +13,7 @@ of all. Until then the rows that a shard writes after it wait; so do all stateme
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.net_change import plain
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
@@ -30,7 +31,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Step,
     open_id,
 )
-from binlog_merge.places import Place
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.config.modes import ShardMode
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, LogicalTable
 from binlog_merge.pipeline.coordinate.shards.log import Settled
 from binlog_merge.pipeline.coordinate.shards.under import logical_under, open_under, start_under
@@ -20,7 +21,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     Step,
 )
-from binlog_merge.places import Place
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.names import quote_name
 

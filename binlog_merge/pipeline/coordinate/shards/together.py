@@ -11,6 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from binlog_merge.config.modes import Modes, ShardMode
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.databases import First, databases_of, implied
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed, Wanted, at_rank, in_order_of_keys, ranked
@@ -33,7 +34,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Shard,
     Stop,
 )
-from binlog_merge.places import Place
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 

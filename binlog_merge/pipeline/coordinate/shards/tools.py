@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from binlog_merge.places import NODES
+from binlog_merge.moved_keys import NODES
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Verb

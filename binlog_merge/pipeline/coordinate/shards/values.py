@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from binlog_merge.places import Place
+from binlog_merge.moved_keys import Place
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.render_sql import without_defaults_sql

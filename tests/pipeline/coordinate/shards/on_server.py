@@ -18,10 +18,10 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.values import Outcome, Shard, ShardEvent
 from binlog_merge.pipeline.order.waits import Waits
-from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Table

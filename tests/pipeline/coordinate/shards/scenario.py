@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
@@ -12,7 +13,6 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, 
 from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Event, Outcome, Renamed, Shard, ShardDdl, ShardEvent
 from binlog_merge.pipeline.order.waits import Waits
-from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Table

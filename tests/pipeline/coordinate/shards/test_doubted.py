@@ -2,10 +2,10 @@
 
 import pytest
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.values import LAST, Name
-from binlog_merge.places import Place
 from snapshot_store.mysql.sql.session import ANSI_QUOTES, DdlSession
 from snapshot_store.tso import OrderKey
 

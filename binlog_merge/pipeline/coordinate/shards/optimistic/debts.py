@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.net_change import inverse, same_ddl
 from binlog_merge.pipeline.coordinate.shards.values import LAST, Effect, Shard, ShardDdl
-from binlog_merge.places import Place
 
 
 @dataclass(eq=False)

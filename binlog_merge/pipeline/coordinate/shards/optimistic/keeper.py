@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from binlog_merge.moved_keys import Place
 from binlog_merge.pipeline.coordinate.shards.carrying import Run
 from binlog_merge.pipeline.coordinate.shards.ledger import Ledger
 from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
@@ -28,7 +29,6 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     open_id,
 )
 from binlog_merge.pipeline.coordinate.shards.writing import Candidate
-from binlog_merge.places import Place
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
 

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binlog_merge.moved_keys import Place, is_moved, key_of, moved_key, place_of
 from binlog_merge.pipeline.coordinate.shards.together import in_order_of_keys
-from binlog_merge.places import Place, is_moved, key_of, moved_key, place_of
 from snapshot_store.tso import ORIGIN, OrderKey
 
 KEYS = st.builds(OrderKey, st.integers(1, 2), st.integers(0, 1), st.integers(0, 2), st.integers(1, 4))

@@ -9,8 +9,8 @@ import pytest
 
 from binlog_merge.errors import IoError, ManifestError, MergeError, OutputBusy, ServerRefused, UnsupportedInput
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.node_capture.asked import answer, ask, asked_of
 from binlog_merge.node_capture.servers import NodeServers
+from binlog_merge.node_capture.switch_request import answer, ask, asked_of
 from snapshot_store.server import ServerAddress
 
 NODES = ("dn-1", "dn-2")

@@ -16,9 +16,9 @@ from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
 from binlog_merge.log.reader import MergedBinlog, OrderedBy, Rows
-from binlog_merge.log.walk import ReplayOptions, ReplayResult
-from binlog_merge.targets.changes.parquet import ParquetTarget
-from binlog_merge.targets.changes.walk import capture
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
+from binlog_merge.targets.parquet.replay import capture
+from binlog_merge.targets.parquet.target import ParquetTarget
 from binlog_merge.targets.server.run import dry_run
 from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named

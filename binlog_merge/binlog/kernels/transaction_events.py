@@ -64,7 +64,10 @@ def gtid_size(width: int) -> int:
 
 @njit(cache=True, _nrt=False)
 def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int) -> int:
-    """Write the GTID event of a transaction `length` bytes long; returns the event's own length."""
+    """Write the GTID event of a transaction `length` bytes long; returns the event's own length.
+
+    Its last_committed is the transaction before it: what `writesets` may replace by an earlier one.
+    """
     size = gtid_size(width)
     at = o + 19
     anonymous = reg[k.ANONYMOUS] != 0

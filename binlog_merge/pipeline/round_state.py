@@ -17,7 +17,7 @@ from binlog_merge.pipeline.gather.collisions import KnownKeys
 from binlog_merge.pipeline.scan.kept import KeptPieces
 
 if TYPE_CHECKING:
-    from binlog_merge.pipeline.gather.dependencies import OpenHistory
+    from binlog_merge.pipeline.gather.writeset_history import OpenHistory
 
 
 @dataclass

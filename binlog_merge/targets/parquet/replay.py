@@ -12,10 +12,10 @@ from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, without
 from binlog_merge.log.checkpoint import Checkpoint, resume
 from binlog_merge.log.read import RowReader, Wants
 from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.segments import Segment, StatementAt, segments
-from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk
-from binlog_merge.targets.changes.parquet import ParquetTarget
+from binlog_merge.targets.parquet.target import ParquetTarget
 from binlog_merge.targets.server.statements import plan_statement
 
 _LOG = logging.getLogger(__name__)
