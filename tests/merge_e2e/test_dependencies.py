@@ -118,6 +118,25 @@ def test_a_single_node_s_are_the_server_s(tmp_path: Path, mysql_server: MySqlSer
     assert result.dependencies["wait_for_the_one_before"] == waiting < len(ours) * 0.8
 
 
+MINIMAL = """
+CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, u VARCHAR(9) UNIQUE); SET binlog_row_image = MINIMAL;
+INSERT INTO d.t VALUES (1, 'a'); INSERT INTO d.t VALUES (2, 'b'); INSERT INTO d.t VALUES (5, NULL);
+UPDATE d.t SET id = 3, u = 'c' WHERE id = 1; INSERT INTO d.t VALUES (4, 'a'); INSERT INTO d.t VALUES (6, 'z');
+UPDATE d.t SET id = 7, u = 'y' WHERE id = 6; UPDATE d.t SET id = 8, u = NULL WHERE id = 7;
+INSERT INTO d.t VALUES (9, 'y')
+"""
+
+
+@pytest.mark.mysql
+def test_an_image_after_an_update_has_more_than_the_one_before(tmp_path: Path, mysql_server: MySqlServer) -> None:
+    """What frees a unique key's value is not in the image before, and the image after has all columns."""
+    mysql_server.execute(MINIMAL)
+    own = dict(dependencies_in(mysql_server.binlog_files())[0])
+    ours = dict(dependencies_in(merged(tmp_path, {"dn-1": mysql_server.data})[1])[0])
+    assert ours.keys() == own.keys()
+    assert [(n, ours[n], last) for n, last in own.items() if ours[n] < last] == []
+
+
 def _by_writesets(values: dict[str, Any]) -> None:
     values["output"]["dependencies"] = "writeset"
 

@@ -256,7 +256,7 @@ def _take_row(
 
 @njit(inline="always")
 def _cut_whole(
-    b: Any, at: int, end: int, steps: Any, first: int, slots: Any, starts: Any, sizes: Any, image: int
+    b: Any, at: int, end: int, steps: Any, first: int, slots: Any, starts: Any, sizes: Any, image: int, given: Any
 ) -> int:
     """Note the wanted cells of an image with all columns and no NULL; return its end, BAD if it does not fit.
 
@@ -276,6 +276,7 @@ def _cut_whole(
         while n < len(slots) and slots[n, S_STEP] == s:
             starts[image, n] = at + slots[n, S_OFFSET]
             sizes[image, n] = slots[n, S_SIZE] if slots[n, S_SIZE] else prefix + length
+            given[n] = True  # the image before may have lacked it
             n += 1
         at += before + prefix + length
         if prefix == 0:  # the last step
@@ -344,7 +345,6 @@ def _take_rows(
         held_0 += _bit(b, present, c)
         if images == 2:
             held_1 += _bit(b, present + bitmap, c)
-    given[:] = True
     while at < end:
         begun = at
         for image in range(images):
@@ -366,7 +366,7 @@ def _take_rows(
                     any_null |= b[at - 1] & np.uint8((1 << (held & 7)) - 1)
                 whole = any_null == 0
             if whole:
-                at = _cut_whole(b, at, end, steps, first, slots, starts, sizes, image)
+                at = _cut_whole(b, at, end, steps, first, slots, starts, sizes, image, given)
             else:
                 base = present + image * bitmap
                 at = _cut_some(b, at, end, steps, shape, count, base, nulls, slots, starts, sizes, image, given)
