@@ -24,7 +24,7 @@ QUICK_PROCESSES ?= -n $(shell nproc 2>/dev/null || echo 1) $(SIDE_BY_SIDE)
 EXTENDED ?=
 
 # What needs no server and no Spark; whole merges and other long ones of these are marked heavy.
-QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_places.py)
+QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_dependencies.py test_errors.py test_moved_keys.py)
 
 # Adds packages that one target alone needs.
 WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DOWNLOADS=never \
