@@ -28,19 +28,19 @@ _IN_THE_MESSAGE = ""  # the message already contains the remedy
 @contextmanager
 def as_merge_errors(path: Path | str | None) -> Iterator[None]:
     """Raise errors of `snapshot_store` in this block as errors of a merge; `path` is the store's file."""
-    from snapshot_store import errors, store_errors
+    from snapshot_store import errors
     from snapshot_store.introspect import ServerRefused as Refused
 
     table: tuple[tuple[type[Exception], type[MergeError], str | None], ...] = (
-        (store_errors.StoreBusy, StoreInUse, None),
-        (store_errors.StoreTooNew, StoreTooNew, None),
-        (store_errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
-        (store_errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
-        (store_errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
-        (store_errors.StoreMissing, StoreUnusable, _IN_THE_MESSAGE),
-        (store_errors.StoreDamaged, StoreUnusable, _DAMAGED),
-        (store_errors.StoreIoFailed, IoError, None),
-        (store_errors.StoreUnavailable, StoreUnusable, "check the path, the permissions there and free space"),
+        (errors.StoreBusy, StoreInUse, None),
+        (errors.StoreTooNew, StoreTooNew, None),
+        (errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
+        (errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
+        (errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
+        (errors.StoreMissing, StoreUnusable, _IN_THE_MESSAGE),
+        (errors.StoreDamaged, StoreUnusable, _DAMAGED),
+        (errors.StoreIoFailed, IoError, None),
+        (errors.StoreUnavailable, StoreUnusable, "check the path, the permissions there and free space"),
         (errors.StoreError, StoreUnusable, _IN_THE_MESSAGE),
         (errors.UnknownTable, UnknownTable, None),
         (errors.UnknownSchema, UnknownTable, _IN_THE_MESSAGE),

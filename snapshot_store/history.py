@@ -15,9 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from snapshot_store.errors import HistoryConflict
+from snapshot_store.errors import BeforeBase, HistoryConflict
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import ORIGIN, OrderKey
 
 OPAQUE = "opaque"

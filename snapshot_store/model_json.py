@@ -10,10 +10,10 @@ from dataclasses import MISSING, fields
 from functools import lru_cache
 from typing import Any
 
+from snapshot_store.errors import StoreDamaged
 from snapshot_store.model import Column, Default, ForeignKey, Generated, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.partitioning import Partitioning
-from snapshot_store.store_errors import StoreDamaged
 
 _NAME = r"`((?:[^`]|``)+)`"
 _QUOTED = "`(?:[^`]|``)+`"

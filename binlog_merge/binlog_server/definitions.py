@@ -56,10 +56,10 @@ class DefinitionReader:
             return self._last[1]
 
     def _read(self, last: str | None) -> Definitions:
+        from snapshot_store.errors import BeforeBase
         from snapshot_store.model import Schema
         from snapshot_store.names import Moment
         from snapshot_store.store import Store
-        from snapshot_store.store_errors import BeforeBase
         from snapshot_store.tso import ORIGIN, OrderKey
 
         key = Moment.at_key(ORIGIN if last is None else OrderKey.parse(last)).key

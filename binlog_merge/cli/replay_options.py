@@ -78,7 +78,7 @@ def skipped_of(log: "Log", skip: Iterable[str]) -> frozenset[int]:
 
 def time_zone_of(name: str | None) -> str | None:
     """Return the time zone of --time-zone. Raises ConfigError if it is not one."""
-    from snapshot_store.mysql.values.time_zones import zone_of
+    from snapshot_store.mysql.values.times import zone_of
 
     try:
         if name is not None:

@@ -10,7 +10,7 @@ from binlog_merge.observe.report.values import NodeDdl, SchemaFacts, SkewSpan, V
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
-    from snapshot_store.ask.check import Finding
+    from snapshot_store.ask.skew import Finding
     from snapshot_store.history import SchemaHistory
     from snapshot_store.store.db import Store
 
@@ -23,7 +23,7 @@ _MOST_CHANGES, _LONGEST_CHANGE = 12, 160
 
 def schema_facts(path: Path, shown: str) -> SchemaFacts:
     """Return what the store at a path says; `shown` is its name for people. Raises MergeError if it cannot be read."""
-    from snapshot_store.ask.check import check
+    from snapshot_store.ask.skew import check
     from snapshot_store.store.db import Store
 
     with as_merge_errors(shown), Store.open(path, read_only=True) as store:

@@ -20,7 +20,7 @@ from uuid import UUID
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError
-from snapshot_store.mysql.values.time_zones import zone_of
+from snapshot_store.mysql.values.times import zone_of
 from snapshot_store.names import Moment, check_no_date
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 

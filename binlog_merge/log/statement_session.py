@@ -17,7 +17,7 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.statement import Statement
 from snapshot_store.ddl import DdlSession
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE
-from snapshot_store.mysql.values.time_zones import local_of, utc_of, zone_of
+from snapshot_store.mysql.values.times import local_of, utc_of, zone_of
 
 _SYSTEM: Final = "SYSTEM"
 _ZONES: Final = "install the zones of the operating system, or Python's package tzdata"

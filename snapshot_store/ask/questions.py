@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from snapshot_store.ask.alter import change_sql
 from snapshot_store.ask.renames import Renames, lineage, named_by, origin_of, renames_of, taken_over
 from snapshot_store.diff import ColumnChanged, IndexChanged, TableChange, diff_tables
-from snapshot_store.errors import SnapshotStoreError, UnknownTable, shorten
+from snapshot_store.errors import BeforeBase, SnapshotStoreError, UnknownTable, shorten
 from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion, history_name
 from snapshot_store.model import Table
 from snapshot_store.names import Moment, NamePattern, since, unknown_table
-from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey, carries_time
 

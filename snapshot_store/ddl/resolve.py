@@ -11,8 +11,7 @@ from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, Default, Schema
 from snapshot_store.mysql.column_type import AS_BYTES, CHARACTERS, ColumnType, Family, lobs_of
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.sql.type_spec import TypeSpec
-from snapshot_store.mysql.text.characters import decoded, fits, mistaken, squeezed
+from snapshot_store.mysql.sql.types import TypeSpec
 from snapshot_store.mysql.text.charsets import (
     binary_collation,
     canonical_charset,
@@ -22,9 +21,9 @@ from snapshot_store.mysql.text.charsets import (
     is_collation,
     max_bytes,
 )
-from snapshot_store.mysql.text.codecs import python_codec
+from snapshot_store.mysql.text.codecs import decoded, fits, mistaken, python_codec, squeezed
 from snapshot_store.mysql.values.literals import literal_bytes, stored_text
-from snapshot_store.mysql.values.time_zones import in_utc
+from snapshot_store.mysql.values.times import in_utc
 
 Charset = tuple[str, str]
 """A character set and one of its collations."""

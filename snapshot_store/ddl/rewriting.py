@@ -14,8 +14,7 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.nodes import Node, column, literal
-from snapshot_store.mysql.expr.read import read_expression
-from snapshot_store.mysql.expr.text import printed
+from snapshot_store.mysql.expr.read import printed, read_expression
 from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.session import STORED
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from snapshot_store.model import Attributes, Default, Generated, IndexPart
 from snapshot_store.mysql.sql.cursor import TableName
-from snapshot_store.mysql.sql.type_spec import TypeSpec
+from snapshot_store.mysql.sql.types import TypeSpec
 
 
 @dataclass(frozen=True, slots=True)

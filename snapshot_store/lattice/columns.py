@@ -8,8 +8,7 @@ import re
 from dataclasses import replace
 
 from snapshot_store.diff import _plain_number, plain_text
-from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, same, sign_of
-from snapshot_store.lattice.types import compare_types, join_types
+from snapshot_store.lattice.types import Comparison, Incomparable, Ordering, compare_types, join_types, same, sign_of
 from snapshot_store.model import Column, Default
 from snapshot_store.mysql.column_type import NUMERIC, TEMPORAL, ColumnType, Family
 

@@ -1,4 +1,9 @@
-"""Appending versions: find the new ones, refuse contradictions, and number what is new."""
+"""Appending versions: find the new ones, refuse contradictions, and number what is new. Folding: of the versions below
+a checkpoint, only those that a lookup at or above it can return are kept.
+
+A version that is kept has the key, number and origin it had, and is marked as folded. The last version of the logical
+history and of each node is always kept, since numbers continue from it.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +12,7 @@ from typing import Any
 from snapshot_store.errors import HistoryConflict
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, history_name, older_than_fold
 from snapshot_store.model_json import schema_from_json, table_from_json
-from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, table_row
+from snapshot_store.store.select import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, table_row
 from snapshot_store.tso import OrderKey
 
 _KEY = {"table_versions": 4, "schema_versions": 3}
@@ -119,3 +124,31 @@ def _insert(connection: Any, table: str, rows: list[Row], last: list[str]) -> No
     columns = [[row[i] for row in rows] for i in range(width)]
     names = TABLE_COLUMNS if table == "table_versions" else SCHEMA_COLUMNS
     connection.execute(f"INSERT INTO {table} ({names}) SELECT {values}", columns)
+
+
+def fold(connection: Any, checkpoint: OrderKey) -> int:
+    """Fold the logical history and all nodes' within the open transaction; return how many versions were removed."""
+    removed = 0
+    for table, names in (
+        ("table_versions", ["node", "schema_name", "table_name"]),
+        ("schema_versions", ["node", "schema_name"]),
+    ):
+        identity = ", ".join(names)
+        last = "OR version_id = max(version_id) OVER (PARTITION BY node)" if table == "table_versions" else ""
+        connection.execute(
+            f"""CREATE OR REPLACE TEMP TABLE kept AS SELECT {identity}, order_key FROM (
+                    SELECT {identity}, order_key, (definition IS NOT NULL
+                           AND order_key = max(order_key) OVER (PARTITION BY {identity})) {last} AS stays
+                    FROM {table} WHERE order_key < $1)
+                WHERE stays""",
+            [checkpoint.text()],
+        )
+        of_kept = " AND ".join(f"t.{name} = k.{name}" for name in [*names, "order_key"])
+        (count,) = connection.execute(
+            f"DELETE FROM {table} AS t WHERE order_key < $1 AND NOT EXISTS (SELECT 1 FROM kept AS k WHERE {of_kept})",
+            [checkpoint.text()],
+        ).fetchone()
+        connection.execute(f"UPDATE {table} SET folded = true WHERE order_key < $1 AND NOT folded", [checkpoint.text()])
+        connection.execute("DROP TABLE kept")
+        removed += count
+    return removed

@@ -1,7 +1,7 @@
 """The store: all schema versions in one DuckDB file.
 
 DuckDB lets one process write, and no other read at the same time. So the file never changes: a writer changes a copy,
-which then takes its place (`replacing`). Readers have what was there when they came, and nobody waits for them. Each
+which then takes its place (`store.file`). Readers have what was there when they came, and nobody waits for them. Each
 change is one transaction, and there for others when the block ends that opened the store: if the process is killed, the
 store has all of it or nothing. Opening reads next to nothing, however long the history is; `history_of` and
 `lookup` read only the tables asked for. Only this package and `snapshot_store.ask` know DuckDB.
@@ -20,17 +20,24 @@ from typing import Any
 
 import duckdb
 
-from snapshot_store.errors import StoreError
+from snapshot_store.errors import (
+    QueryFailed,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreIoFailed,
+    StoreMissing,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from snapshot_store.history import HistoryKey, SchemaHistory, SchemaVersion, TableVersion, folded_away
 from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.names import NamePattern
-from snapshot_store.store import fold as store_fold
-from snapshot_store.store import parquet as store_parquet
+from snapshot_store.store import append as store_append
+from snapshot_store.store import file as store_file
 from snapshot_store.store import select as store_select
 from snapshot_store.store.append import append
-from snapshot_store.store.merge import MergeStore
-from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
-from snapshot_store.store.replacing import (
+from snapshot_store.store.file import (
     Stamp,
     copy_beside,
     copy_whole,
@@ -40,7 +47,9 @@ from snapshot_store.store.replacing import (
     stamp_of,
     wal_of,
 )
-from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
+from snapshot_store.store.merge import MergeStore
+from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
+from snapshot_store.store.select import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store.settings import (
     Stop,
     read_setting,
@@ -48,15 +57,6 @@ from snapshot_store.store.settings import (
     topology_from_json,
     topology_to_json,
     write_setting,
-)
-from snapshot_store.store_errors import (
-    QueryFailed,
-    StoreBusy,
-    StoreDamaged,
-    StoreIoFailed,
-    StoreMissing,
-    StoreTooNew,
-    StoreUnavailable,
 )
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -222,18 +222,18 @@ class Store:
         keep a copy if lookups at older keys may be needed. Fold below the floor from which a merge continues.
         """
         with self._transaction():
-            removed = store_fold.fold(self._connection, checkpoint)
+            removed = store_append.fold(self._connection, checkpoint)
         self._connection.execute("CHECKPOINT")
         return removed
 
     def export_parquet(self, folder: Path) -> None:
         """Write everything into a new folder, a Parquet file per table."""
-        store_parquet.export_parquet(self._connection, folder)
+        store_file.export_parquet(self._connection, folder)
 
     def import_parquet(self, folder: Path) -> int:
         """Fill this empty store from a folder that `export_parquet` wrote; return how many versions it has."""
         with self._transaction():
-            return store_parquet.import_parquet(self._connection, folder)
+            return store_file.import_parquet(self._connection, folder)
 
     def topology(self) -> Topology:
         """Return the routes as last set; without any, every table keeps its name."""

@@ -13,9 +13,16 @@ from typing import Any
 
 from snapshot_store.history import GIVEN, HistoryKey, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store.append import append, new_rows, renumber
-from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, schema_version, table_version
-from snapshot_store.store.rows import table_row as row_of
-from snapshot_store.store.select import history_of
+from snapshot_store.store.select import (
+    SCHEMA_COLUMNS,
+    TABLE_COLUMNS,
+    Row,
+    history_of,
+    schema_row,
+    schema_version,
+    table_version,
+)
+from snapshot_store.store.select import table_row as row_of
 from snapshot_store.store.settings import (
     Stop,
     read_setting,

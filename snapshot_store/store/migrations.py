@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from snapshot_store.errors import StoreError
-from snapshot_store.store_errors import StoreDamaged, StoreTooNew
+from snapshot_store.errors import StoreDamaged, StoreError, StoreTooNew
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS
 
 _TSO = "substr(order_key, 1, 19)::BIGINT"

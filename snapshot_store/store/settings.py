@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from snapshot_store.store_errors import StoreDamaged
+from snapshot_store.errors import StoreDamaged
 from snapshot_store.topology import Copy, Hidden, Route, Topology
 from snapshot_store.tso import OrderKey
 

@@ -24,8 +24,8 @@ from binlog_merge.log.segments import segments
 from binlog_merge.pipeline import retention
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.verification.whole import verify
+from snapshot_store.errors import BeforeBase
 from snapshot_store.store.db import Store
-from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import OrderKey
 from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, whole

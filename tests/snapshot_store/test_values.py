@@ -75,8 +75,8 @@ def test_only_the_store_imports_duckdb_and_nothing_imports_upwards() -> None:
 
 
 def test_what_the_readme_names_is_there() -> None:
-    from snapshot_store.ask import check, questions, skew
+    from snapshot_store.ask import questions, skew
     from snapshot_store.lattice import compare, join
     from snapshot_store.store import Store
 
-    assert all((Store.open, compare, join, check, questions, skew))
+    assert all((Store.open, compare, join, questions, skew))

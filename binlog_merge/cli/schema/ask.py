@@ -32,9 +32,8 @@ from binlog_merge.cli.schema.store import (
 from binlog_merge.errors import EXIT_FOUND
 
 if TYPE_CHECKING:
-    from snapshot_store.ask.check import Checked
     from snapshot_store.ask.questions import TableDiff, VersionChange
-    from snapshot_store.ask.skew import SkewAt
+    from snapshot_store.ask.skew import Checked, SkewAt
     from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion
     from snapshot_store.names import Moment
     from snapshot_store.store.db import Store as SchemaStore
@@ -286,7 +285,7 @@ def check(
     """Check logical against physical tables over the whole history."""
     from binlog_merge.cli.schema import text as schema_text
     from binlog_merge.cli.schema import text as schema_values
-    from snapshot_store.ask.check import check as checked_in
+    from snapshot_store.ask.skew import check as checked_in
 
     names = names_of(tables or [])
 

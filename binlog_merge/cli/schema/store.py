@@ -118,7 +118,7 @@ def check_order(begin: "Moment", end: "Moment") -> None:
 
 def check_clock(store: "Store", moment: "Moment") -> None:
     """Raise ConfigError for a wall-clock time if the store's TSOs have no time."""
-    from snapshot_store.store_errors import AmbiguousMoment
+    from snapshot_store.errors import AmbiguousMoment
     from snapshot_store.tso import ORIGIN, carries_time
 
     last = store.last_key()

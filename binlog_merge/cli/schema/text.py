@@ -9,9 +9,8 @@ from typing import Any
 
 from binlog_merge.cli.sizes import counted
 from binlog_merge.json_values import utc_text
-from snapshot_store.ask.check import Checked, Finding
 from snapshot_store.ask.questions import TableDiff, VersionChange, name_of
-from snapshot_store.ask.skew import Skew, SkewAt
+from snapshot_store.ask.skew import Checked, Finding, Skew, SkewAt
 from snapshot_store.diff import (
     ColumnAdded,
     ColumnChanged,

@@ -23,11 +23,10 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on
 from binlog_merge.pipeline.coordinate.statements import Subject, subject_of, without_left_out
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
-from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
+from snapshot_store.errors import BeforeBase, DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.render_sql import in_session
-from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 

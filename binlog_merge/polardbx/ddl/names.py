@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from binlog_merge.polardbx.ddl.text import Source, Target
 from snapshot_store.mysql.sql.lexer import Token
-from snapshot_store.mysql.sql.names import quote_name
-from snapshot_store.mysql.sql.reserved import is_reserved
+from snapshot_store.mysql.sql.names import is_reserved, quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 
 

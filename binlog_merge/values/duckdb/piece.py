@@ -21,7 +21,7 @@ from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.values.literal_times import datetime_text, time_text
+from snapshot_store.mysql.values.times import datetime_text, time_text
 
 EXPLICIT, COLUMN, LITERAL, NUMERIC = 0, 2, 4, 5
 """How strong a collation is; NUMERIC is that of what was no text, which is written in ASCII."""

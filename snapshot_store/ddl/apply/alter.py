@@ -35,13 +35,15 @@ from snapshot_store.ddl.actions import (
     SetVisible,
 )
 from snapshot_store.ddl.apply.create import (
+    check_generated_key,
+    check_key_left,
     check_names,
     check_nulls,
     chosen_engine,
     with_constraints,
     with_implicit_timestamps,
+    with_key_first,
 )
-from snapshot_store.ddl.apply.generated_key import check_generated_key, check_key_left, with_key_first
 from snapshot_store.ddl.indexes import fit_part, for_engine, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,

@@ -1,9 +1,23 @@
-"""CREATE TABLE: building a table from its definition, or as a copy of another."""
+"""CREATE TABLE: building a table from its definition, as a copy of another, or from a query; with the generated
+invisible primary key, my_row_id, which a server adds to a table of InnoDB without a key.
 
+It is known by its looks alone (mysql-server `sql/sql_gipk.cc`): a table that was created with such a column by hand
+has one too, in any session. While it is one, it stays the first column, whatever is put FIRST.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from snapshot_store.attributes import with_attributes
-from snapshot_store.ddl.apply.generated_key import ROW_ID, ROW_ID_KEY, generates_key
+from snapshot_store.ddl.actions import (
+    Action,
+    ChangeColumn,
+    DropColumn,
+    DropConstraint,
+    RenameColumn,
+    SetDefault,
+    SetPartitioning,
+)
 from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
@@ -14,15 +28,150 @@ from snapshot_store.ddl.indexes import (
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
 from snapshot_store.ddl.rewriting import rewritten
-from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec, PartitionSpec
+from snapshot_store.ddl.specs import (
+    CheckSpec,
+    ColumnSpec,
+    Constraint,
+    ForeignKeySpec,
+    KeySpec,
+    PartitionSpec,
+    Query,
+    QuerySource,
+    SelectItem,
+)
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.ddl.validate.columns import check_columns
-from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_key_spec
+from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_key_spec, row_key
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned
-from snapshot_store.errors import AlreadyExists
-from snapshot_store.model import Column, Default, Schema, Table
-from snapshot_store.mysql.column_type import Family
+from snapshot_store.errors import AlreadyExists, UnknownColumn
+from snapshot_store.model import Column, Default, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType, Family
+from snapshot_store.mysql.sql.cursor import TableName
 from snapshot_store.mysql.sql.session import NO_ZERO_DATE, SQL_MODES
+
+_NAME = "my_row_id"
+ROW_ID = Column(_NAME, ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True, invisible=True)
+ROW_ID_KEY = KeySpec("primary", "PRIMARY", (IndexPart(_NAME),))
+
+
+def generates_key(context: Context, table: Table) -> bool:
+    """Return whether a server adds the key to a new table. Raises DdlRejected where it would, and cannot."""
+    if not context.session.generate_invisible_primary_key or table.engine != "InnoDB" or row_key(table) is not None:
+        return False
+    context.limit(not table.partitioning, "a partitioned table gets no invisible primary key")
+    context.limit(table.index_of(_NAME) is None, f"column {_NAME} of the invisible primary key exists already")
+    counted = any(column.auto_increment for column in table.columns)
+    context.limit(not counted, "an invisible primary key beside an AUTO_INCREMENT column")
+    return True
+
+
+def has_generated_key(table: Table) -> bool:
+    """Return whether the first column of a table is what a server takes for its generated key."""
+    first, key = table.columns[0], table.primary_key
+    if not first.same_name(_NAME) or key is None or [p.column for p in key.parts] != [first.name]:
+        return False
+    made = first.type.name == "bigint" and first.type.unsigned and not first.nullable
+    return made and first.auto_increment and first.invisible and table.engine == "InnoDB" and not table.partitioning
+
+
+def with_key_first(before: Table, engine: str, dropped: bool, columns: list[Column]) -> list[Column]:
+    """Return a table's columns after an ALTER, with the generated key that it had, and keeps, in front."""
+    if dropped or engine != "InnoDB" or not has_generated_key(before):
+        return columns
+    kept = [column for column in columns if column.same_name(_NAME)]
+    return [*kept, *(column for column in columns if not column.same_name(_NAME))]
+
+
+def check_generated_key(context: Context, table: Table, actions: Sequence[Action]) -> None:
+    """Raise DdlRejected for what no statement may do to a generated key but to drop, show or hide it."""
+    if not has_generated_key(table):
+        return
+    gone = any(isinstance(a, DropColumn) and a.name.lower() == _NAME for a in actions)
+    for action in actions:
+        wrong = isinstance(action, RenameColumn | ChangeColumn) and action.old.lower() == _NAME
+        if isinstance(action, ChangeColumn):
+            wrong = wrong and not _harmless(action)
+        wrong = wrong or (isinstance(action, SetDefault) and action.name.lower() == _NAME)
+        context.limit(not wrong, f"column {_NAME} is a generated invisible primary key, and is not to be altered")
+        key = isinstance(action, DropConstraint) and action.kind == "index" and action.name.upper() == "PRIMARY"
+        context.limit(not key or gone, f"the generated primary key goes only with its column {_NAME}")
+        parted = isinstance(action, SetPartitioning) and action.spec is not None
+        context.limit(not parted or gone, "a table with a generated invisible primary key is not to be partitioned")
+
+
+def _harmless(change: ChangeColumn) -> bool:
+    """Return whether MODIFY leaves the generated key what it is, and where it is, but for being invisible."""
+    new, moved = change.column, change.position is not None and change.position.after is not None
+    same = new.type.type.name == "bigint" and new.type.type.unsigned and new.auto_increment
+    return same and not moved and new.name.lower() == _NAME
+
+
+def check_key_left(context: Context, before: Table, table: Table) -> None:
+    """Raise DdlRejected for an ALTER that takes a table's last key, in a session that would have generated one."""
+    session = context.session
+    wanted = session.generate_invisible_primary_key and table.engine == "InnoDB" and row_key(before) is not None
+    context.limit(not wanted or row_key(table) is not None, f"table {table.name} would have no key for its rows")
+
+
+def query_columns(context: Context, query: Query, tables: Sequence[Table]) -> tuple[Column, ...]:
+    """Return the columns of a query's result, given the tables of its sources in order."""
+    found = []
+    for item in query.items:
+        for table, column, outer in _meant(context, query, tables, item):
+            found.append(_as_result(column, outer, item.alias or column.name, table))
+    return tuple(found)
+
+
+def _meant(
+    context: Context, query: Query, tables: Sequence[Table], item: SelectItem
+) -> Iterator[tuple[Table, Column, bool]]:
+    pairs = list(zip(query.sources, tables, strict=True))
+    if item.table is not None:
+        pairs = [(s, t) for s, t in pairs if _is_called(s, t, item.table)]
+    if item.column is None:
+        if query.merged and item.table is None:
+            raise context.error("* of a join that makes one column of two")
+        for source, table in pairs:
+            for column in table.columns:
+                if not column.invisible:
+                    yield table, column, source.outer
+        return
+    hits = [(t, t.columns[index], s.outer) for s, t in pairs if (index := t.index_of(item.column)) is not None]
+    if not hits:
+        raise UnknownColumn(f"the query names a column {item.column} that none of its tables has")
+    if len(hits) > 1:
+        context.limit(query.merged, f"column {item.column} is in two tables of the query")
+        raise context.error(f"column {item.column} is in two tables of the query")
+    yield hits[0]
+
+
+def _is_called(source: QuerySource, table: Table, name: TableName) -> bool:
+    if source.alias is not None:
+        return name == (None, source.alias)
+    return table.name == name[1] and name[0] in (None, table.schema)
+
+
+def _as_result(column: Column, outer: bool, name: str, table: Table) -> Column:
+    """Return the column of the new table for a column that the query selects."""
+    default = column.default
+    nullable = column.nullable or outer
+    if column.auto_increment:
+        default = Default("literal", "0")
+    if column.generated is not None or (outer and not column.nullable):
+        default = None
+    if default is None and nullable:
+        default = Default("null")
+    return replace(
+        column,
+        name=name,
+        nullable=nullable,
+        default=default,
+        auto_increment=False,
+        generated=None,
+        invisible=False,
+        on_update_now=column.on_update_now,
+    )
+
 
 _ENGINES = {
     "innodb": "InnoDB",

@@ -6,8 +6,7 @@ from typing import Any
 
 from snapshot_store.ddl.actions import ChangeColumn, Convert, RenameColumn, RenameTo
 from snapshot_store.ddl.apply.alter import alter_table
-from snapshot_store.ddl.apply.create import build_table, copy_table
-from snapshot_store.ddl.apply.query import query_columns
+from snapshot_store.ddl.apply.create import build_table, copy_table, query_columns
 from snapshot_store.ddl.apply.references import rename_columns, rename_table
 from snapshot_store.ddl.effects import NONE, Effects, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl
@@ -27,7 +26,7 @@ from snapshot_store.ddl.statements import (
     Statement,
     TruncateTable,
 )
-from snapshot_store.ddl.validate.references import check_references, check_unreferenced
+from snapshot_store.ddl.validate.keys import check_references, check_unreferenced
 from snapshot_store.errors import AlreadyExists, UnknownSchema, UnknownTable
 from snapshot_store.model import Catalog, Column, Schema, Table
 from snapshot_store.mysql.sql.cursor import TableName

@@ -26,9 +26,14 @@ from snapshot_store.ddl.actions import (
 )
 from snapshot_store.ddl.parse.columns import parse_column, parse_default
 from snapshot_store.ddl.parse.keys import at_constraint, parse_constraint
-from snapshot_store.ddl.parse.options import at_placement, at_table_option, parse_table_option, skip_lock_option
+from snapshot_store.ddl.parse.options import (
+    at_placement,
+    at_table_option,
+    parse_table_option,
+    skip_lock_option,
+    skip_move,
+)
 from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work, parse_tail
-from snapshot_store.ddl.parse.private import skip_move
 from snapshot_store.ddl.specs import Options
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood

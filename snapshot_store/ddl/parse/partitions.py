@@ -16,14 +16,13 @@ from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Attributes
 from snapshot_store.mysql.expr.nodes import Node, literal
-from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.expr.read import printed, read_expression
 from snapshot_store.mysql.expr.reader import ExpressionReader
-from snapshot_store.mysql.expr.text import printed
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import tokenize
 from snapshot_store.mysql.sql.names import quote_string
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.values.time_zones import utc_of, zone_of
+from snapshot_store.mysql.values.times import utc_of, zone_of
 from snapshot_store.partitioning import Partitioning, Tuples
 
 _MOST = 8192

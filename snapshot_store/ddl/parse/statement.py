@@ -7,13 +7,16 @@ from functools import lru_cache
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.parse.alter import parse_alter_table
 from snapshot_store.ddl.parse.columns import parse_column
-from snapshot_store.ddl.parse.ignored import INERT_VERBS, at_inert_object, ignored
 from snapshot_store.ddl.parse.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
-from snapshot_store.ddl.parse.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
+from snapshot_store.ddl.parse.options import (
+    at_placement,
+    parse_schema_options,
+    parse_table_options,
+    skip_index_place,
+    skip_lock_option,
+)
 from snapshot_store.ddl.parse.partitions import parse_tail
-from snapshot_store.ddl.parse.private import skip_index_place
-from snapshot_store.ddl.parse.query import at_query, parse_query
-from snapshot_store.ddl.parse.query_tables import tables_of_query
+from snapshot_store.ddl.parse.query import at_query, parse_query, tables_of_query
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.ddl.statements import (
     AlterSchema,
@@ -315,3 +318,78 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "TRUNCATE": _truncate,
     "USE": _use,
 }
+
+
+_WITH_BODY = frozenset({"AGGREGATE", "EVENT", "FUNCTION", "LIBRARY", "PROCEDURE", "TRIGGER"})
+INERT_VERBS = frozenset(
+    {
+        "ANALYZE",
+        "BEGIN",
+        "BINLOG",
+        "CACHE",
+        "CHANGE",
+        "CHECK",
+        "CHECKSUM",
+        "COMMIT",
+        "DEALLOCATE",
+        "FLUSH",
+        "GRANT",
+        "INSTALL",
+        "KILL",
+        "LOCK",
+        "OPTIMIZE",
+        "PURGE",
+        "RELEASE",
+        "REPAIR",
+        "RESET",
+        "REVOKE",
+        "ROLLBACK",
+        "SAVEPOINT",
+        "SET",
+        "SHOW",
+        "SHUTDOWN",
+        "START",
+        "STOP",
+        "UNINSTALL",
+        "UNLOCK",
+        "XA",
+    }
+)
+"""The first words of statements that change no table's definition."""
+
+# Objects other than tables, by the words after CREATE, ALTER or DROP.
+_INERT_OBJECTS = (
+    ("USER",),
+    ("ROLE",),
+    ("TRIGGER",),
+    ("PROCEDURE",),
+    ("FUNCTION",),
+    ("AGGREGATE", "FUNCTION"),
+    ("EVENT",),
+    ("LIBRARY",),
+    ("SERVER",),
+    ("INSTANCE",),
+    ("LOGFILE", "GROUP"),
+    ("TABLEGROUP",),
+    ("TABLESPACE",),
+    ("UNDO", "TABLESPACE"),
+    ("RESOURCE", "GROUP"),
+    ("SPATIAL", "REFERENCE", "SYSTEM"),
+    ("JSON", "DUALITY", "VIEW"),
+    ("JSON", "RELATIONAL", "DUALITY", "VIEW"),
+    ("MATERIALIZED", "VIEW"),
+    ("PREPARE",),
+)
+
+
+def ignored(cursor: Cursor, what: str) -> Ignored:
+    """Skip the rest of a statement that changes no table."""
+    if cursor.word() in _WITH_BODY:
+        cursor.skip_all()
+    cursor.skip_rest()
+    return Ignored(what)
+
+
+def at_inert_object(cursor: Cursor) -> bool:
+    """Return whether the next words name an object other than a table; its modifiers must have been skipped."""
+    return any(cursor.at(*words) for words in _INERT_OBJECTS)

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snapshot_store.mysql.expr.nodes import Node, call, compare, literal
-from snapshot_store.mysql.sql.cast_types import parse_cast_type
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import CANONICAL, WITHOUT_PARENTHESES
-from snapshot_store.mysql.sql.types import charset_name
+from snapshot_store.mysql.sql.types import charset_name, parse_cast_type
 
 
 class Reader(Protocol):

@@ -6,8 +6,17 @@ Source: rules `expr`, `bool_pri`, `predicate`, `bit_expr` and `simple_expr` of m
 from collections.abc import Callable
 
 from snapshot_store.mysql.expr.calls import read_call
-from snapshot_store.mysql.expr.conditions import compared, condition, negated
-from snapshot_store.mysql.expr.nodes import Node, call, column, compare, literal, text_literal
+from snapshot_store.mysql.expr.nodes import (
+    Node,
+    call,
+    column,
+    compare,
+    compared,
+    condition,
+    literal,
+    negated,
+    text_literal,
+)
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES, function
 from snapshot_store.mysql.sql.session import HIGH_NOT_PRECEDENCE, PIPES_AS_CONCAT

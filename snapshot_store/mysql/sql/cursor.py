@@ -7,7 +7,7 @@ from typing import Final
 
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
-from snapshot_store.mysql.sql.reserved import is_reserved
+from snapshot_store.mysql.sql.names import is_reserved
 from snapshot_store.mysql.sql.session import DdlSession
 
 TableName = tuple[str | None, str]

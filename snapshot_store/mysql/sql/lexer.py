@@ -13,12 +13,13 @@ source text.
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.session import DdlSession
 
-TokenKind = Literal["word", "name", "string", "number", "bits", "symbol", "end"]
+if TYPE_CHECKING:
+    from snapshot_store.mysql.sql.tokens import TokenKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Token:
     "word" may be a keyword or a name, "name" is a quoted name, "bits" a hexadecimal or bit literal, as written.
     """
 
-    kind: TokenKind
+    kind: "TokenKind"
     text: str
     start: int
     end: int
@@ -105,9 +106,18 @@ def _comment_end(sql: str, start: int) -> int:
 
 def tokenize(text: str, session: DdlSession, offset: int = 0) -> list[Token]:
     """Return the tokens of a text that `expand` returned; their offsets start at `offset`."""
-    from snapshot_store.mysql.sql.tokens import tokens_of  # importing sqlglot takes longer than a small question
+    from snapshot_store.mysql.sql.tokens import cut  # importing sqlglot takes longer than a small question
 
-    return tokens_of(text, session, offset)
+    return [
+        Token(kind, _value(kind, text[start:end], session.backslash_escapes), start + offset, end + offset)
+        for kind, start, end in cut(text, session)
+    ]
+
+
+def _value(kind: "TokenKind", source: str, backslash_escapes: bool) -> str:
+    if kind == "name":
+        return source[1:-1].replace(source[0] * 2, source[0])
+    return decode_string(source.lstrip("nN"), backslash_escapes) if kind == "string" else source
 
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)

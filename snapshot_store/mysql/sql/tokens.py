@@ -4,15 +4,18 @@ Which words are keywords depends on the position in the statement, and MySQL all
 """
 
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import TokenError
 from sqlglot.tokens import TokenType
 
 from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.lexer import Token, TokenKind, decode_string
 from snapshot_store.mysql.sql.session import DdlSession
+
+TokenKind = Literal["word", "name", "string", "number", "bits", "symbol", "end"]
+_BITS = re.compile(r"0[xX][0-9a-fA-F]+|[xX]'(?:[0-9a-fA-F]{2})*'|0[bB][01]+|[bB]'[01]*'")
 
 
 class _Plain(MySQL):
@@ -47,35 +50,29 @@ _DIALECTS: dict[tuple[bool, bool], type[Any]] = {
 }
 
 
-def tokens_of(text: str, session: DdlSession, offset: int = 0) -> list[Token]:
-    """Return the tokens of a text that `expand` returned; their offsets start at `offset`."""
-    dialect = _DIALECTS[session.ansi_quotes, session.backslash_escapes]
+def cut(text: str, session: DdlSession) -> Iterator[tuple[TokenKind, int, int]]:
+    """Yield the kind, start and end (exclusive) of each token of a text without comments.
+
+    Raises DdlNotUnderstood if it cannot be cut.
+    """
     try:
-        raw = dialect().tokenize(text)
+        raw = _DIALECTS[session.ansi_quotes, session.backslash_escapes]().tokenize(text)
     except TokenError as error:
         raise DdlNotUnderstood(text, f"cannot be cut into tokens ({error})") from None
-    tokens = []
     for token in raw:
         start, end = token.start, token.end + 1
-        kind, value = _read(token.token_type, text[start:end], session)
-        tokens.append(Token(kind, value, start + offset, end + offset))
-    return tokens
+        yield _kind(token.token_type, text[start:end], session), start, end
 
 
-def _read(type: TokenType, source: str, session: DdlSession) -> tuple[TokenKind, str]:
+def _kind(type: TokenType, source: str, session: DdlSession) -> TokenKind:
     if source[0] == "`" or (source[0] == '"' and session.ansi_quotes):
-        return "name", source[1:-1].replace(source[0] * 2, source[0])
+        return "name"
     if type in (TokenType.STRING, TokenType.NATIONAL_STRING):
-        return "string", decode_string(source.lstrip("nN"), session.backslash_escapes)
+        return "string"
     if type in (TokenType.HEX_STRING, TokenType.BIT_STRING):
         if not _BITS.fullmatch(source):
             raise DdlNotUnderstood(source, "no hexadecimal or bit literal")
-        return "bits", source
+        return "bits"
     if type == TokenType.NUMBER:
-        return "number", source
-    if type in (TokenType.VAR, TokenType.IDENTIFIER):
-        return "word", source
-    return "symbol", source
-
-
-_BITS = re.compile(r"0[xX][0-9a-fA-F]+|[xX]'(?:[0-9a-fA-F]{2})*'|0[bB][01]+|[bB]'[01]*'")
+        return "number"
+    return "word" if type in (TokenType.VAR, TokenType.IDENTIFIER) else "symbol"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
 from snapshot_store.mysql.sql.functions import CANONICAL, FUNCTIONS, NATIVE_PREFIXES
-from snapshot_store.mysql.sql.reserved import is_reserved
+from snapshot_store.mysql.sql.names import is_reserved
 from snapshot_store.mysql.sql.session import DdlSession
 
 _NO_CALLS = frozenset(("value", "against", "row"))

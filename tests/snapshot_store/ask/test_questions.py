@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snapshot_store.ask import questions
-from snapshot_store.ask.check import check
-from snapshot_store.ask.skew import skew
+from snapshot_store.ask.skew import check, skew
 from snapshot_store.ddl import parse_dump
-from snapshot_store.errors import UnknownTable
+from snapshot_store.errors import BeforeBase, UnknownTable
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.names import Moment, NamePattern, since, time_of
 from snapshot_store.store.db import Store
-from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import UNHURRIED, VERSIONS

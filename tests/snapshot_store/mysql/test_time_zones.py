@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapshot_store.mysql.values.time_zones import in_utc, local_of, utc_of, zone_of
+from snapshot_store.mysql.values.times import in_utc, local_of, utc_of, zone_of
 
 NAMES = ("+00:00", "-03:30", "+14:00", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "Asia/Shanghai")
 

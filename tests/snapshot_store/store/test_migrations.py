@@ -5,13 +5,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from snapshot_store.errors import StoreError
+from snapshot_store.errors import StoreError, StoreMissing, StoreTooNew
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Schema
 from snapshot_store.model_json import schema_to_json, table_to_json
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import MIGRATIONS, VIEWS, migrate, outdated
-from snapshot_store.store_errors import StoreMissing, StoreTooNew
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.store.test_store import NEW, OLD
 

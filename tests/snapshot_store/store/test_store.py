@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from snapshot_store.errors import HistoryConflict, StoreError
+from snapshot_store.errors import BeforeBase, HistoryConflict, QueryFailed, StoreBusy, StoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
 from snapshot_store.mysql.column_type import ColumnType
@@ -30,7 +30,6 @@ from snapshot_store.store import db
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import migrate
 from snapshot_store.store.settings import write_setting
-from snapshot_store.store_errors import BeforeBase, QueryFailed, StoreBusy
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.effort import effort
@@ -287,7 +286,7 @@ def test_a_disk_that_is_full_leaves_the_store(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from pathlib import Path\nfrom snapshot_store.store.db import Store\n"
-        "from snapshot_store.store_errors import StoreIoFailed\n"
+        "from snapshot_store.errors import StoreIoFailed\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
         f"try:\n    Store.open(Path({str(path)!r})).__enter__()\nexcept StoreIoFailed as error:\n    print(error)"
     )

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.values import Doubt, Finding, Name, Shard
-from snapshot_store.lattice.order import Comparison
-from snapshot_store.lattice.types import compare_types
+from snapshot_store.lattice.types import Comparison, compare_types
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.tso import OrderKey
