@@ -29,7 +29,7 @@ from benchmarks.runner import InlineRunner
 from benchmarks.schedule import Workload
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.sidecar import FOLDER
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.pipeline.run import run_merge
 
 MYSQLBINLOG = Path("build/mysql/bin/mysqlbinlog")
@@ -60,7 +60,7 @@ def run(folder: Path, size: int, rounds: int, with_spark: bool = True) -> dict[s
 
 def measured(merged: Path, rounds: int) -> dict[str, Any]:
     """Return rows a CPU second of each, and the CPU seconds of narrow questions."""
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     (schema, table), *_ = _tables(merged)
     file = str(merged / binlog.state.files[0].name)
     stop = sample_end(file, SAMPLE)
@@ -145,7 +145,7 @@ def verdicts(found: dict[str, Any]) -> dict[str, Any]:
 
 def sparse(merged: Path, rounds: int) -> dict[str, Any]:
     """Return the seconds, of the clock and of CPU, of questions as whole processes, and what the index takes."""
-    binlog = MergedBinlog(merged)
+    binlog = Log(merged)
     (schema, table), *_ = _tables(merged)
     middle = binlog.last_rank // 2
     rows = binlog_merge.changes(

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import measure, others
 from benchmarks.runner import InlineRunner
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.tables.load import load
@@ -82,7 +82,7 @@ def run(folder: Path, rounds: int, transactions: int = 30_000, seed: int = 1) ->
     try:
         config = record(folder, transactions, seed)
         run_merge(InlineRunner(), MergeConfig.load(config), folder / "merged", end_of_input=True)
-        binlog = MergedBinlog(folder / "merged")
+        binlog = Log(folder / "merged")
         file = str(binlog.directory / binlog.state.files[0].name)
         stop = others.sample_end(file, DECODED_BYTES)
         _load(binlog, folder / "warm.db")
@@ -99,7 +99,7 @@ def run(folder: Path, rounds: int, transactions: int = 30_000, seed: int = 1) ->
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _load(binlog: MergedBinlog, path: Path) -> tuple[int, float]:
+def _load(binlog: Log, path: Path) -> tuple[int, float]:
     begun = time.perf_counter()
     with DuckdbTarget(path, binlog.cluster_uuid) as target:
         result = load(binlog, target, history_of(binlog.directory), ReplayOptions())

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.measure import spread
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.messages.formats import FORMATS, format_of
 from binlog_merge.messages.read import Ddl, Reading
 
@@ -34,7 +34,7 @@ def rates(merged: Path, rounds: int) -> dict[str, Any]:
 def _rate(merged: Path, form: str, most: int) -> float:
     maker, rows, begun = format_of(form, {}), 0, time.process_time()
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         for piece in Reading(binlog, 1, binlog.last_rank).pieces():
             if not isinstance(piece, Ddl):
                 rows += sum(len(maker.rows(part, 0).values) for part in piece.tables)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import spread
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
@@ -40,7 +40,7 @@ def run(folder: Path, rounds: int, transactions: int = 3000, alter_rows: int = 1
     return {"speed": speed(folder, rounds, transactions), "slow_ddl": slow_ddl(folder, alter_rows)}
 
 
-def apply(server: MySqlServer, binlog: MergedBinlog, applied: Any = lambda done: None, **options: Any) -> None:
+def apply(server: MySqlServer, binlog: Log, applied: Any = lambda done: None, **options: Any) -> None:
     """Replay all of a log."""
     target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
     replay(binlog, target, ReplayOptions(**options), applied=applied)
@@ -129,7 +129,7 @@ def alter_alone(server: MySqlServer, rows: int) -> float:
     return time.perf_counter() - begun
 
 
-def delays(server: MySqlServer, binlog: MergedBinlog, rate: float, barrier: bool) -> dict[str, Any]:
+def delays(server: MySqlServer, binlog: Log, rate: float, barrier: bool) -> dict[str, Any]:
     """Replay at a steady rate; return how late, in seconds, rows were committed, and how long the DDL took."""
     late: list[float] = []
     took: list[float] = []
@@ -159,7 +159,7 @@ def delays(server: MySqlServer, binlog: MergedBinlog, rate: float, barrier: bool
     }
 
 
-def rows_in_turn(server: MySqlServer, folder: Path, count: int, name: str) -> MergedBinlog:
+def rows_in_turn(server: MySqlServer, folder: Path, count: int, name: str) -> Log:
     """Return a log of one row a transaction, of all tables in turn, with an ALTER of the first a sixth into it."""
     fresh(server)
     with quick(server) as session, session.cursor() as cursor:

@@ -16,7 +16,7 @@ from binlog_merge.errors import ConfigError
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.filters.filter import Filter
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
     from binlog_merge.node_capture.nodes import CaptureResult
     from binlog_merge.verification.whole import Verified
@@ -75,12 +75,12 @@ def verify(merged: str | Path) -> "Verified":
     Returns what was counted. Raises the MergeError of the first fault, with its place.
     """
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify as look_through
 
     with opened_log(merged) as folder:
-        return look_through(MergedBinlog(folder), history_of(folder.directory))
+        return look_through(Log(folder), history_of(folder.directory))
 
 
 def replay(
@@ -195,7 +195,7 @@ def _path(url: str) -> Path:
 
 
 def _to_server(
-    binlog: "MergedBinlog", url: str, password: str | None, ssl_ca: str | None, options: "ReplayOptions"
+    binlog: "Log", url: str, password: str | None, ssl_ca: str | None, options: "ReplayOptions"
 ) -> "ReplayResult":
     from binlog_merge.targets.server.mysql import MysqlTarget
     from binlog_merge.targets.server.run import replay
@@ -215,7 +215,7 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
     return (lambda schema, table: None) if chosen is None else chosen.columns
 
 
-def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
+def _to_parquet(binlog: "Log", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
     from binlog_merge.targets.parquet.replay import capture
     from binlog_merge.targets.parquet.target import ParquetTarget
 
@@ -224,7 +224,7 @@ def _to_parquet(binlog: "MergedBinlog", folder: Path, options: "ReplayOptions", 
         return capture(binlog, target, options)
 
 
-def _to_duckdb(binlog: "MergedBinlog", path: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
+def _to_duckdb(binlog: "Log", path: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
     from binlog_merge.log.replay_options import history_of
     from binlog_merge.tables.load import load
     from binlog_merge.tables.target import DuckdbTarget

@@ -14,24 +14,22 @@ import pyarrow.compute as pc
 from binlog_merge.ask.values import image_rows, plain_of
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.json_values import json_text
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection, ManySelection
 from binlog_merge.log.read import batches, read, read_file
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.table_changes import TableChanges, schema_of
 
 _PLACE: Final = ("position", "row")
 
 
-def any_batches(log: MergedBinlog, selection: AnySelection) -> Iterator[Any]:
+def any_batches(log: Log, selection: AnySelection) -> Iterator[Any]:
     """Yield the changes of a table, or of many, as record batches in the order of the log. Raises as `read` does."""
     if isinstance(selection, ManySelection):
         return _in_order(read(log, selection), selection.schema)
     return batches(log, selection)
 
 
-def file_batches(
-    log: MergedBinlog, selection: AnySelection, file: OutputFile, position: int | None = None
-) -> Iterator[Any]:
+def file_batches(log: Log, selection: AnySelection, file: OutputFile, position: int | None = None) -> Iterator[Any]:
     """Yield those of one file; `position` is where the first of its transactions begins, if known."""
     parts = read_file(log, selection, file, position)
     if isinstance(selection, ManySelection):

@@ -29,7 +29,7 @@ from binlog_merge.log.names import Said, Tables, tables_of
 from binlog_merge.log.question import Moment, Question, select
 from binlog_merge.log.versions import versions_between
 from binlog_merge.log.where import Where
-from binlog_merge.log.who import Who, WhoOf
+from binlog_merge.log.who import Who, who_wrote
 from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import CHARACTERS, Family, facts_of
 from snapshot_store.mysql.sql.names import quote_name, quote_string
@@ -110,8 +110,7 @@ def life_of(
         doubts += _doubts(lived)
         left_out += _not_followed(asking.alters, lived, asking.place)
         rows += [row for row in lived if row.record["op"] is not None]
-    who = WhoOf(binlog)
-    changes = [Change(row.record, who.event(row.record["file"], row.record["position"])) for row in rows]
+    changes = [Change(row.record, who_wrote(binlog, row.record["file"], row.record["position"])) for row in rows]
     return Life(tuple(_with_statements(binlog, tables, changes, files)), tuple(left_out), tuple(doubts))
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.index import transactions_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.statements import DDL_COLUMNS, statement_record, statements
 from binlog_merge.log.table_changes import gtid_array, order_key_array
 from binlog_merge.store_errors import as_merge_errors
@@ -47,10 +47,10 @@ SCHEMA_COLUMNS: Final = pa.schema(
 )
 
 
-def transaction_batches(binlog: MergedBinlog, file: OutputFile) -> Iterator[Any]:
+def transaction_batches(binlog: Log, file: OutputFile) -> Iterator[Any]:
     """Yield the transactions of a file; `kind` is rows or ddl, and a DDL's order key is not in the log."""
     prefix = f"{binlog.cluster_uuid}:".encode() if binlog.with_gtids else None
-    for rows in transactions_of(binlog, file):
+    for rows in transactions_of(binlog.folder, file):
         count, numbers = len(rows), np.arange(len(rows))
         yield pa.RecordBatch.from_arrays(
             [
@@ -68,7 +68,7 @@ def transaction_batches(binlog: MergedBinlog, file: OutputFile) -> Iterator[Any]
         )
 
 
-def ddl_batches(binlog: MergedBinlog) -> Iterator[Any]:
+def ddl_batches(binlog: Log) -> Iterator[Any]:
     """Yield the statements of a log."""
     for file in binlog.state.files:
         found = [
@@ -79,7 +79,7 @@ def ddl_batches(binlog: MergedBinlog) -> Iterator[Any]:
             yield pa.RecordBatch.from_pylist(found, DDL_COLUMNS)
 
 
-def schema_rows(binlog: MergedBinlog) -> list[dict[str, Any]]:
+def schema_rows(binlog: Log) -> list[dict[str, Any]]:
     """Return the versions of all logical tables, by key; without `columns` where a table ended."""
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():

@@ -18,7 +18,8 @@ from binlog_merge.binlog.kernels.row_cells import count_rows
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.log.changes import OPS, op_codes, runs_of
 from binlog_merge.log.index import transactions_of as indexed
-from binlog_merge.log.reader import DAMAGED, MergedBinlog
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import DAMAGED
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.log.whole_json import with_whole_json
@@ -87,7 +88,7 @@ class Stats:
 
 
 def count(
-    binlog: MergedBinlog,
+    binlog: Log,
     first: int,
     last: int,
     *,
@@ -191,7 +192,7 @@ def _rows(segment: Segment, events: Any, table: Any) -> Any:
     return counts
 
 
-def _totals(stats: Stats, binlog: MergedBinlog, first: int, last: int, top: int) -> list[int]:
+def _totals(stats: Stats, binlog: Log, first: int, last: int, top: int) -> list[int]:
     """Count all transactions; return the ranks of those with most bytes, the largest first."""
     heap: list[tuple[int, int]] = []
     for _, rows in _indexed(binlog, first, last):
@@ -205,16 +206,16 @@ def _totals(stats: Stats, binlog: MergedBinlog, first: int, last: int, top: int)
     return [-rank for _, rank in sorted(heap, reverse=True)]
 
 
-def _indexed(binlog: MergedBinlog, first: int, last: int) -> Iterator[tuple[str, Any]]:
+def _indexed(binlog: Log, first: int, last: int) -> Iterator[tuple[str, Any]]:
     for file in binlog.state.files:
         if file.last_rank >= first and file.first_rank <= last:
-            for rows in indexed(binlog, file):
+            for rows in indexed(binlog.folder, file):
                 kept = rows[(rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= last)]
                 if len(kept):
                     yield file.name, kept
 
 
-def _places(binlog: MergedBinlog, ranks: set[int]) -> dict[int, Transaction]:
+def _places(binlog: Log, ranks: set[int]) -> dict[int, Transaction]:
     """Return where some transactions are."""
     found = {}
     for name, rows in _indexed(binlog, min(ranks), max(ranks)) if ranks else ():

@@ -16,7 +16,7 @@ from binlog_merge.bootstrap.values import Chunk, Name, Progress, Shard, Stage, T
 from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.as_text import of_text, text_array
 from binlog_merge.tables.load import load
@@ -84,13 +84,13 @@ class DuckdbFile:
         """Return whether the tables are there: they are what the file begins with."""
         return True
 
-    def begin_again(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None:
+    def begin_again(self, stage: Stage, catalog: Catalog, binlog: Log, wanted: Sequence[Name]) -> None:
         """Nothing is left to do."""
 
     def know(self, catalog: Catalog) -> None:
         """Nothing is left to do: the file has the log's tables."""
 
-    def begin(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None:
+    def begin(self, stage: Stage, catalog: Catalog, binlog: Log, wanted: Sequence[Name]) -> None:
         """Create the tables as they are in the log, without rows."""
         chosen, self._begun = frozenset(wanted), True
         self._target.start_at(stage.low, catalog, lambda schema, table: (schema, table) in chosen)
@@ -146,7 +146,7 @@ class DuckdbFile:
         self._record.write(stage)
         self._commit()
 
-    def catch_up(self, stage: Stage, binlog: MergedBinlog) -> None:
+    def catch_up(self, stage: Stage, binlog: Log) -> None:
         """Apply the log up to the end of the round; rows become what the log says, whatever was read."""
         if self._target.rank == stage.high:
             return

@@ -17,8 +17,8 @@ from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, S
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import checkpoints_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.ledger import Ledger
@@ -82,7 +82,7 @@ class MysqlServer:
         found = self._recorded()
         return None if found is None or found.phase == EXACT else found
 
-    def begin(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None:
+    def begin(self, stage: Stage, catalog: Catalog, binlog: Log, wanted: Sequence[Name]) -> None:
         """Create the tables as they are in the log, without rows. Raises ConfigError for one that exists."""
         there = [name for name in wanted if self._has(*name)]
         if there:
@@ -96,7 +96,7 @@ class MysqlServer:
         failpoint("bootstrap-tables")
         self.begin_again(stage, catalog, binlog, wanted)
 
-    def begin_again(self, stage: Stage, catalog: Catalog, binlog: MergedBinlog, wanted: Sequence[Name]) -> None:
+    def begin_again(self, stage: Stage, catalog: Catalog, binlog: Log, wanted: Sequence[Name]) -> None:
         """Create the tables, whatever an earlier run has left of them, and record the position."""
         for schema in sorted({*catalog.schemas, *(schema for schema, _ in wanted)}):
             if not self._session.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)):
@@ -166,7 +166,7 @@ class MysqlServer:
         self._record.write(stage)
         self._session.run("COMMIT")
 
-    def catch_up(self, stage: Stage, binlog: MergedBinlog) -> None:
+    def catch_up(self, stage: Stage, binlog: Log) -> None:
         """Empty the tables that are to be copied again, and apply the log up to the end of the round.
 
         Rows become what the log says, whatever was read.

@@ -10,13 +10,13 @@ from binlog_merge.bootstrap.values import End
 from binlog_merge.errors import NotYet
 from binlog_merge.files.log_folder import LogFolder, NothingWritten
 from binlog_merge.files.manifest import ManifestState, NodeState
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 
 _LOOK_SECONDS: Final = 0.2
 _NUMBER: Final = re.compile(r"(\d+)$")
 
 
-def awaited(folder: LogFolder, seconds: float, report: Callable[[str], None]) -> MergedBinlog:
+def awaited(folder: LogFolder, seconds: float, report: Callable[[str], None]) -> Log:
     """Return the log in a folder, as soon as a merge has written there: it may only just have been started.
 
     `report` gets a line if there is a wait. Raises NotYet if it takes too long.
@@ -24,7 +24,7 @@ def awaited(folder: LogFolder, seconds: float, report: Callable[[str], None]) ->
     end, said = time.monotonic() + seconds, False
     while True:
         try:
-            return MergedBinlog(folder)
+            return Log(folder)
         except NothingWritten:
             if time.monotonic() > end:
                 raise NotYet(f"no merge has written to {folder}") from None

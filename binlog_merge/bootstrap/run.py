@@ -46,7 +46,7 @@ from binlog_merge.bootstrap.window import judged
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.tables.load import catalog_at
 from snapshot_store.model import Catalog
@@ -66,7 +66,7 @@ _LOOKS: Final = 25
 
 
 def bootstrap(
-    binlog: MergedBinlog,
+    binlog: Log,
     places: Places,
     nodes: Sequence[Node],
     target: Target,
@@ -89,7 +89,7 @@ def bootstrap(
 
 @dataclass
 class _Bootstrap:
-    binlog: MergedBinlog
+    binlog: Log
     places: Places
     nodes: Sequence[Node]
     target: Target

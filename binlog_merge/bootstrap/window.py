@@ -25,7 +25,7 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.bootstrap.values import Name
 from binlog_merge.log.changes import Changes, changes_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.ddl import understood
@@ -42,9 +42,7 @@ class Window:
     doubted: frozenset[Name]
 
 
-def judged(
-    binlog: MergedBinlog, low: int, high: int, copied: Iterable[Name], catalog: Catalog, zone: str | None
-) -> Window:
+def judged(binlog: Log, low: int, high: int, copied: Iterable[Name], catalog: Catalog, zone: str | None) -> Window:
     """Return what of the log behind `low` and up to `high` does not let tables be made right.
 
     `copied` are those that are being copied, `catalog` has all as they are at `low`, `zone` is the nodes' time zone.

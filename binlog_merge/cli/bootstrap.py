@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from binlog_merge.bootstrap.mysql_server import MysqlServer
     from binlog_merge.bootstrap.parties import Result
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
 HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
 
@@ -137,7 +137,7 @@ def _log_of(cluster: "MergeConfig", merged: str | None) -> str:
     return place
 
 
-def _check_routed(cluster: "MergeConfig", binlog: "MergedBinlog") -> None:
+def _check_routed(cluster: "MergeConfig", binlog: "Log") -> None:
     header = binlog.state.header
     if header is not None and header.carrier == "polardbx" and cluster.topology != "routes":
         raise UnsupportedInput(

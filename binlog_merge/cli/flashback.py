@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_merge.log.log import Log
-    from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.undo.selection import Reader, Selected
 
 HELP = """Write the statements, or the binlog, that undo changes of a merged log: inverse rows in reverse order.
@@ -158,28 +157,20 @@ def _selected(
     output: UndoFormat,
 ) -> "Selected":
     """Return what is asked, checked. Raises ConfigError, UnknownTable and OutsideLog."""
-    from binlog_merge.log.changes import OPS
-    from binlog_merge.log.place import parse_place, zone_named
-    from binlog_merge.log.question import name_of
+    from binlog_merge.log.question import Question, name_of, operations_of
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
     from binlog_merge.undo.passable_ddl import Written
     from binlog_merge.undo.selection import Selected
 
-    zone_named(time_zone)
-    start, stop = (
-        parse_place(option, text, time_zone) for option, text in zip(("--start", "--stop"), between, strict=True)
-    )
-    first, last = log.between(start, stop)
+    first, last = Question(start=between[0], stop=between[1], time_zone=time_zone, option="--").range_in(log)
     versions = tuple(versions_between(log, *name_of(name), first, last) for name in dict.fromkeys(tables))
-    ops = OPS if op is None else tuple(part.strip() for part in op.split(","))
-    if wrong := [name for name in ops if name not in OPS]:
-        raise ConfigError(f"--op: {wrong[0]} is no operation; they are {', '.join(OPS)}")
+    ops = operations_of(None if op is None else [part.strip() for part in op.split(",")])
     condition = None
     if where is not None:
         condition = condition_on([table for each in versions for table in each.tables()], where, time_zone)
     written = Written.NAMED if output is UndoFormat.sql else Written.PLACED
-    return Selected(versions, first, last, condition, ops, across_ddl, written)  # type: ignore[arg-type]
+    return Selected(versions, first, last, condition, ops, across_ddl, written)
 
 
 def _by_nodes(
@@ -307,7 +298,7 @@ def _write(reader: "Reader", out: IO[bytes], output: UndoFormat, forward: bool, 
     return f"{counted(made.transactions, 'transaction')} {word} by {counted(made.rows, 'row')}"
 
 
-def _sid(text: str | None, log: "MergedBinlog") -> bytes | None:
+def _sid(text: str | None, log: "Log") -> bytes | None:
     """Return the UUID of the GTIDs to give, None for none."""
     from uuid import UUID, uuid4
 

@@ -407,14 +407,14 @@ def _check_goes_on(stop_tso: bool, end_of_input: bool, verify: bool) -> None:
 def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) -> "Verified":
     """Verify the files that a merge wrote; an error has the merge's result."""
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify
 
     only = {file["name"] for file in result.files}
     try:
         with opened_log(out) as folder:
-            return verify(MergedBinlog(folder), history_of(folder.directory), only=only)
+            return verify(Log(folder), history_of(folder.directory), only=only)
     except MergeError as error:
         error.result = result
         if output is OutputFormat.text:

@@ -12,7 +12,7 @@ from binlog_merge.log.place import Place, parse_place
 
 if TYPE_CHECKING:
     from binlog_merge.log.around import Around
-    from binlog_merge.log.file_transactions import Transaction
+    from binlog_merge.log.transactions import Transaction
     from binlog_merge.pipeline.transactions import FoundBranch
 
 _PLACES = """A place is a commit TSO, an order key (54 digits), a time (UTC unless it has an offset), a GTID, a GTID set

@@ -18,7 +18,7 @@ from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.binlog.temporal import ZeroDates
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
     from binlog_merge.tables.snapshots import Snapshots
     from binlog_merge.targets.server.mysql import MysqlTarget
@@ -312,7 +312,7 @@ def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: b
 
 
 def _capture(
-    binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
+    binlog: "Log", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
     from binlog_merge.targets.parquet.replay import capture
     from binlog_merge.targets.parquet.target import ParquetTarget
@@ -330,7 +330,7 @@ def _capture(
 
 
 def _load(
-    binlog: "MergedBinlog",
+    binlog: "Log",
     shown: str,
     url: str,
     options: "ReplayOptions",
@@ -389,7 +389,7 @@ def path_of(url: str, otherwise: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
+def _target(binlog: "Log", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
     from binlog_merge.targets.server.mysql import MysqlTarget
 
     address = address_of("--to", url, password_file)

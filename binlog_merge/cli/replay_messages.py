@@ -9,7 +9,7 @@ from binlog_merge.cli.output import OutputFormat, document_of, print_json, print
 from binlog_merge.errors import ConfigError, IoError, MergeError, io_remedy, reason
 
 if TYPE_CHECKING:
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import ReplayOptions
 
 _TOPICS = {"debezium": "{prefix}.{schema}.{table}"}
@@ -32,7 +32,7 @@ class MessageOptions:
 
 
 def replay_messages(
-    binlog: "MergedBinlog", shown: str, asked: MessageOptions, options: "ReplayOptions", output: OutputFormat
+    binlog: "Log", shown: str, asked: MessageOptions, options: "ReplayOptions", output: OutputFormat
 ) -> None:
     """Deliver a log as messages. Raises what delivering does."""
     from binlog_merge.deliver.run import deliver
@@ -59,7 +59,7 @@ def replay_messages(
     _print(result, shown, title, output)
 
 
-def _target(binlog: "MergedBinlog", asked: MessageOptions, given: dict[str, str]) -> Any:
+def _target(binlog: "Log", asked: MessageOptions, given: dict[str, str]) -> Any:
     if not asked.to.startswith("kafka:"):
         if asked.topic or asked.ddl_topic or asked.kafka_config or asked.name or asked.registry:
             raise ConfigError(

@@ -98,12 +98,12 @@ def _check_output(output: str) -> None:
 
 def _facts(folder: "LogFolder", cluster: "MergeConfig | None") -> "Facts":
     from binlog_merge.cli.progress import progress
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.observe.report.facts import Facts
     from binlog_merge.observe.report.log import read_log
 
     unknown: list[str] = []
-    binlog = MergedBinlog(folder)
+    binlog = Log(folder)
     schemas = _schemas(folder, unknown)
     with progress() as shown:
         log = read_log(

@@ -17,7 +17,7 @@ from binlog_merge.json_values import utc_text
 
 if TYPE_CHECKING:
     from binlog_merge.ask.stats import Count, Stats
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
 
 HELP = """Count rows, bytes and transactions by table and minute, and name the biggest transactions.
 
@@ -111,7 +111,7 @@ def _named(patterns: list[str] | None) -> Any:
     return lambda schema, table: not parsed or any(pattern.matches(schema, table) for pattern in parsed)
 
 
-def _check_names(binlog: "MergedBinlog", given: list[str] | None, found: "Stats") -> None:
+def _check_names(binlog: "Log", given: list[str] | None, found: "Stats") -> None:
     """Raise UnknownTable for a name, not a pattern, that is neither in the range's rows nor in the schema store."""
     from binlog_merge.log.versions import versions_between
     from snapshot_store.names import NamePattern

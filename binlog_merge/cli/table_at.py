@@ -18,7 +18,6 @@ from binlog_merge.errors import ConfigError, io_error
 
 if TYPE_CHECKING:
     from binlog_merge.log.log import Log
-    from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.time_travel.bases import Made
 
 HELP = """Show a table as it was: the rows of a base, and the log's changes between the base and a moment.
@@ -129,9 +128,7 @@ def _rank(log: "Log", place: str, option: str) -> int:
     return log.through(found)
 
 
-def _deliver(
-    log: "MergedBinlog", made: "Made", to: str, text: bool, password_file: Path | None, ssl_ca: Path | None
-) -> None:
+def _deliver(log: "Log", made: "Made", to: str, text: bool, password_file: Path | None, ssl_ca: Path | None) -> None:
     from binlog_merge.log.checkpoint import checkpoints_of
     from binlog_merge.time_travel import delivered
 
@@ -203,7 +200,7 @@ def _sources(made: "Made") -> str:
 
 
 def _print_changes(
-    log: "MergedBinlog", name: tuple[str, str], ranks: tuple[int, int], temporal: Temporal, output: RowFormat
+    log: "Log", name: tuple[str, str], ranks: tuple[int, int], temporal: Temporal, output: RowFormat
 ) -> None:
     """Print the rows that differ behind two transactions."""
     from binlog_merge.ask.changes import changes

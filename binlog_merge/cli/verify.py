@@ -15,7 +15,7 @@ from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.files.log_folder import LogFolder
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.verification.against import Comparison
     from binlog_merge.verification.compare import RowDifference, TableComparison
     from binlog_merge.verification.whole import Verified
@@ -135,7 +135,7 @@ def verify(
 
 
 @contextmanager
-def _opened(text: str | None, binlog: "MergedBinlog", password_file: Path | None, ca: str | None) -> Iterator[Any]:
+def _opened(text: str | None, binlog: "Log", password_file: Path | None, ca: str | None) -> Iterator[Any]:
     """Yield the base of --base, None without the option."""
     from binlog_merge.cli.replay_options import address_of
     from binlog_merge.verification.against import rank_of_server
@@ -162,11 +162,11 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _look_through(folder: "LogFolder", shown: str, output: OutputFormat) -> None:
-    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import history_of
     from binlog_merge.verification.whole import verify as look_through
 
-    found = look_through(MergedBinlog(folder), history_of(folder.directory))
+    found = look_through(Log(folder), history_of(folder.directory))
     if output is not OutputFormat.text:
         print_json(document_of(merged=shown, result=found))
         return

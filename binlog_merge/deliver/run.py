@@ -12,7 +12,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS
 from binlog_merge.log.checkpoint import Checkpoint, resume
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.versions import key_at
 from binlog_merge.messages.message import Format, Message
 from binlog_merge.messages.placing import placing_of
@@ -75,7 +75,7 @@ class Delivered:
 
 
 def deliver(
-    binlog: MergedBinlog, target: Target, maker: Format, first: int | None, last: int | None, chosen: Filter | None
+    binlog: Log, target: Target, maker: Format, first: int | None, last: int | None, chosen: Filter | None
 ) -> Delivered:
     """Deliver transactions `first` to `last`. An error has what was committed before as `result`.
 
@@ -92,7 +92,7 @@ def deliver(
     return result
 
 
-def _begin(binlog: MergedBinlog, target: Target, first: int | None) -> int:
+def _begin(binlog: Log, target: Target, first: int | None) -> int:
     if target.empty:
         return first or binlog.state.first_rank
     return resume(binlog, Checkpoint(target.rank, key=target.key), first, _ANOTHER)
@@ -121,7 +121,7 @@ class _Sent:
 
 @dataclass
 class _Delivery:
-    binlog: MergedBinlog
+    binlog: Log
     target: Target
     maker: Format
     result: Delivered

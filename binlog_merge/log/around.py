@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from binlog_merge.errors import OutsideLog
-from binlog_merge.log.file_transactions import Transaction
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, name_of, time_of_key
 from binlog_merge.log.reader import removed_before
+from binlog_merge.log.transactions import Transaction
 from snapshot_store.tso import OrderKey
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import Segment, segments
 
 ANOTHER: Final = "this is another output of the cluster: go on with the one that the replay began with"
@@ -36,7 +36,7 @@ class Checkpoint:
             )
 
 
-def checkpoints_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Checkpoint]:
+def checkpoints_of(binlog: Log, ranks: Collection[int]) -> dict[int, Checkpoint]:
     """Return the positions after these transactions; of those that the log does not have only the rank is known.
 
     That also goes for removed ones, but for the last of them, behind which the log begins.
@@ -69,7 +69,7 @@ def checkpoints_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Ch
     return found
 
 
-def resume(binlog: MergedBinlog, recorded: Checkpoint, first: int | None, remedy: str = ANOTHER) -> int:
+def resume(binlog: Log, recorded: Checkpoint, first: int | None, remedy: str = ANOTHER) -> int:
     """Return the rank at which a replay goes on with a target that has recorded a position.
 
     `first` is where the user wants it to begin, None for wherever it has to. Raises ConfigError if that is elsewhere,

@@ -21,9 +21,9 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import MergeError
 from binlog_merge.files import sidecar as kept
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.index import Numbers, transactions_of
-from binlog_merge.log.reader import MergedBinlog
 from snapshot_store.tso import LOGICAL_BITS, OrderKey
 
 AT, RANK, TSO, ID, SEQ, NODE, US, UNKNOWN_US, CLOCKED = range(9)
@@ -80,31 +80,31 @@ class Chunks:
         return max(0, int(np.searchsorted(known, key.commit_tso, "right")) - 1)
 
 
-def chunks_of(binlog: MergedBinlog, file: OutputFile) -> Chunks:
+def chunks_of(folder: LogFolder, file: OutputFile) -> Chunks:
     """Return the chunks of a file: those that are kept, or that a walk finds, which are kept then.
 
     A small file, one that is not in a local folder, and a damaged one is a single chunk of which nothing is known.
     """
-    known = binlog.folder.indexes.get(file.name)
+    known = folder.indexes.get(file.name)
     if isinstance(known, Chunks) and known.size == file.size:
         return known
-    found = _found(binlog, file)
-    binlog.folder.indexes[file.name] = found
+    found = _found(folder, file)
+    folder.indexes[file.name] = found
     return found
 
 
-def transactions_from(binlog: MergedBinlog, file: OutputFile, chunks: Chunks, number: int) -> Iterator[Numbers]:
+def transactions_from(folder: LogFolder, file: OutputFile, chunks: Chunks, number: int) -> Iterator[Numbers]:
     """Yield the transactions of a file from a chunk on; see `index.transactions_of`."""
     at = chunks.at(number) if number else len(BINLOG_MAGIC)
-    return transactions_of(binlog, file, at=at, rank=chunks.rank(number))
+    return transactions_of(folder, file, at=at, rank=chunks.rank(number))
 
 
-def transactions_between(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> Iterator[Numbers]:
+def transactions_between(folder: LogFolder, file: OutputFile, first: int, last: int) -> Iterator[Numbers]:
     """Yield the transactions of a file whose ranks are from `first` to `last`; see `index.transactions_of`."""
     if first > file.last_rank or last < file.first_rank:
         return
-    chunks = chunks_of(binlog, file)
-    for rows in transactions_from(binlog, file, chunks, chunks.of_rank(first)):
+    chunks = chunks_of(folder, file)
+    for rows in transactions_from(folder, file, chunks, chunks.of_rank(first)):
         within = rows[(rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= last)]
         if len(within):
             yield within
@@ -112,11 +112,13 @@ def transactions_between(binlog: MergedBinlog, file: OutputFile, first: int, las
             return
 
 
-def _found(binlog: MergedBinlog, file: OutputFile) -> Chunks:
-    folder = binlog.folder.sidecars
-    if folder is None or file.size < kept.LEAST_BYTES or not (folder / file.name).exists():
+def _found(folder: LogFolder, file: OutputFile) -> Chunks:
+    beside = folder.sidecars
+    if beside is None or file.size < kept.LEAST_BYTES or not (beside / file.name).exists():
         return _one(file)
-    sidecar = kept.read_sidecar(folder, _KIND, binlog.cluster_uuid, file)
+    header = folder.state().header
+    uuid = "" if header is None else header.cluster_uuid
+    sidecar = kept.read_sidecar(beside, _KIND, uuid, file)
     rows, size, rank = np.zeros((0, COLUMNS), np.int64), len(BINLOG_MAGIC), file.first_rank
     if sidecar is not None:
         rows, size, rank = sidecar.arrays["chunks"], sidecar.covered.size, sidecar.covered.last_rank + 1
@@ -124,15 +126,15 @@ def _found(binlog: MergedBinlog, file: OutputFile) -> Chunks:
             return Chunks(rows, file.size, file.last_rank)
         if file.size - size < TAIL:
             return Chunks(np.vstack([rows, (size, rank, *_NOT_KNOWN)]), file.size, file.last_rank, False)
-    if not kept.may_keep(folder):
+    if not kept.may_keep(beside):
         return _one(file)
     try:
-        more = transactions_of(binlog, file, at=size, rank=rank) if len(rows) else transactions_of(binlog, file)
+        more = transactions_of(folder, file, at=size, rank=rank) if len(rows) else transactions_of(folder, file)
         rows = np.vstack([rows, *_cut(more)])
-        covered = kept.covered_by(folder / file.name, binlog.cluster_uuid, file)
+        covered = kept.covered_by(beside / file.name, uuid, file)
     except (MergeError, OSError):
         return _one(file)
-    kept.write_sidecar(folder, _KIND, kept.Sidecar(covered, {}, {"chunks": rows}))
+    kept.write_sidecar(beside, _KIND, kept.Sidecar(covered, {}, {"chunks": rows}))
     return Chunks(rows, file.size, file.last_rank)
 
 

@@ -28,6 +28,7 @@ def events_in(source: BinaryIO, name: str, size: int, position: int = len(BINLOG
 
     Raises BinlogFormatError for damage.
     """
+    source.seek(0)
     check_magic(source.read(len(BINLOG_MAGIC)), name)
     # Behind the format description every event of a merged log has its checksum.
     checksum = position > len(BINLOG_MAGIC)

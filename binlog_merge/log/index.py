@@ -15,9 +15,10 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription, parse_event
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ChecksumMismatch, ManifestError, io_error
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import DAMAGED, MergedBinlog
+from binlog_merge.log.reader import DAMAGED, check_kept, file_items
 from snapshot_store.tso import OrderKey
 
 Numbers = npt.NDArray[np.int64]
@@ -33,7 +34,7 @@ def key_of(row: Any) -> OrderKey | None:
 
 
 def transactions_of(
-    binlog: MergedBinlog, file: OutputFile, window: int = _WINDOW, at: int = len(BINLOG_MAGIC), rank: int = 0
+    folder: LogFolder, file: OutputFile, window: int = _WINDOW, at: int = len(BINLOG_MAGIC), rank: int = 0
 ) -> Iterator[Numbers]:
     """Yield the transactions of a file, many at a time; the columns are X_* of `kernels.log_walk`.
 
@@ -42,14 +43,14 @@ def transactions_of(
 
     Raises ChecksumMismatch and ManifestError for damage, and what is wrong with a store.
     """
-    binlog.check_kept(file)
-    path = binlog.folder.place(file.name)
+    check_kept(folder, file)
+    path = folder.place(file.name)
     reg, out = np.zeros(x.REGISTERS, np.int64), np.empty((_MOST, x.COLUMNS), np.int64)
     reg[x.AT], reg[x.RANK] = at, (rank or file.first_rank) - 1
     if at > len(BINLOG_MAGIC):
-        reg[x.CHECKSUM] = checksum_of(binlog, file)
+        reg[x.CHECKSUM] = checksum_of(folder, file)
     try:
-        with cast(RawIOBase, binlog.folder.opened(file, 0)) as source:
+        with cast(RawIOBase, folder.opened(file, 0)) as source:
             while reg[x.AT] < file.size:
                 base = int(reg[x.AT])
                 buffer = _read(source, base, min(window, file.size - base), path)
@@ -57,27 +58,27 @@ def transactions_of(
                 while why == x.FULL:
                     why = x.index(buffer, len(buffer), base, file.size, reg, out)
                     if why == x.DAMAGED or (why == x.MORE and reg[x.AT] == base and before == reg[x.COUNT]):
-                        _damaged(binlog, file, path, int(reg[x.AT]))
+                        _damaged(folder, file, path, int(reg[x.AT]))
                     if (why == x.FULL or rank) and reg[x.COUNT]:
                         yield out[: int(reg[x.COUNT])].copy()
                         reg[x.COUNT] = 0
     except OSError as error:
         raise io_error(error, path) from error
     if reg[x.RANK] != file.last_rank:
-        _damaged(binlog, file, path, int(reg[x.AT]))
+        _damaged(folder, file, path, int(reg[x.AT]))
     if reg[x.COUNT]:
         yield out[: int(reg[x.COUNT])].copy()
 
 
-def checksum_of(binlog: MergedBinlog, file: OutputFile) -> int:
+def checksum_of(folder: LogFolder, file: OutputFile) -> int:
     """Return the kind of checksum that a file's events have, as its format description says; 0: none."""
-    path = binlog.folder.place(file.name)
+    path = folder.place(file.name)
     try:
-        described = parse_event(next(events_of(binlog.folder, file)))
+        described = parse_event(next(events_of(folder, file)))
     except BinlogFormatError as error:
         raise ChecksumMismatch(error.reason, file=path, position=len(BINLOG_MAGIC), remedy=DAMAGED) from None
     if not isinstance(described, FormatDescription):
-        _damaged(binlog, file, path, len(BINLOG_MAGIC))
+        _damaged(folder, file, path, len(BINLOG_MAGIC))
     return int(described.checksum)
 
 
@@ -93,10 +94,10 @@ def _read(source: RawIOBase, base: int, size: int, path: str) -> npt.NDArray[np.
     return found
 
 
-def _damaged(binlog: MergedBinlog, file: OutputFile, path: str, position: int) -> NoReturn:
-    """Raise the error that `MergedBinlog.file_items` raises for this file."""
+def _damaged(folder: LogFolder, file: OutputFile, path: str, position: int) -> NoReturn:
+    """Raise the error that `reader.file_items` raises for this file."""
     try:
-        for _ in binlog.file_items(file, file.first_rank):
+        for _ in file_items(folder, file, file.first_rank):
             pass
     except BinlogFormatError as error:
         raise ChecksumMismatch(error.reason, file=path, position=position, remedy=DAMAGED) from None

@@ -32,7 +32,7 @@ from binlog_merge.files import sidecar as kept
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import AT, RANK, TAIL, Chunks, chunks_of
 from binlog_merge.log.key_conditions import BYTES, NUMBER, hash_of, key_columns, needed
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import Segment, StatementAt, file_segments
 from binlog_merge.log.versions import TableVersions, history_in
 from binlog_merge.store_errors import as_merge_errors
@@ -111,7 +111,7 @@ class KeyIndex:
 
 
 def segments_with(
-    binlog: MergedBinlog,
+    binlog: Log,
     file: OutputFile,
     first: int,
     last: int,
@@ -128,7 +128,7 @@ def segments_with(
     Those are of wanted tables, and satisfy what AND joins. With `statements` chunks that have some are read, too.
     `position` is where the first transaction begins, if known; `make`: see `key_index_of`.
     """
-    whole = chunks_of(binlog, file) if make and file.size >= kept.LEAST_BYTES else None
+    whole = chunks_of(binlog.folder, file) if make and file.size >= kept.LEAST_BYTES else None
     much = whole is not None and whole.of_rank(last) - whole.of_rank(first) >= _MUCH
     index = key_index_of(binlog, file, much)
     if index is None:
@@ -154,7 +154,7 @@ def _some(found: Sequence[Any]) -> Any:
     return np.logical_or.reduce(found)
 
 
-def key_index_of(binlog: MergedBinlog, file: OutputFile, make: bool) -> KeyIndex | None:
+def key_index_of(binlog: Log, file: OutputFile, make: bool) -> KeyIndex | None:
     """Return the index of a file that is kept; with `make` it is made, or brought up to date, where that is due.
 
     None if there is none: for a small file, one not in a folder of the user's own, and a damaged one.
@@ -167,7 +167,7 @@ def key_index_of(binlog: MergedBinlog, file: OutputFile, make: bool) -> KeyIndex
     if not make or (known is not None and file.size - known.size < TAIL) or not kept.may_keep(folder):
         return known
     try:
-        made = _made(binlog, file, chunks_of(binlog, file), known)
+        made = _made(binlog, file, chunks_of(binlog.folder, file), known)
         here = replace(file, size=made.size, last_rank=made.last_rank, closed=file.closed and made.size == file.size)
         covered = kept.covered_by(folder / file.name, binlog.cluster_uuid, here)
     except (MergeError, BinlogFormatError, OSError) as error:
@@ -189,7 +189,7 @@ def _index_in(sidecar: kept.Sidecar) -> KeyIndex:
     )
 
 
-def _made(binlog: MergedBinlog, file: OutputFile, chunks: Chunks, known: KeyIndex | None) -> KeyIndex:
+def _made(binlog: Log, file: OutputFile, chunks: Chunks, known: KeyIndex | None) -> KeyIndex:
     """Return the index of all chunks of a file but one of which nothing is known; `known` is that of the first ones."""
     count = len(chunks) if chunks.complete else len(chunks) - 1
     grid, size, last = chunks.rows[:count, [AT, RANK]], chunks.at(count), chunks.rank(count) - 1
@@ -218,7 +218,7 @@ def _made(binlog: MergedBinlog, file: OutputFile, chunks: Chunks, known: KeyInde
 class _Making:
     """Gathers entries and filters, segment by segment."""
 
-    binlog: MergedBinlog
+    binlog: Log
     grid: Any
     shapes: list[Shape]
     stack: ExitStack = field(default_factory=ExitStack)

@@ -12,7 +12,7 @@ times. A position is between two events; one inside a transaction is before it.
 
 Finding a place takes a bisection over the manifest's files, one over a file's chunks (`chunks`), and a walk through a
 chunk from GTID event to GTID event. What has no key there (a DDL, all of a log with `output.cts: end`) is looked at by
-itself (`file_transactions`).
+itself (`transactions`).
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,16 +22,18 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import log_index as x
-from binlog_merge.errors import ConfigError, OutsideLog, io_error
-from binlog_merge.files.log_folder import LogFolder
-from binlog_merge.files.manifest import OutputFile
+from binlog_merge.errors import ConfigError, OutsideLog
+from binlog_merge.files.log_folder import LogFolder, folder_of
+from binlog_merge.files.manifest import ManifestState, OutputFile
 from binlog_merge.log.chunks import CLOCKED, US, chunks_of, transactions_from
-from binlog_merge.log.file_transactions import FileTransactions, Transaction, boundaries
+from binlog_merge.log.file_events import events_of
 from binlog_merge.log.index import key_of
 from binlog_merge.log.place import FORMS, Place
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MERGE_ON, MergedBinlog, removed_before
+from binlog_merge.log.reader import MERGE_ON, Item, file_items, removed_before
+from binlog_merge.log.transactions import FileTransactions, Transaction, event_offsets
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey, carries_time
 
@@ -46,12 +48,72 @@ class Range(NamedTuple):
     last: int
 
 
-class Log(MergedBinlog):
+class Log:
     """A merged log, open to find transactions, and to read them. Raises ManifestError if there is no manifest."""
 
     def __init__(self, place: Path | LogFolder) -> None:
-        super().__init__(place)
-        self._walked: dict[str, FileTransactions] = {}
+        self.folder = folder_of(place)
+        self.state: ManifestState = self.folder.state()
+        self._found: dict[str, FileTransactions] = {}
+
+    @property
+    def directory(self) -> Path:
+        """Return where the schema store is."""
+        return self.folder.directory
+
+    def refresh(self) -> None:
+        """Load the manifest again."""
+        self.folder.refresh()
+        self.state = self.folder.state()
+
+    @property
+    def cluster_uuid(self) -> str:
+        """Return the UUID of the cluster's GTIDs."""
+        return "" if self.state.header is None else self.state.header.cluster_uuid
+
+    @property
+    def with_gtids(self) -> bool:
+        """Return whether transactions certainly have GTIDs; False if they may be anonymous."""
+        return self.state.header is not None and self.state.header.settings.get("output.gtid") == "on"
+
+    @property
+    def keys_at_ends(self) -> bool:
+        """Return whether order keys stand at the ends of transactions only (`output.cts: end`)."""
+        return self.state.header is not None and self.state.header.settings.get("output.cts") == "end"
+
+    @property
+    def last_rank(self) -> int:
+        """Return the rank of the last published transaction, 0 if there is none."""
+        return self.state.rank
+
+    def format_description(self) -> RawEvent | None:
+        """Return the first file's format description, None if nothing is published."""
+        for file in self.state.files:
+            return next(events_of(self.folder, file))
+        return None
+
+    def items(self, first_rank: int = 1) -> Iterator[Item]:
+        """Yield the items from a rank on. Raises ChecksumMismatch and ManifestError for damage, OutsideLog if that rank
+        was removed.
+        """
+        self.check_there(first_rank)
+        for file in self.state.files:
+            if file.last_rank >= first_rank:
+                yield from file_items(self.folder, file, first_rank)
+
+    def check_there(self, first_rank: int) -> None:
+        """Raise OutsideLog if the log does not begin with this rank or before: its files were removed (`purge`)."""
+        gone = self.state.gone
+        if gone is not None and first_rank <= gone.last_rank:
+            raise removed_before(self.folder.place(), gone, f"transaction {first_rank}")
+
+    def check_reached(self, first_rank: int, what: str) -> int:
+        """Return a rank with which reading begins. Raises OutsideLog if it is after the end; `what` named it."""
+        if first_rank > self.last_rank + 1:
+            raise OutsideLog(
+                f"{what} is after the end of the log, which ends with transaction {self.last_rank}", remedy=MERGE_ON
+            )
+        return first_rank
 
     @property
     def files(self) -> tuple[OutputFile, ...]:
@@ -158,21 +220,21 @@ class Log(MergedBinlog):
         if not 4 <= place.number <= file.size:
             wrong = ConfigError if file.closed or place.number < 4 else OutsideLog
             raise wrong(f"{file.name} ends at {file.size}: there is no position {place.number}", file=shown)
-        walked = self.walked(file)
-        number = walked.ended_by(place.number)
-        begin = walked.end(number - 1) if number else 4
-        stop = walked.end(number) if number < len(walked) else file.size
+        found = self.in_file(file)
+        rank = found.ended_by(place.number)
+        begin = found.end(rank) if rank >= file.first_rank else 4
+        stop = found.end(rank + 1) if rank < file.last_rank else file.size
         if place.number in (begin, stop):
-            return file.first_rank + number - 1
-        before = begin
-        for before_or_at in boundaries(walked.path, begin, stop):
-            if before_or_at == place.number:
-                return file.first_rank + number - 1
-            if before_or_at > place.number:
+            return rank
+        event = begin
+        for at in event_offsets(self.folder, file, begin, stop):
+            if at > place.number:
                 break
-            before = before_or_at
+            event = at
+        if event == place.number:
+            return rank
         raise ConfigError(
-            f"position {place.number} of {file.name} is inside an event, which begins at {before}",
+            f"position {place.number} of {file.name} is inside an event, which begins at {event}",
             file=shown,
             position=place.number,
             remedy="give a position where an event begins; `binlog-merge inspect` shows them as `# at`",
@@ -193,9 +255,9 @@ class Log(MergedBinlog):
     def _committed_from(self, micros: int) -> int:
         """Return the rank of the first transaction that committed at a time or later; last rank + 1 if none did."""
         for file in self.state.files:
-            chunks = chunks_of(self, file)
+            chunks = chunks_of(self.folder, file)
             late = (chunks.rows[:, US] >= micros).nonzero()[0]
-            for rows in transactions_from(self, file, chunks, int(late[0])) if len(late) else ():
+            for rows in transactions_from(self.folder, file, chunks, int(late[0])) if len(late) else ():
                 found = rows[rows[:, x.X_COMMIT_US] >= micros]
                 if len(found):
                     return int(found[0, x.X_RANK])
@@ -221,7 +283,7 @@ class Log(MergedBinlog):
         low, high, its_key, clocked = self._gap(file, key)
         if its_key == key:
             return high
-        said = cache(lambda rank: self.walked(file).transaction(rank - file.first_rank))
+        said = cache(self.in_file(file).transaction)
 
         def reached(rank: int) -> bool:
             keys = (said(later).key for later in range(rank, high))
@@ -254,10 +316,10 @@ class Log(MergedBinlog):
         low, high, last = file.first_rank, file.last_rank, OrderKey.parse(file.last_key)
         if self.keys_at_ends:
             return low, high, last, False
-        chunks = chunks_of(self, file)
+        chunks = chunks_of(self.folder, file)
         begin = chunks.last_before(key)
         clocked, seen = carries_time(key.commit_tso) and bool(chunks.rows[:begin, CLOCKED].all()), False
-        for rows in transactions_from(self, file, chunks, begin):
+        for rows in transactions_from(self.folder, file, chunks, begin):
             known = rows[rows[:, x.X_TSO] >= 0]
             number = bisect_left(known, True, key=lambda row: (key_of(row) or ORIGIN) >= key)
             own = known[: number + 1][known[: number + 1, x.X_SEQ] == 0]
@@ -293,41 +355,32 @@ class Log(MergedBinlog):
             remedy=f"give {FORMS}",
         )
 
-    def path(self, file: OutputFile) -> Path:
-        """Return the local path of a file. Raises IoError, and what is wrong with a store."""
-        try:
-            return self.folder.path(file)
-        except OSError as error:
-            raise io_error(error, self.folder.place(file.name)) from error
-
-    def walked(self, file: OutputFile) -> FileTransactions:
+    def in_file(self, file: OutputFile) -> FileTransactions:
         """Return a file's transactions; the last few files asked for are remembered."""
-        found = self._walked.get(file.name)
-        if found is None or found.size != file.size:
-            self._walked.pop(file.name, None)
-            if len(self._walked) > 3:
-                self._walked.pop(next(iter(self._walked)))
-            found = FileTransactions(self.path(file), file.size, file.first_rank, chunks_of(self, file))
-            self._walked[file.name] = found
+        found = self._found.get(file.name)
+        if found is None or found.file.size != file.size:
+            self._found.pop(file.name, None)
+            if len(self._found) > 3:
+                self._found.pop(next(iter(self._found)))
+            found = self._found[file.name] = FileTransactions(self.folder, file)
         return found
-
-    def transaction(self, file: OutputFile, number: int) -> Transaction:
-        """Return a transaction by its number in a file; a DDL's key comes from the store if its text has none."""
-        found = self.walked(file).transaction(number)
-        return self._with_key(found, file) if found.key is None and found.ddl is not None else found
 
     def at_rank(self, rank: int) -> Transaction | None:
         """Return the transaction with this rank, None if the log does not have it."""
         files = self.files
         if not files[0].first_rank <= rank <= files[-1].last_rank:
             return None
-        file = files[bisect_right(files, rank, key=lambda file: file.first_rank) - 1]
-        return self.transaction(file, rank - file.first_rank)
+        return self._transaction(files[bisect_right(files, rank, key=lambda file: file.first_rank) - 1], rank)
 
     def transactions(self, file: OutputFile) -> Iterator[Transaction]:
         """Yield a file's transactions in order."""
-        for number in range(len(self.walked(file))):
-            yield self.transaction(file, number)
+        for rank in range(file.first_rank, file.last_rank + 1):
+            yield self._transaction(file, rank)
+
+    def _transaction(self, file: OutputFile, rank: int) -> Transaction:
+        """Return a transaction of a file; a DDL's key comes from the store if its text has none."""
+        found = self.in_file(file).transaction(rank)
+        return self._with_key(found, file) if found.key is None and found.ddl is not None else found
 
     def _with_key(self, found: Transaction, file: OutputFile) -> Transaction:
         """Return a DDL with its key: the manifest has those of a file's ends, the schema store those of logged DDL."""

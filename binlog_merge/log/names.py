@@ -12,7 +12,7 @@ create was there before it. Names are compared as they are written in the log.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statements import statements
 from snapshot_store.ddl import statements as st
@@ -59,7 +59,7 @@ class Tables:
     others: tuple[str, ...]
 
 
-def tables_of(binlog: MergedBinlog, schema: str, name: str, last: int) -> Tables:
+def tables_of(binlog: Log, schema: str, name: str, last: int) -> Tables:
     """Return the table that is called so at transaction `last`, or was called so last, and those that were dropped so.
 
     A table that had the name and went on under another is one of the `others`. Raises what reading the log does.

@@ -111,7 +111,7 @@ class Question:
             versions,
             self._shape(versions if self.as_of is None else every),
             _known(self.fields, FIELDS),
-            _operations(self.operations),
+            operations_of(self.operations),
             None if self.where is None else condition_on(versions.tables(), self.where, self.time_zone),
             self.temporal_text,
             self.columns is None and self.as_of is None,
@@ -126,7 +126,7 @@ class Question:
                 raise _for_one_table(name)
         if self.zero_dates != STOP:
             raise _for_one_table("zero_dates")
-        fields, operations = _known(self.fields, MANY_FIELDS), _operations(self.operations)
+        fields, operations = _known(self.fields, MANY_FIELDS), operations_of(self.operations)
         return ManySelection(*between, self.patterns or (), versions, fields, operations)
 
     def _shape(self, versions: TableVersions) -> Shape:
@@ -288,7 +288,7 @@ def _known(fields: Iterable[str] | None, known: Iterable[str]) -> tuple[str, ...
     return there if fields is None else tuple(fields)
 
 
-def _operations(given: Texts) -> tuple[Op, ...]:
+def operations_of(given: Texts) -> tuple[Op, ...]:
     """Return the operations that are asked for, None for all. Raises ConfigError for one that there is not."""
     for op in given or ():
         if op not in OPS:

@@ -21,8 +21,8 @@ from binlog_merge.log.columns import Shape
 from binlog_merge.log.index import key_of
 from binlog_merge.log.key_conditions import looks_for
 from binlog_merge.log.key_index import segments_with
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection, ManySelection, Name, Selection
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt
 from binlog_merge.log.table_changes import Form, TableChanges, gtid_prefix, located, transactions_of
 from binlog_merge.log.versions import TableVersions
@@ -50,7 +50,7 @@ class RowReader:
     that the log does not hold is an error, else it is absent.
     """
 
-    log: MergedBinlog
+    log: Log
     wants: Wants
     definition: Callable[[TableMap, OrderKey | None], Definition]
     ops: Collection[Op] = OPS
@@ -109,7 +109,7 @@ class RowReader:
 
 
 def pieces_between(
-    log: MergedBinlog,
+    log: Log,
     first: int,
     last: int,
     wants: Wants,
@@ -135,14 +135,14 @@ def pieces_between(
             )
 
 
-def reader_of(log: MergedBinlog, selection: AnySelection) -> RowReader:
+def reader_of(log: Log, selection: AnySelection) -> RowReader:
     """Return what reads the rows of a selection."""
     if isinstance(selection, Selection):
         return RowReader(log, selection.wants, _definitions(selection).of, selection.ops, selection.where)
     return RowReader(log, selection.wants, _DefinitionsOfMany(selection).of, selection.ops)
 
 
-def read(log: MergedBinlog, selection: AnySelection, part_bytes: int = PART_BYTES) -> Iterator[list[TableChanges]]:
+def read(log: Log, selection: AnySelection, part_bytes: int = PART_BYTES) -> Iterator[list[TableChanges]]:
     """Yield the changes of a selection part after part of the log; those of a part table by table.
 
     Raises what `RowReader.parts` does.
@@ -153,7 +153,7 @@ def read(log: MergedBinlog, selection: AnySelection, part_bytes: int = PART_BYTE
 
 
 def read_file(
-    log: MergedBinlog, selection: AnySelection, file: OutputFile, position: int | None = None
+    log: Log, selection: AnySelection, file: OutputFile, position: int | None = None
 ) -> Iterator[list[TableChanges]]:
     """Yield the changes of a selection in one file, as `read` does of all; no index is made.
 
@@ -165,7 +165,7 @@ def read_file(
     return _changes(reader_of(log, selection), pieces, PART_BYTES)
 
 
-def batches(log: MergedBinlog, selection: Selection, part_bytes: int = PART_BYTES) -> Iterator[Any]:
+def batches(log: Log, selection: Selection, part_bytes: int = PART_BYTES) -> Iterator[Any]:
     """Yield the changes of a table as record batches, in the order of the log, no more rows than its limit.
 
     Raises what `read` does, and ConversionFailed for values that a type does not hold.

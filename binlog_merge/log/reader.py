@@ -10,7 +10,6 @@ anonymous GTIDs, its number in the order of the log.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.binlog.constants import EventType
@@ -25,8 +24,8 @@ from binlog_merge.binlog.events import (
 )
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, UnsupportedInput
-from binlog_merge.files.log_folder import LogFolder, folder_of
-from binlog_merge.files.manifest import Gone, ManifestState, OutputFile
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.manifest import Gone, OutputFile
 from binlog_merge.log.file_events import events_of
 from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
@@ -79,98 +78,33 @@ class End:
 Item = Begin | OrderedBy | Rows | Statement | End
 
 
-class MergedBinlog:
-    """An output directory of a merge. Raises ManifestError if the directory is not one."""
+def file_items(folder: LogFolder, file: OutputFile, first_rank: int) -> Iterator[Item]:
+    """Yield the items of one file from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
+    check_kept(folder, file)
+    path = folder.place(file.name)
+    walker = _Walker(path, file.first_rank)
+    try:
+        for event in events_of(folder, file):
+            for item in walker.take(event):
+                if walker.rank >= first_rank:
+                    yield item
+    except BinlogFormatError as error:
+        position = error.offset if error.offset >= 0 else None
+        raise ChecksumMismatch(error.reason, file=path, position=position, remedy=DAMAGED) from None
+    if walker.rank != file.last_rank or walker.open:
+        raise ManifestError(
+            f"{file.name} ends with transaction {walker.rank}, the manifest says {file.last_rank}",
+            file=path,
+            remedy=DAMAGED,
+        )
 
-    def __init__(self, place: Path | LogFolder) -> None:
-        self.folder = folder_of(place)
-        self.state: ManifestState = self.folder.state()
 
-    @property
-    def directory(self) -> Path:
-        """Return where the schema store is."""
-        return self.folder.directory
-
-    def refresh(self) -> None:
-        """Load the manifest again."""
-        self.folder.refresh()
-        self.state = self.folder.state()
-
-    @property
-    def cluster_uuid(self) -> str:
-        """Return the UUID of the cluster's GTIDs."""
-        return "" if self.state.header is None else self.state.header.cluster_uuid
-
-    @property
-    def with_gtids(self) -> bool:
-        """Return whether transactions certainly have GTIDs; False if they may be anonymous."""
-        return self.state.header is not None and self.state.header.settings.get("output.gtid") == "on"
-
-    @property
-    def keys_at_ends(self) -> bool:
-        """Return whether order keys stand at the ends of transactions only (`output.cts: end`)."""
-        return self.state.header is not None and self.state.header.settings.get("output.cts") == "end"
-
-    @property
-    def last_rank(self) -> int:
-        """Return the rank of the last published transaction, 0 if there is none."""
-        return self.state.rank
-
-    def format_description(self) -> RawEvent | None:
-        """Return the first file's format description, None if nothing is published."""
-        for file in self.state.files:
-            return next(events_of(self.folder, file))
-        return None
-
-    def items(self, first_rank: int = 1) -> Iterator[Item]:
-        """Yield the items from a rank on. Raises ChecksumMismatch and ManifestError for damage, OutsideLog if that rank
-        was removed.
-        """
-        self.check_there(first_rank)
-        for file in self.state.files:
-            if file.last_rank >= first_rank:
-                yield from self.file_items(file, first_rank)
-
-    def check_there(self, first_rank: int) -> None:
-        """Raise OutsideLog if the log does not begin with this rank or before: its files were removed (`purge`)."""
-        gone = self.state.gone
-        if gone is not None and first_rank <= gone.last_rank:
-            raise removed_before(self.folder.place(), gone, f"transaction {first_rank}")
-
-    def check_reached(self, first_rank: int, what: str) -> int:
-        """Return a rank with which reading begins. Raises OutsideLog if it is after the end; `what` named it."""
-        if first_rank > self.last_rank + 1:
-            raise OutsideLog(
-                f"{what} is after the end of the log, which ends with transaction {self.last_rank}", remedy=MERGE_ON
-            )
-        return first_rank
-
-    def check_kept(self, file: OutputFile) -> None:
-        """Raise OutsideLog if a file was removed since the manifest was loaded: it is not missing."""
-        if not self.folder.is_there(file):
-            gone = self.folder.state().gone
-            if gone is not None and file.last_rank <= gone.last_rank:
-                raise removed_before(self.folder.place(), gone, f"transaction {file.first_rank}")
-
-    def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
-        """Yield the items of one file from a rank on."""
-        self.check_kept(file)
-        path = self.folder.place(file.name)
-        walker = _Walker(path, file.first_rank)
-        try:
-            for event in events_of(self.folder, file):
-                for item in walker.take(event):
-                    if walker.rank >= first_rank:
-                        yield item
-        except BinlogFormatError as error:
-            position = error.offset if error.offset >= 0 else None
-            raise ChecksumMismatch(error.reason, file=path, position=position, remedy=DAMAGED) from None
-        if walker.rank != file.last_rank or walker.open:
-            raise ManifestError(
-                f"{file.name} ends with transaction {walker.rank}, the manifest says {file.last_rank}",
-                file=path,
-                remedy=DAMAGED,
-            )
+def check_kept(folder: LogFolder, file: OutputFile) -> None:
+    """Raise OutsideLog if a file was removed since the manifest was loaded: it is not missing."""
+    if not folder.is_there(file):
+        gone = folder.state().gone
+        if gone is not None and file.last_rank <= gone.last_rank:
+            raise removed_before(folder.place(), gone, f"transaction {file.first_rank}")
 
 
 class NoLongerInLog(OutsideLog):

@@ -3,7 +3,7 @@
     Segment       rows events of many transactions, in one buffer; ends at a statement or at the end of a window
     StatementAt   a statement with its transaction
 
-The content is that of `reader.MergedBinlog.items`, for targets that work in bulk. A transaction larger than a window
+The content is that of `Log.items`, for targets that work in bulk. A transaction larger than a window
 comes in several segments; `ended` is False in all but the last.
 """
 
@@ -25,7 +25,8 @@ from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInpu
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.index import checksum_of
-from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, order_key
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import DAMAGED, Begin, check_kept, file_items, order_key
 from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
@@ -97,9 +98,9 @@ class StatementAt:
 
 
 def segments(
-    binlog: MergedBinlog, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
+    binlog: Log, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
 ) -> Iterator[Segment | StatementAt]:
-    """Yield transactions `first_rank` to `last_rank` in segments. Raises what `MergedBinlog.items` does.
+    """Yield transactions `first_rank` to `last_rank` in segments. Raises what `Log.items` does.
 
     Files without such transactions are not opened; what stands before the first one in its file is not looked through.
     """
@@ -113,7 +114,7 @@ def segments(
 
 
 def file_segments(
-    binlog: MergedBinlog,
+    binlog: Log,
     file: OutputFile,
     first_rank: int,
     last_rank: int | None = None,
@@ -122,9 +123,9 @@ def file_segments(
 ) -> Iterator[Segment | StatementAt]:
     """Yield the transactions `first_rank` to `last_rank` of a file; `position` is where the first one begins, if known.
 
-    Raises what `MergedBinlog.items` does.
+    Raises what `Log.items` does.
     """
-    binlog.check_kept(file)
+    check_kept(binlog.folder, file)
     path = binlog.folder.place(file.name)
     if position is None:
         position = _position_of(binlog, file, first_rank)
@@ -137,10 +138,10 @@ def file_segments(
         raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
 
 
-def _position_of(binlog: MergedBinlog, file: OutputFile, rank: int) -> int:
+def _position_of(binlog: Log, file: OutputFile, rank: int) -> int:
     """Return where a transaction begins, the beginning of the file if it is the first one."""
     if rank > file.first_rank:
-        for rows in transactions_between(binlog, file, rank, rank):
+        for rows in transactions_between(binlog.folder, file, rank, rank):
             return int(rows[0, x.X_AT])
     return len(BINLOG_MAGIC)
 
@@ -149,7 +150,7 @@ def _position_of(binlog: MergedBinlog, file: OutputFile, rank: int) -> int:
 class _FileWalk:
     """Reads and indexes a file, window by window."""
 
-    binlog: MergedBinlog
+    binlog: Log
     file: OutputFile
     first_rank: int
     last_rank: int
@@ -203,7 +204,7 @@ class _FileWalk:
     def _begin_at(self, source: RawIOBase) -> None:
         """Go to where the first transaction begins, with what the file's format description says."""
         self.base, self.reg[k.RANK] = self.position, self.first_rank - 1
-        self.reg[k.CHECKSUM] = checksum_of(self.binlog, self.file)
+        self.reg[k.CHECKSUM] = checksum_of(self.binlog.folder, self.file)
         source.seek(self.position)
 
     def _read(self, source: RawIOBase) -> bool:
@@ -338,8 +339,8 @@ class _FileWalk:
             self.reg[k.OPEN] = 0
 
     def _damaged(self) -> NoReturn:
-        """Raise the error that `MergedBinlog.file_items` raises for this file."""
-        for _ in self.binlog.file_items(self.file, self.first_rank):
+        """Raise the error that `reader.file_items` raises for this file."""
+        for _ in file_items(self.binlog.folder, self.file, self.first_rank):
             pass
         raise ManifestError(f"{self.file.name} is not as it was published", file=self.path, remedy=DAMAGED)
 

@@ -26,18 +26,23 @@ if TYPE_CHECKING:
 class Statement:
     """A statement; with `suppress_use` it must not run with its schema as the default database.
 
-    `timestamp` is in seconds since 1970, `key` the order key that the log has beside the statement.
+    `timestamp` is in seconds since 1970, `key` the order key that the log has beside the statement, `position` the
+    offset of its event.
     """
 
     query: Query
     suppress_use: bool = False
     timestamp: int = 0
     key: OrderKey | None = None
+    server_id: int = 0
+    position: int = 0
 
     @classmethod
     def of(cls, event: RawEvent, query: Query, key: OrderKey | None = None) -> "Statement":
         """Return the statement of a QUERY event."""
-        return cls(query, bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F), event.header.timestamp, key)
+        head = event.header
+        suppress_use = bool(head.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
+        return cls(query, suppress_use, head.timestamp, key, head.server_id, event.offset)
 
     @cached_property
     def text(self) -> str:

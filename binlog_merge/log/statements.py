@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.log.index import transactions_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, file_segments
 
 _WINDOW = 1 << 16
@@ -25,13 +25,13 @@ DDL_COLUMNS: Final = pa.schema(
 """The columns of a table of statements."""
 
 
-def statements(binlog: MergedBinlog, first: int = 1, last: int | None = None) -> Iterator[StatementAt]:
+def statements(binlog: Log, first: int = 1, last: int | None = None) -> Iterator[StatementAt]:
     """Yield the statements among transactions `first` to `last`, in order. Raises what reading the log does."""
     until = binlog.last_rank if last is None else last
     for file in binlog.state.files:
         if file.last_rank < first or file.first_rank > until:
             continue
-        for rows in transactions_of(binlog, file):
+        for rows in transactions_of(binlog.folder, file):
             found = rows[(rows[:, x.X_ROWS] != 1) & (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= until)]
             for rank, position in found[:, [x.X_RANK, x.X_AT]].tolist():
                 pieces = file_segments(binlog, file, rank, rank, _WINDOW, position)

@@ -16,7 +16,6 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import chunks_of, transactions_between
 from binlog_merge.log.index import key_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.store_errors import as_merge_errors
@@ -69,7 +68,7 @@ class TableVersions:
         )
 
 
-def versions_between(binlog: MergedBinlog, schema: str, name: str, first: int, last: int) -> TableVersions:
+def versions_between(binlog: Log, schema: str, name: str, first: int, last: int) -> TableVersions:
     """Return the versions of a table that rows of transactions `first` to `last` may have.
 
     Raises UnknownTable if the log knows no such table.
@@ -85,7 +84,7 @@ def versions_between(binlog: MergedBinlog, schema: str, name: str, first: int, l
 
 
 def all_versions_between(
-    binlog: MergedBinlog, patterns: Sequence[NamePattern], first: int, last: int
+    binlog: Log, patterns: Sequence[NamePattern], first: int, last: int
 ) -> dict[tuple[str, str], TableVersions]:
     """Return the versions of the tables that patterns match, as `versions_between` does of one.
 
@@ -127,12 +126,12 @@ def _in_force(history: tuple[TableVersion, ...], between: tuple[OrderKey, OrderK
     return kept if any(version.table is not None or version.opaque for version in kept) else ()
 
 
-def history_of(binlog: MergedBinlog, schema: str, name: str) -> TableVersions:
+def history_of(binlog: Log, schema: str, name: str) -> TableVersions:
     """Return all versions of a table that the log's schema store has, none without one."""
     return TableVersions(schema, name, _history(binlog, schema, name))
 
 
-def _history(binlog: MergedBinlog, schema: str, name: str) -> tuple[TableVersion, ...]:
+def _history(binlog: Log, schema: str, name: str) -> tuple[TableVersion, ...]:
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():
             return ()
@@ -145,7 +144,7 @@ def history_in(store: Store, schema: str, name: str) -> tuple[TableVersion, ...]
     return store.history_of([(None, schema, name)]).versions
 
 
-def _like(binlog: MergedBinlog, schema: str, name: str) -> str:
+def _like(binlog: Log, schema: str, name: str) -> str:
     """Return the names that the log knows and the user may have meant, as the end of a message."""
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():
@@ -166,7 +165,7 @@ def like(known: Sequence[tuple[str, str]], schema: str, name: str) -> str:
     return f"; it has {', '.join(close)}" if close else ""
 
 
-def _keys_between(binlog: MergedBinlog, first: int, last: int) -> tuple[OrderKey, OrderKey] | None:
+def _keys_between(binlog: Log, first: int, last: int) -> tuple[OrderKey, OrderKey] | None:
     """Return the keys of the first and the last transaction between two ranks whose keys the log says."""
     low = next((key for file in binlog.state.files for key in _keys(binlog, file, first, last)), None)
     if low is None:
@@ -181,7 +180,7 @@ def _keys_between(binlog: MergedBinlog, first: int, last: int) -> tuple[OrderKey
     return low, high
 
 
-def key_at(binlog: MergedBinlog, rank: int) -> OrderKey | None:
+def key_at(binlog: Log, rank: int) -> OrderKey | None:
     """Return the order key of a transaction; None if it was removed, or is a DDL within a file."""
     for file in binlog.state.files:
         if file.last_rank == rank:
@@ -191,7 +190,7 @@ def key_at(binlog: MergedBinlog, rank: int) -> OrderKey | None:
     return None
 
 
-def key_before(binlog: MergedBinlog, rank: int) -> OrderKey:
+def key_before(binlog: Log, rank: int) -> OrderKey:
     """Return the greatest key that the log says of a transaction before the one with a rank."""
     for file in reversed([f for f in binlog.state.files if f.first_rank < rank]):
         if file.last_rank < rank:
@@ -202,17 +201,16 @@ def key_before(binlog: MergedBinlog, rank: int) -> OrderKey:
     return ORIGIN
 
 
-def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> OrderKey | None:
+def _last_key(binlog: Log, file: OutputFile, first: int, last: int) -> OrderKey | None:
     """Return the last key that a file says of transactions `first` to `last`."""
-    chunks = chunks_of(binlog, file)
+    chunks = chunks_of(binlog.folder, file)
     begin, end = max(first, file.first_rank), min(last, file.last_rank)
     if binlog.keys_at_ends:
-        binlog = _finding(binlog)
         return next((key for rank in range(end, begin - 1, -1) for key in _keys(binlog, file, rank, rank)), None)
     for number in range(chunks.of_rank(end), chunks.of_rank(begin) - 1, -1):
         found = None
         ranks = max(begin, chunks.rank(number)), min(end, chunks.rank(number + 1) - 1)
-        for rows in transactions_between(binlog, file, *ranks):
+        for rows in transactions_between(binlog.folder, file, *ranks):
             known = rows[rows[:, x.X_TSO] >= 0]
             found = key_of(known[-1]) if len(known) else found
         if found is not None:
@@ -220,25 +218,19 @@ def _last_key(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> 
     return None
 
 
-def _finding(binlog: MergedBinlog) -> Log:
-    """Return a log that finds transactions: the same one, if it does."""
-    return binlog if isinstance(binlog, Log) else Log(binlog.folder)
-
-
-def _keys(binlog: MergedBinlog, file: OutputFile, first: int, last: int) -> Iterator[OrderKey]:
+def _keys(binlog: Log, file: OutputFile, first: int, last: int) -> Iterator[OrderKey]:
     """Yield the keys of a file's transactions of rows from `first` to `last`, where the log says them."""
     keys: Iterator[OrderKey | None]
     if binlog.keys_at_ends:
-        log = _finding(binlog)
         ranks = range(max(first, file.first_rank), min(last, file.last_rank) + 1)
-        found = (log.walked(file).transaction(rank - file.first_rank) for rank in ranks)
+        found = map(binlog.in_file(file).transaction, ranks)
         keys = (one.key for one in found if one.ddl is None)
     else:
-        keys = (key_of(row) for rows in transactions_between(binlog, file, first, last) for row in rows)
+        keys = (key_of(row) for rows in transactions_between(binlog.folder, file, first, last) for row in rows)
     yield from (key for key in keys if key is not None)
 
 
-def _seen(binlog: MergedBinlog, schema: str, name: str, first: int, last: int) -> Iterator[Table]:
+def _seen(binlog: Log, schema: str, name: str, first: int, last: int) -> Iterator[Table]:
     """Yield the definitions that the table maps of a range describe."""
     known: set[bytes] = set()
     for piece in segments(binlog, first, last):

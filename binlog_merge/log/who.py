@@ -4,19 +4,16 @@ The merge keeps none of the three of a node's transaction: then the server is th
 has the thread in its BEGIN and, with binlog_rows_query_log_events, the statement before its rows.
 """
 
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, RowsQuery, parse_event
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.log.chunks import chunks_of, transactions_between
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.index import Numbers
-from binlog_merge.log.reader import DAMAGED, MergedBinlog, order_key
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import DAMAGED, order_key
 from snapshot_store.surrogates import shown
 
 
@@ -29,35 +26,23 @@ class Who:
     statement: str | None
 
 
-@dataclass
-class WhoOf:
-    """Answers who made the rows of an event, for few events."""
-
-    binlog: MergedBinlog
-    _known: dict[tuple[str, int], Numbers] = field(default_factory=dict)
-
-    def event(self, name: str, position: int) -> Who:
-        """Return who made the rows event at a position of a file. Raises what reading the log does."""
-        file = next(file for file in self.binlog.state.files if file.name == name)
-        chunks = chunks_of(self.binlog, file)
-        number = chunks.of_position(position)
-        if (name, number) not in self._known:
-            ranks = chunks.rank(number), chunks.rank(number + 1) - 1
-            self._known = {(name, number): np.concatenate([*transactions_between(self.binlog, file, *ranks)])}
-        begins = self._known[name, number][:, x.X_AT]
-        begin = int(begins[np.searchsorted(begins, position, "right") - 1])
-        thread, statement = None, None
-        try:
-            for event in events_of(self.binlog.folder, file, begin):
-                if event.offset >= position:
-                    return Who(event.header.server_id, thread, statement)
-                if event.type_code == EventType.QUERY_EVENT:
-                    query = parse_event(event)
-                    thread = query.thread_id or None if isinstance(query, Query) else None
-                elif event.type_code == EventType.ROWS_QUERY_LOG_EVENT:
-                    text = parse_event(event)
-                    if isinstance(text, RowsQuery) and order_key(text) is None:
-                        statement = shown(text.text)
-        except BinlogFormatError as error:
-            raise ChecksumMismatch(error.reason, file=name, position=error.offset, remedy=DAMAGED) from None
-        raise ChecksumMismatch("no event begins there", file=name, position=position, remedy=DAMAGED)
+def who_wrote(log: Log, name: str, position: int) -> Who:
+    """Return who made the rows event at a position of a file. Raises what reading the log does."""
+    file = next(file for file in log.state.files if file.name == name)
+    found = log.in_file(file)
+    begin = int(found.row(found.ended_by(position) + 1)[x.X_AT])
+    thread, statement = None, None
+    try:
+        for event in events_of(log.folder, file, begin):
+            if event.offset >= position:
+                return Who(event.header.server_id, thread, statement)
+            if event.type_code == EventType.QUERY_EVENT:
+                query = parse_event(event)
+                thread = query.thread_id or None if isinstance(query, Query) else None
+            elif event.type_code == EventType.ROWS_QUERY_LOG_EVENT:
+                text = parse_event(event)
+                if isinstance(text, RowsQuery) and order_key(text) is None:
+                    statement = shown(text.text)
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(error.reason, file=name, position=error.offset, remedy=DAMAGED) from None
+    raise ChecksumMismatch("no event begins there", file=name, position=position, remedy=DAMAGED)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import Selection
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.messages import json_text as j
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.message import Format, Message
@@ -19,7 +19,7 @@ from binlog_merge.messages.read import Ddl, Reading
 from binlog_merge.messages.rows import TableRows
 
 
-def pieces(log: MergedBinlog, selection: Selection, form: str, options: Mapping[str, str]) -> Iterator[bytes]:
+def pieces(log: Log, selection: Selection, form: str, options: Mapping[str, str]) -> Iterator[bytes]:
     """Yield the lines of what is asked. Raises what reading the log does, ConfigError, UnsupportedInput."""
     maker = format_of(form, options)
     left = selection.limit
@@ -39,7 +39,7 @@ def pieces(log: MergedBinlog, selection: Selection, form: str, options: Mapping[
                     return
 
 
-def reading_of(log: MergedBinlog, selection: Selection) -> Reading:
+def reading_of(log: Log, selection: Selection) -> Reading:
     """Return what a selection asks, for messages."""
     return Reading(
         log,

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.changes import OPS
-from binlog_merge.log.file_events import events_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import Name
 from binlog_merge.log.read import PART_BYTES, RowReader, pieces_between
-from binlog_merge.log.reader import Begin, MergedBinlog
+from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.table_changes import TableChanges
@@ -64,8 +63,6 @@ class Ddl:
     begin: Begin
     statement: Statement
     file: str
-    position: int
-    server_id: int
     names: tuple[tuple[str, str], ...]
     versions: tuple[TableVersion, ...]
     before: tuple[Table | None, ...]
@@ -90,7 +87,7 @@ class Reading:
     parts of the log without its rows or those that match are not read, where an index says so.
     """
 
-    binlog: MergedBinlog
+    binlog: Log
     first: int
     last: int
     wanted: Callable[[str, str], bool] = lambda schema, table: True
@@ -204,12 +201,11 @@ class Reading:
             self._key = max(self._key, versions[0].key)
         if not judged and not self._wanted(names, default, versions):
             return None
-        at, server = self._place(piece)
         key = versions[0].key if versions else self._key
         names = names or tuple((version.schema, version.name) for version in versions)
         file = piece.begin.file.rpartition("/")[2]
         before = tuple(self._statements.before(version) for version in versions)
-        return Ddl(piece.begin, piece.statement, file, at, server, names, versions, before, key)
+        return Ddl(piece.begin, piece.statement, file, names, versions, before, key)
 
     def _passes(self, statement: Statement) -> bool:
         """Return whether the filter does not ignore a statement, or a part of it.
@@ -227,14 +223,6 @@ class Reading:
             return any(self.wanted(version.schema, version.name) for version in versions)
         return bool(names) or self.wanted(default, "")
 
-    def _place(self, piece: StatementAt) -> tuple[int, int]:
-        """Return where a statement's event begins, and the server that it names."""
-        file = next(file for file in self.binlog.state.files if file.name == piece.begin.file.rpartition("/")[2])
-        for event in events_of(self.binlog.folder, file, piece.begin.position):
-            if event.type_code == EventType.QUERY_EVENT:
-                return event.offset, event.header.server_id
-        raise AssertionError("a statement has no event")
-
 
 def named_by(statement: Statement) -> tuple[tuple[str, str], ...] | None:
     """Return the tables that messages of a statement name: no views. None if it is not understood."""
@@ -250,7 +238,7 @@ class _Statements:
     by_name: dict[tuple[str, str], list[TableVersion]]
 
     @classmethod
-    def of(cls, binlog: MergedBinlog) -> "_Statements":
+    def of(cls, binlog: Log) -> "_Statements":
         from binlog_merge.store_errors import as_merge_errors
         from snapshot_store.store.db import Store
 

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from binlog_merge.ask.lists import SCHEMA_COLUMNS, TRANSACTION_COLUMNS, schema_rows, transaction_batches
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.spark.source_reader import arrow_schema
 
 SCHEMAS: Final = (
@@ -40,13 +40,13 @@ class TransactionsReader(_Reader):
     def partitions(self) -> Sequence[Any]:
         """Return the files' names."""
         with opened_log(self.place, schema=False) as folder:
-            names = [file.name for file in MergedBinlog(folder).state.files]
+            names = [file.name for file in Log(folder).state.files]
         return [InputPartition(name) for name in names or [""]]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield a file's transactions."""
         with opened_log(self.place, schema=False) as folder:
-            binlog = MergedBinlog(folder)
+            binlog = Log(folder)
             for file in binlog.state.files:
                 if file.name == partition.value:
                     yield from map(self._fitted, transaction_batches(binlog, file))
@@ -58,7 +58,7 @@ class SchemasReader(_Reader):
     def partitions(self) -> Sequence[Any]:
         """Return one partition that has all rows, which the planning process reads."""
         with opened_log(self.place) as folder:
-            return [InputPartition(schema_rows(MergedBinlog(folder)))]
+            return [InputPartition(schema_rows(Log(folder)))]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield all rows."""

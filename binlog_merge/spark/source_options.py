@@ -26,7 +26,7 @@ from binlog_merge.log.question import (
     select_any,
     zero_dates_of,
 )
-from binlog_merge.log.reader import MergedBinlog, NoLongerInLog
+from binlog_merge.log.reader import NoLongerInLog
 from binlog_merge.log.table_changes import FIELDS
 from binlog_merge.unmerged.plan import Unmerged, plan
 from binlog_merge.unmerged.selection import select_unmerged
@@ -189,7 +189,7 @@ def without_removed_start(log: Log, values: Mapping[str, str]) -> tuple[dict[str
     return kept, None
 
 
-def check_goes_on(binlog: MergedBinlog, first: int) -> None:
+def check_goes_on(binlog: Log, first: int) -> None:
     """Raise OutsideLog if the first transaction behind a checkpoint was removed from the log."""
     try:
         binlog.check_there(first)
@@ -197,7 +197,7 @@ def check_goes_on(binlog: MergedBinlog, first: int) -> None:
         raise _for_stream(binlog, error) from None
 
 
-def _for_stream(binlog: MergedBinlog, error: OutsideLog) -> OutsideLog:
+def _for_stream(binlog: Log, error: OutsideLog) -> OutsideLog:
     first = f"{binlog.cluster_uuid}:{binlog.state.first_rank}"
     return OutsideLog(
         f"{error.message}; the stream has not read it",

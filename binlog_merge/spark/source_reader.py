@@ -22,7 +22,6 @@ from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.chunks import transactions_between
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import key_at
 from binlog_merge.spark.source_filters import pushed
 from binlog_merge.spark.source_options import Options, check_goes_on, fitted_to
@@ -51,7 +50,7 @@ def parts_of(binlog: Log, first: int, last: int, size: int, selection: AnySelect
             yield Part(file, low, high, None, selection)
             continue
         begin: tuple[int, int] | None = None
-        for rows in transactions_between(binlog, file, low, high):
+        for rows in transactions_between(binlog.folder, file, low, high):
             for rank, at in rows[:, [x.X_RANK, x.X_AT]].tolist():
                 if begin is None:
                     begin = rank, at
@@ -70,7 +69,7 @@ def read_part(place: str, selection: AnySelection, part: Part, schema: Any) -> I
 
 
 def read_file(
-    binlog: MergedBinlog, selection: AnySelection, file: OutputFile, schema: Any, position: int | None = None
+    binlog: Log, selection: AnySelection, file: OutputFile, schema: Any, position: int | None = None
 ) -> Iterator[Any]:
     """Yield the record batches of what is selected of a file, exactly as Spark's schema says."""
     wanted = arrow_schema(schema)

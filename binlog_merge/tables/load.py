@@ -32,7 +32,7 @@ from binlog_merge.errors import (
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.log.checkpoint import Checkpoint, resume
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
@@ -70,7 +70,7 @@ class Base(Protocol):
 
 
 def load(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: DuckdbTarget,
     history: TableShapes | None,
     options: ReplayOptions,
@@ -133,7 +133,7 @@ def _of_its_tables(target: DuckdbTarget, options: ReplayOptions) -> ReplayOption
     return replace(options, filter=Filter(FilterSettings(case_sensitive=True, rules=rules, name="table-at")))
 
 
-def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
+def catalog_at(binlog: Log, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
     """Return the catalog after `rank` transactions: that where the log begins, after the log's statements.
 
     Of a log that has none yet it is the base.
@@ -152,7 +152,7 @@ def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, sys
 
 @dataclass
 class _Loader:
-    binlog: MergedBinlog
+    binlog: Log
     target: DuckdbTarget
     history: TableShapes | None
     options: ReplayOptions

@@ -19,7 +19,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import IoError, MergeError, io_error
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.index import Numbers, transactions_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.tables.load import load
@@ -43,7 +43,7 @@ class Snapshots:
 
 
 def load_with_snapshots(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: DuckdbTarget,
     history: TableShapes | None,
     options: ReplayOptions,
@@ -70,7 +70,7 @@ def load_with_snapshots(
 
 
 def _go_on(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: DuckdbTarget,
     history: TableShapes | None,
     options: ReplayOptions,
@@ -96,7 +96,7 @@ def _check_cluster(place: SnapshotPlace, names: list[str], target: DuckdbTarget)
             pass
 
 
-def _due(binlog: MergedBinlog, first: int, last: int, snapshots: Snapshots) -> list[tuple[int, int]]:
+def _due(binlog: Log, first: int, last: int, snapshots: Snapshots) -> list[tuple[int, int]]:
     """Return the (rank, commit time) of the transactions behind which snapshots are due: no more than are kept."""
     if last < max(first, binlog.state.first_rank, 1):
         return []
@@ -116,14 +116,14 @@ def _passing(times: Iterator[tuple[int, int]], every: int) -> Iterator[tuple[int
         before = rank, micros
 
 
-def _times(binlog: MergedBinlog, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _times(binlog: Log, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield (rank, commit time in µs) of transactions; times grow: one before the greatest so far counts as that."""
     by_tso = carries_time(OrderKey.parse(binlog.state.files[-1].last_key).commit_tso)
     for file in binlog.state.files:
         if file.last_rank < first or file.first_rank > last:
             continue
         greatest = 0
-        for rows in transactions_of(binlog, file):
+        for rows in transactions_of(binlog.folder, file):
             times = np.maximum(np.maximum.accumulate(_commit_times(rows, by_tso)), greatest)
             greatest = int(times[-1])
             kept = (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= last)

@@ -11,7 +11,7 @@ from pathlib import Path
 from binlog_merge.config.uri import is_uri, local_path
 from binlog_merge.errors import ConfigError, MergeError, UnknownTable
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.tables.load import Base
 from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
 from binlog_merge.tables.target import DuckdbTarget
@@ -52,7 +52,7 @@ class Found:
         return self.rows.rank
 
 
-def bases_of(text: str | None, binlog: MergedBinlog, rank: int, work: Path) -> list[Found]:
+def bases_of(text: str | None, binlog: Log, rank: int, work: Path) -> list[Found]:
     """Return the bases of `--base` for a moment, the nearest one first: of a folder the ones on its two sides.
 
     "empty" are tables without rows, where the log begins. `work` is a folder for copies of what is elsewhere. Raises
@@ -84,7 +84,7 @@ def bases_of(text: str | None, binlog: MergedBinlog, rank: int, work: Path) -> l
     return [Found(dump, str(path))]
 
 
-def _nearest(place: SnapshotPlace, binlog: MergedBinlog, rank: int, work: Path, shown: str) -> list[Found]:
+def _nearest(place: SnapshotPlace, binlog: Log, rank: int, work: Path, shown: str) -> list[Found]:
     """Return the snapshots on the two sides of a moment, by their names; others are not opened."""
     ranks = {number: name for name in place.names() if (number := rank_in(name)) is not None}
     if not ranks:
@@ -116,7 +116,7 @@ def _around(bases: Sequence[Found], rank: int) -> list[Found]:
     return sorted(found, key=lambda base: abs(base.rank - rank))
 
 
-def kept(path: Path, binlog: MergedBinlog) -> Found:
+def kept(path: Path, binlog: Log) -> Found:
     """Return a DuckDB file as a base. Raises ConfigError for one of another log, and IoError."""
     try:
         with DuckdbTarget(path, binlog.cluster_uuid, None, read_only=True) as file:
@@ -148,7 +148,7 @@ def _doubts(file: DuckdbTarget) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _check(path: Path, place: Checkpoint, binlog: MergedBinlog) -> None:
+def _check(path: Path, place: Checkpoint, binlog: Log) -> None:
     """Raise ConfigError unless the log has the file's last transaction, as far as that can be told."""
     if place.rank > binlog.last_rank:
         raise ConfigError(

@@ -14,7 +14,7 @@ from binlog_merge.binlog.json_diff import NoDocument
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ConfigError, UndoRefused
 from binlog_merge.log.changes import Changes, changes_of
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.table_changes import TableChanges
@@ -40,9 +40,7 @@ class _Inverse:
     table: Table
 
 
-def carried_back(
-    binlog: MergedBinlog, target: DuckdbTarget, history: TableShapes, name: Name, rank: int, base: Found
-) -> Made:
+def carried_back(binlog: Log, target: DuckdbTarget, history: TableShapes, name: Name, rank: int, base: Found) -> Made:
     """Make a table as it was behind transaction `rank` of a base that stands behind it, in a new file.
 
     Raises UndoRefused if the log does not hold enough for that, UnknownTable, and as reading the log does.
@@ -64,7 +62,7 @@ def carried_back(
         ) from None
 
 
-def _made(binlog: MergedBinlog, target: DuckdbTarget, history: TableShapes, reader: Reader, base: Found) -> Made:
+def _made(binlog: Log, target: DuckdbTarget, history: TableShapes, reader: Reader, base: Found) -> Made:
     first, (versions,) = reader.selected.first, reader.selected.tables
     name = (versions.schema, versions.name)
     with Waiting[list[_Inverse]]() as waiting:
@@ -116,7 +114,7 @@ def _inverse(chosen: TableChanges) -> _Inverse:
 
 
 def _begin(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: DuckdbTarget,
     history: TableShapes,
     name: Name,

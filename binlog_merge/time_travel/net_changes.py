@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.tables.types import for_duckdb, quoted
@@ -27,7 +27,7 @@ from snapshot_store.model import Table
 FIELDS: Final = ("before", "after", "before_absent", "after_absent")
 
 
-def check_rows_kept(binlog: MergedBinlog, table: TableVersions, first: int, last: int) -> list[str]:
+def check_rows_kept(binlog: Log, table: TableVersions, first: int, last: int) -> list[str]:
     """Return the DDL on a table in transactions `first` to `last` that may change values of rows that are not shown.
 
     Raises ConfigError for a statement that may take rows away or bring some.

@@ -13,7 +13,7 @@ from typing import Final
 
 from binlog_merge.errors import ConfigError, OutsideLog, ReplayStopped, UndoRefused
 from binlog_merge.files.log_folder import STORE_NAME
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import StatementAt, segments
@@ -31,7 +31,7 @@ Name = tuple[str, str]
 
 @contextmanager
 def table_at(
-    binlog: MergedBinlog, name: Name, rank: int, bases: Sequence[Found], folder: Path, system_zone: str | None = None
+    binlog: Log, name: Name, rank: int, bases: Sequence[Found], folder: Path, system_zone: str | None = None
 ) -> Iterator[Made]:
     """Make a table as it was behind transaction `rank`, in a new DuckDB file; dates and times are MySQL's text there.
 
@@ -64,7 +64,7 @@ _NOT_OF_THIS: Final = (UndoRefused, OutsideLog, ReplayStopped)
 
 
 def _carried_on(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: DuckdbTarget,
     history: TableShapes,
     name: Name,
@@ -95,7 +95,7 @@ def _carried_on(
     return Made(target, target.as_kept(table), base, rank, doubts)
 
 
-def _others(binlog: MergedBinlog, name: Name) -> frozenset[Name]:
+def _others(binlog: Log, name: Name) -> frozenset[Name]:
     """Return the other logical tables that the log's schema history knows."""
     with Store.open(binlog.directory / STORE_NAME, True) as store:
         versions = store.load_history().versions
@@ -122,7 +122,7 @@ class _OnlyOf:
         return others | self.base.fill(target, {self.name: tables[self.name]})
 
 
-def _mixes(binlog: MergedBinlog, name: Name, first: int, last: int) -> bool:
+def _mixes(binlog: Log, name: Name, first: int, last: int) -> bool:
     """Return whether a statement of a range is about the table and others together, or was not understood."""
     if first > last:
         return False

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ConfigError
+from binlog_merge.log.log import Log
 from binlog_merge.log.place import time_text
 from binlog_merge.log.question import Selection
-from binlog_merge.log.reader import Begin, MergedBinlog
+from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.undo.blocks import Entries, by_transaction
@@ -18,7 +19,7 @@ from binlog_merge.undo.sql_script import SETTINGS, lines, names
 from binlog_merge.undo.statements import RowStatement, forward, key_of
 
 
-def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield the statements, a transaction of the log as a transaction.
 
     Raises ConfigError for columns without the key's, UndoRefused for rows of which the log does not hold enough, and
@@ -27,7 +28,7 @@ def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     yield from (text.encode("utf-8", "surrogateescape") for text in _texts(log, selection))
 
 
-def _texts(log: MergedBinlog, selection: Selection) -> Iterator[str]:
+def _texts(log: Log, selection: Selection) -> Iterator[str]:
     only = None if selection.whole else frozenset(name.lower() for name in selection.shape.names)
     selected = Selected((selection.versions,), selection.first, selection.last, selection.where, selection.ops)
     reader, left, rank = Reader(log, selected), selection.limit, 0

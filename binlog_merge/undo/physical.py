@@ -18,7 +18,8 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import UndoRefused
 from binlog_merge.files.source import open_source
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, OrderedBy, Rows
 from binlog_merge.log.segments import Segment
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions
@@ -69,7 +70,7 @@ def _head(path: str) -> RawEvent:
     return frame(memoryview(data), len(BINLOG_MAGIC), file=path, offset=len(BINLOG_MAGIC))
 
 
-def node_readers(binlog: MergedBinlog, selected: Selected, config: MergeConfig) -> dict[str, NodeReader]:
+def node_readers(binlog: Log, selected: Selected, config: MergeConfig) -> dict[str, NodeReader]:
     """Return a reader for each node that has branches of the selected transactions.
 
     Raises UndoRefused where the physical tables changed places within the range, and what a merge raises for files that
@@ -106,7 +107,7 @@ def node_readers(binlog: MergedBinlog, selected: Selected, config: MergeConfig) 
     }
 
 
-def _keys(binlog: MergedBinlog, selected: Selected) -> dict[OrderKey, Begin]:
+def _keys(binlog: Log, selected: Selected) -> dict[OrderKey, Begin]:
     """Return the selected transactions with rows, by order key. Raises UndoRefused if the log lacks a key."""
     keys: dict[OrderKey, Begin] = {}
     begin: Begin | None = None
@@ -127,7 +128,7 @@ def _keys(binlog: MergedBinlog, selected: Selected) -> dict[OrderKey, Begin]:
 
 
 def _tables(
-    binlog: MergedBinlog, selected: Selected, config: MergeConfig, first: OrderKey, last: OrderKey
+    binlog: Log, selected: Selected, config: MergeConfig, first: OrderKey, last: OrderKey
 ) -> dict[str, tuple[TableVersions, ...]]:
     """Return the physical tables of each node, with their versions."""
     wanted = {(table.schema, table.name) for table in selected.tables}

@@ -13,8 +13,8 @@ from binlog_merge.errors import UndoRefused
 from binlog_merge.filters.ddl import DdlEvent
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.changes import OPS
+from binlog_merge.log.log import Log
 from binlog_merge.log.read import RowReader
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import TableVersions
@@ -52,7 +52,7 @@ class Selected:
 class Reader:
     """Reads what is selected. `passed` are the DDL that were passed over."""
 
-    binlog: MergedBinlog
+    binlog: Log
     selected: Selected
     passed: list[str] = field(default_factory=list)
     _known: dict[Name, Definitions] = field(default_factory=dict)

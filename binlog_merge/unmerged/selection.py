@@ -13,8 +13,8 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.errors import MergeError, UnknownTable, UnknownTableSchema
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile
 from binlog_merge.files.scratch import scratch_folder
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection, Question
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.versions import TableVersions, in_force_between, like
 from binlog_merge.pipeline.base.blocks import Held, holding
 from binlog_merge.pipeline.gather.task import render
@@ -42,7 +42,7 @@ def unmerged_batches(unmerged: Unmerged, selection: AnySelection) -> Iterator[An
 
 
 @contextmanager
-def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator[tuple[MergedBinlog, OutputFile]]:
+def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator[tuple[Log, OutputFile]]:
     """Yield a log that has this file alone. It takes its size in the folder for temporary files (TMPDIR).
 
     Logs what a merge warns of when it writes. Raises what a merge does at rows that are wrong.
@@ -62,7 +62,7 @@ def rendered(file: UnmergedFile, common: GatherTask, header: Header) -> Iterator
             file.name, made.size, True, first, last, file.first_rank, file.last_rank, made.input_bytes,
             made.transactions, made.sequence,
         )  # fmt: skip
-        yield MergedBinlog(LogAsFound(folder, ManifestState(header, None, (output,)))), output
+        yield Log(LogAsFound(folder, ManifestState(header, None, (output,)))), output
 
 
 def select_unmerged(unmerged: Unmerged, question: Question) -> AnySelection:

@@ -14,8 +14,8 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere, Name, Unjudgeable
 from binlog_merge.tables.load import Base, load
@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare_with_server(
-    binlog: MergedBinlog,
+    binlog: Log,
     address: ServerAddress,
     *,
     ssl_ca: str | None = None,
@@ -133,7 +133,7 @@ def _system_zone(server: ServerSide) -> str:
 
 
 def compare_with_nodes(
-    binlog: MergedBinlog,
+    binlog: Log,
     address: ServerAddress,
     config: Path,
     nodes: Mapping[str, ServerAddress],
@@ -172,7 +172,7 @@ _LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 999_999)
 
 
 def _made_and_compared(
-    binlog: MergedBinlog,
+    binlog: Log,
     options: ReplayOptions,
     path: Path,
     server: ServerSide,
@@ -225,7 +225,7 @@ def _known(log: LogSide, there: FoundThere, compared: Compared) -> Known | None:
     return Known(keys, dict(log.recorded(compared, touched.unsaid)), note)
 
 
-def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
+def rank_of_server(server: ServerSide, binlog: Log) -> int:
     """Return the rank up to which a server has a log; 0 if it is not recorded. Raises ReplayStopped for gaps."""
     try:
         return position_of(server, binlog).rank
@@ -233,7 +233,7 @@ def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
         return 0
 
 
-def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
+def position_of(server: ServerSide, binlog: Log) -> Position:
     """Return a server's position in a log. Raises ConfigError if it has none, ReplayStopped for gaps."""
     cluster = binlog.cluster_uuid
     check_bootstrapped(server, cluster)

@@ -30,7 +30,8 @@ from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ChecksumMismatch, ManifestError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import DAMAGED, MergedBinlog, order_key
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import DAMAGED, order_key
 from binlog_merge.log.rows import TableShapes, op_of
 from binlog_merge.moved_keys import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness
@@ -72,7 +73,7 @@ class Verified:
 
 
 def verify(
-    binlog: MergedBinlog,
+    binlog: Log,
     history: TableShapes | None,
     progress: Callable[[str], None] = lambda name: None,
     only: Collection[str] | None = None,
@@ -104,7 +105,7 @@ def verify(
     return found
 
 
-def _check_index(binlog: MergedBinlog) -> None:
+def _check_index(binlog: Log) -> None:
     wanted = [file.name for file in binlog.state.files]
     listed = binlog.folder.index()
     if listed is not None and listed != wanted and wanted:
@@ -115,7 +116,7 @@ def _check_index(binlog: MergedBinlog) -> None:
         )
 
 
-def _by_writesets(binlog: MergedBinlog) -> bool:
+def _by_writesets(binlog: Log) -> bool:
     header = binlog.state.header
     return header is not None and header.settings.get("output.dependencies") == "writeset"
 
@@ -160,7 +161,7 @@ class _FileChecker:
 
     def __init__(
         self,
-        binlog: MergedBinlog,
+        binlog: Log,
         file: OutputFile,
         following: str | None,
         history: TableShapes | None,

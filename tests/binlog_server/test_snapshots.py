@@ -22,7 +22,8 @@ from binlog_merge.binlog_server.tables.keeper import Tables
 from binlog_merge.errors import ConfigError, TargetBusy
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.filters.filter import Filter, FilterSettings
-from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, End, OrderedBy
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
@@ -39,7 +40,7 @@ class Growing:
     """An output that is published transaction by transaction, and the file of its tables."""
 
     def __init__(self, folder: Path) -> None:
-        self.whole = MergedBinlog(merged(CASE, **ONE_FILE))
+        self.whole = Log(merged(CASE, **ONE_FILE))
         (self._file,) = self.whole.state.files
         self._ends: dict[int, int] = {}
         self._keys: dict[int, str] = {}
@@ -66,7 +67,7 @@ class Growing:
 
     def replay(self, rank: int, **options: Any) -> None:
         """Fill the file up to a transaction."""
-        binlog = MergedBinlog(self.out)
+        binlog = Log(self.out)
         with DuckdbTarget(self.file, binlog.cluster_uuid) as target:
             load(binlog, target, history_of(self.out), ReplayOptions(last_rank=rank, **options))
 
@@ -233,7 +234,7 @@ def test_a_file_without_all_rows_is_refused(growing: Growing, tmp_path: Path) ->
 
 
 def test_what_ends_the_tables_is_told_and_the_log_goes_on(growing: Growing) -> None:
-    with DuckdbTarget(growing.file, MergedBinlog(growing.out).cluster_uuid) as target:
+    with DuckdbTarget(growing.file, Log(growing.out).cluster_uuid) as target:
         target.connection.execute('DELETE FROM "replay target".shop.orders')
     with serving(growing.out, growing.file) as running:
         with pytest.raises(pymysql.OperationalError, match="are not kept up with the log any more"):

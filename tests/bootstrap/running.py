@@ -16,7 +16,7 @@ from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.manifest import Manifest
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.effort import effort
 from tests.patience import Patience
 from tests.soak.killing import Kept
@@ -111,7 +111,7 @@ class RunningBank(Running):
         for name, server in zip(NODES, self.bank.servers, strict=True):
             file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
             ends[name] = End(str(file), int(position))
-        until(lambda: not missing(MergedBinlog(self.merged).state, ends))
+        until(lambda: not missing(Log(self.merged).state, ends))
 
     @contextmanager
     def beating(self) -> Iterator[None]:

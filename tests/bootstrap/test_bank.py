@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
@@ -70,11 +70,11 @@ def test_a_running_bank_is_copied_exactly(bank: RunningBank, tmp_path: Path) -> 
         try:
             into_file = killed(bank, f"duckdb://{file}", DUCKDB_KILLS)
             url = f"mysql://root@localhost/?socket={server.socket}"
-            target = MysqlTarget(ServerAddress.parse(url), MergedBinlog(bank.merged).cluster_uuid)
+            target = MysqlTarget(ServerAddress.parse(url), Log(bank.merged).cluster_uuid)
 
             def between(number: int) -> None:
                 with pytest.raises(ReplayStopped, match="is being bootstrapped"):
-                    replay(MergedBinlog(bank.merged), target, ReplayOptions())
+                    replay(Log(bank.merged), target, ReplayOptions())
                 if number == len(
                     _MORE[:1]
                 ):  # the rest of the accounts has another column then, and the marker is in the log
@@ -96,7 +96,7 @@ def test_a_running_bank_is_copied_exactly(bank: RunningBank, tmp_path: Path) -> 
 
 
 def file_is_right_at_positions(bank: RunningBank, file: Path, rank: int, wanted: dict[str, Any], step: int = 1) -> None:
-    binlog, near = MergedBinlog(bank.merged), effort(20, 40)
+    binlog, near = Log(bank.merged), effort(20, 40)
     with DuckdbTarget(file, binlog.cluster_uuid) as target:
         assert target.rank == rank
         for last in (*range(rank, rank + near), *range(rank + near, binlog.last_rank, step), binlog.last_rank):
@@ -112,7 +112,7 @@ def _total(connection: duckdb.DuckDBPyConnection) -> Any:
 def server_is_right_at_every_position(
     bank: RunningBank, server: MySqlServer, target: MysqlTarget, rank: int, wanted: dict[str, Any]
 ) -> None:
-    binlog = MergedBinlog(bank.merged)
+    binlog = Log(bank.merged)
     assert server.query("SELECT `rank` FROM binlog_merge.replay_position") == [(rank,)]
     totals = set()
     with server.connect() as session, session.cursor() as cursor:
@@ -128,6 +128,6 @@ def server_is_right_at_every_position(
 
 
 def verify_judges(bank: RunningBank, target: MysqlTarget, file: Path) -> None:
-    binlog = MergedBinlog(bank.merged)
+    binlog = Log(bank.merged)
     found = compare_with_server(binlog, target.address, base=DuckdbBase.of(file, binlog.cluster_uuid))
     assert found.same and found.whole and {table.name for table in found.tables} == {f"bank.{t}" for t in TABLES}

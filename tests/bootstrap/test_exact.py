@@ -18,7 +18,7 @@ from binlog_merge.bootstrap.values import Name
 from binlog_merge.bootstrap.window import judged
 from binlog_merge.cli import main as cli
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import catalog_at, load
 from binlog_merge.tables.target import DuckdbTarget
@@ -172,7 +172,7 @@ def test_it_is_what_a_replay_of_the_whole_log_leaves(tmp_path: Path) -> None:
                 result = bank.bootstrap(url, rows=7)
                 until(lambda: things.changes > 50 or things.error is not None)
             assert result is not None
-            found = compare_with_server(MergedBinlog(bank.merged), ServerAddress.parse(url), base=Empty())
+            found = compare_with_server(Log(bank.merged), ServerAddress.parse(url), base=Empty())
             assert found.rank == result["rank"] and found.same and found.whole and len(found.tables) == 4
             ((_, shown),) = server.query("SHOW CREATE TABLE bank.things")
             assert "UNIQUE KEY `uniq`" in shown
@@ -195,7 +195,7 @@ def _it_is_refused_when_it_is_there(bank: RunningBank, to: str) -> None:
 
 
 def _same_as_replayed(bank: RunningBank, home: Path, number: int, rank: int, text: bool) -> None:
-    binlog, other = MergedBinlog(bank.merged), home / f"replayed-{number}.db"
+    binlog, other = Log(bank.merged), home / f"replayed-{number}.db"
     with DuckdbTarget(other, binlog.cluster_uuid, text) as target:
         load(binlog, target, history_of(binlog.directory), ReplayOptions(last_rank=rank))
     with DuckdbTarget(home / f"{number}.db", binlog.cluster_uuid, text) as target:
@@ -248,7 +248,7 @@ def test_a_row_that_moves_to_an_earlier_node_is_not_lost(resting: RunningBank, t
     """The log has the branch of the last node, which frees the key, before that of the first, which takes it."""
     to = f"duckdb://{tmp_path}/moved.db"
     assert resting.bootstrap(to, "bootstrap-committed:kill:2", rows=10) is None
-    unfinished, cluster = tmp_path / "moved.db.bootstrap", MergedBinlog(resting.merged).cluster_uuid
+    unfinished, cluster = tmp_path / "moved.db.bootstrap", Log(resting.merged).cluster_uuid
     with pytest.raises(ReplayStopped, match="is being bootstrapped"), DuckdbTarget(unfinished, cluster):
         raise AssertionError("it must not be opened")
     with pytest.raises(ReplayStopped, match="is being bootstrapped"):
@@ -330,11 +330,11 @@ def test_no_shard_is_read_in_vain_while_another_has_lost_a_column(resting: Runni
 
 def _judged(resting: RunningBank, first: str, last: str) -> tuple[frozenset[Name], frozenset[Name]]:
     """Change rows of the first node and the last in one transaction; return what a copy that runs makes of it."""
-    low = MergedBinlog(resting.merged).last_rank
+    low = Log(resting.merged).last_rank
     with resting.bank.sessions() as sessions:
         resting.bank.distributed(sessions, {0: first, 2: last})
     resting.drained()
-    log = MergedBinlog(resting.merged)
+    log = Log(resting.merged)
     catalog = catalog_at(log, history_of(log.directory), low, None)
     window = judged(log, low, log.last_rank, (), catalog, None)
     return window.again, window.doubted

@@ -11,7 +11,7 @@ from binlog_merge.bootstrap.parties import Options
 from binlog_merge.bootstrap.values import COPYING, Chunk, Identity, Name, Progress, Reading, Shard, Stage
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import VARIABLE, FailpointReached
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.targets.server.mysql import MysqlTarget
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table
@@ -35,13 +35,13 @@ def _chunk(shard: Shard, key: str) -> Chunk:
 
 def _begun(target: MysqlServer) -> Stage:
     stage = Stage(COPYING, 1, 7, (NAME,), {"dn": Identity("a", 0)})
-    target.begin(stage, CATALOG, MergedBinlog(merged("two-nodes")), stage.tables)
+    target.begin(stage, CATALOG, Log(merged("two-nodes")), stage.tables)
     assert target.insert(_chunk(FIRST, "x"), Progress(("78",), True, 1), replace=False) == []
     return stage
 
 
 def _target(server: MySqlServer) -> MysqlServer:
-    cluster = MergedBinlog(merged("two-nodes")).cluster_uuid
+    cluster = Log(merged("two-nodes")).cluster_uuid
     return MysqlServer(MysqlTarget(ServerAddress(socket=server.socket), cluster))
 
 
@@ -87,7 +87,7 @@ def test_keys_of_two_shards_that_collate_alike_stop_it(other: str, mysql_server:
     nodes: Any = [_Node(mysql_server)]
     with _target(mysql_server) as target:
         _begun(target)
-        work = run._Bootstrap(MergedBinlog(merged("two-nodes")), places, nodes, target, Options(), lambda text: None)
+        work = run._Bootstrap(Log(merged("two-nodes")), places, nodes, target, Options(), lambda text: None)
         with pytest.raises(ReplayStopped, match=r"2 shards of bank\.t have a row with the same key") as stopped:
             work._insert(_chunk(SECOND, other), target.progress())
         message = stopped.value.message

@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.bootstrap.duckdb_file import DuckdbFile
 from binlog_merge.bootstrap.values import COPYING, EXACT, Chunk, Progress, Reading, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from snapshot_store.ddl import parse_dump
 from tests.binlog_server.merged import merged
 
@@ -21,7 +21,7 @@ DONE = Stage(EXACT, 1, 7, (), {})
 
 def _begun(target: DuckdbFile) -> None:
     assert target.stage() is None
-    target.begin(Stage(COPYING, 1, 7, NAMES, {}), CATALOG, MergedBinlog(merged("two-nodes")), NAMES)
+    target.begin(Stage(COPYING, 1, 7, NAMES, {}), CATALOG, Log(merged("two-nodes")), NAMES)
     _fill(target, range(10))
 
 

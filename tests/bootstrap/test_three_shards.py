@@ -14,7 +14,7 @@ import pytest
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.binlog_server.running import caught_up, replica_of, serving
 from tests.bootstrap.running import Running, kept_beside, until
 from tools.mysql_server import MySqlServer
@@ -167,4 +167,4 @@ def _drained(servers: list[MySqlServer], merged: Path) -> None:
     for shard, server in enumerate(servers, 1):
         file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
         ends[f"shard-{shard}"] = End(str(file), int(position))
-    until(lambda: not missing(MergedBinlog(merged).state, ends))
+    until(lambda: not missing(Log(merged).state, ends))

@@ -14,11 +14,12 @@ from binlog_merge.binlog.events import walk
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.log.around import Around, find_place
 from binlog_merge.log.around import find_transaction as found_around
-from binlog_merge.log.file_transactions import read_transactions
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
+from binlog_merge.log.transactions import FileTransactions
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 from tests.merge_e2e.cases import case_named, copy_case, max_size, oracle
 from tests.merge_e2e.editing import Log as Edited
@@ -150,7 +151,9 @@ def test_archive_transactions_have_a_longer_text(merged: Merged, tmp_path: Path)
     log.changed(marks[-1], replace(mark, body=bytes([mark.body[0] + 9]) + mark.body[1:] + b"::ARCHIVE")).save(
         tmp_path / name
     )
-    found = next(read_transactions(tmp_path / name, 1 << 30))
+    (tmp_path / "manifest.jsonl").write_bytes((merged.out / "manifest.jsonl").read_bytes())
+    file = replace(Log(merged.out).files[0], size=(tmp_path / name).stat().st_size)
+    found = FileTransactions(LogFolder(tmp_path), file).transaction(1)
     _, start, end, key = merged.transactions[0]
     assert (found.start, found.end, found.key) == (start, end + 9, key)
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pymysql.cursors import DictCursor
 
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, OrderedBy
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
@@ -65,7 +66,7 @@ def alike(row: dict[str, Any]) -> dict[str, Any]:
 def tsos_of(out: Path) -> dict[int, int]:
     """Return the commit TSO of each transaction."""
     found, rank = {}, 0
-    for item in MergedBinlog(out).items():
+    for item in Log(out).items():
         if isinstance(item, Begin):
             rank = item.rank
         elif isinstance(item, OrderedBy):
@@ -80,7 +81,7 @@ def growing(tmp_path: Path) -> Iterator[Growing]:
     merge(CONFIG, tmp_path / "whole")
     tsos = tsos_of(tmp_path / "whole")
     merge(CONFIG, out, end_of_input=False, stop_tso=tsos[BEGUN + 1])
-    binlog = MergedBinlog(out)
+    binlog = Log(out)
     with DuckdbTarget(tmp_path / "shop.db", binlog.cluster_uuid, True) as target:
         load(binlog, target, history_of(out), ReplayOptions(last_rank=1))  # its tables were empty when it began
     with serving(out, tmp_path / "shop.db") as running:

@@ -24,7 +24,7 @@ from binlog_merge.deliver.routes import routes_of
 from binlog_merge.deliver.run import deliver
 from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.messages.formats import format_of
 from tests.clients.conftest import client
 from tests.deliver.consumed import consumed
@@ -170,7 +170,7 @@ def _essence(key: Any, value: Any) -> str:
 def test_rules_of_partitions(merged: Path, brokers: str) -> None:
     _topics(brokers, "key", "table", "transaction", "2")
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         for by in ("key", "table", "transaction", "2"):
             with KafkaTarget(brokers, by, routes_of(by, "", "ddl", by)) as target:
                 deliver(binlog, target, format_of("canal", {}), None, None, None)
@@ -188,7 +188,7 @@ def test_rules_of_partitions(merged: Path, brokers: str) -> None:
 def test_a_second_replay_fences_the_first_and_goes_on(merged: Path, brokers: str) -> None:
     routes = routes_of("t", "", None, "key")
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         with KafkaTarget(brokers, "n", routes) as first:
             deliver(binlog, first, format_of("canal", {}), None, 20, None)
             with KafkaTarget(brokers, "n", routes) as second:

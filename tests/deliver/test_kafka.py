@@ -16,7 +16,7 @@ from binlog_merge.deliver.routes import routes_of
 from binlog_merge.deliver.run import deliver
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.messages.formats import format_of
 from tests.command_line import Done, command_line
 from tests.deliver.consumed import consumed
@@ -112,7 +112,7 @@ def test_open_protocol_has_its_frames(online_ddl: Path, brokers: str) -> None:
 def test_another_log_s_position_stops_it(online_ddl: Path, brokers: str) -> None:
     routes = routes_of("t", "", None, "key")
     with opened_log(online_ddl) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         with KafkaTarget(brokers, "n", routes) as target:
             deliver(binlog, target, format_of("canal", {}), None, 5, None)
         with KafkaTarget(brokers, "n", routes) as target:

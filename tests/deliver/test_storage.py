@@ -11,7 +11,7 @@ from binlog_merge.deliver.run import deliver
 from binlog_merge.deliver.storage import StorageTarget
 from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.messages.formats import format_of
 from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named
@@ -64,7 +64,7 @@ def test_kills_lose_and_double_nothing(at: str, merged: Path, tmp_path: Path) ->
 
 def test_what_a_killed_replay_left_is_removed_and_a_second_one_takes_over(merged: Path, tmp_path: Path) -> None:
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         with StorageTarget.of(f"file://{tmp_path}", "canal", binlog.cluster_uuid) as first:
             deliver(binlog, first, format_of("canal", {}), None, 50, None)
             stray = tmp_path / "shop" / "orders" / "1" / "CDC000009.json"
@@ -80,7 +80,7 @@ def test_what_a_killed_replay_left_is_removed_and_a_second_one_takes_over(merged
 
 def test_an_object_store(merged: Path, s3: Any) -> None:
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         for last in (60, None):
             with StorageTarget.of(s3.uri("cdc"), "canal", binlog.cluster_uuid) as target:
                 deliver(binlog, target, format_of("canal", {}), None, last, None)

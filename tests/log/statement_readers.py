@@ -100,7 +100,7 @@ def _or_not(ask: Any) -> Any:
 
 def _messages(statement: Statement) -> list[Any]:
     names = named_by(statement) or ()
-    ddl = Ddl(_BEGIN, statement, _BEGIN.file, 4, 1, names, (), (), ORIGIN)
+    ddl = Ddl(_BEGIN, statement, _BEGIN.file, names, (), (), ORIGIN)
     found = []
     for name, maker in _FORMATS.items():
         for message in maker.ddl(ddl, 0):

@@ -38,7 +38,7 @@ def by_index(binlog: Log, window: int) -> list[Any]:
     return [
         (*(int(value) for value in row[:4]), key_of(row))
         for file in binlog.state.files
-        for rows in transactions_of(binlog, file, window)
+        for rows in transactions_of(binlog.folder, file, window)
         for row in rows
     ]
 

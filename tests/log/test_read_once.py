@@ -75,13 +75,26 @@ MOMENTS: Final = {
 
 CTS: Final = {
     "log/reader.py": "reads it",
-    "log/file_transactions.py": "finds it at a transaction's end",
+    "log/transactions.py": "finds it at a transaction's end",
     "binlog/kernels/transaction_events.py": "writes it",
     "binlog/kernels/log_index.py": "reads it, many at once",
     "pipeline/gather/renderer.py": "writes that of a DDL",
     "reshape/writesets.py": "passes over it",
 }
 """The modules that know a CTS text, and what for."""
+
+WALKS: Final = {
+    "log/reader.py": "from event to event, and says what is damaged",
+    "log/log.py": "the first event of a log",
+    "log/index.py": "the first event of a file",
+    "log/transactions.py": "what stands at the beginning and the end of one transaction",
+    "log/who.py": "up to one event, for what stands before it",
+    "streams/together.py": "every event, to write it again",
+    "verification/whole.py": "every event, to judge it",
+    "binlog_server/variables.py": "the first event of a file",
+    "cli/schema/import_nodes.py": "a node's files, not a log's",
+}
+"""The modules that go through events one by one in Python, and how far. All others have segments or the index."""
 
 ROWS: Final = {
     "log/read.py": "of all that are asked for",
@@ -170,6 +183,16 @@ def test_one_module_resolves_places() -> None:
     assert calling(lambda node: called(node).endswith(".last_before")) == RESOLVES
     says = finding(lambda node: isinstance(node, ast.Attribute) and node.attr in ("moment", "micros"), ASKING)
     assert {name for name in says if not name.startswith("cli/schema/")} == MOMENTS
+
+
+def test_events_are_walked_by_those_alone_that_need_few_or_judge_them() -> None:
+    assert importing("log.file_events", "events_of", "events_in") == set(WALKS)
+
+
+def test_there_is_one_log() -> None:
+    """Whoever has a merged log open has a `Log`, as an unmerged cluster is one; two look at its manifest alone."""
+    opens = calling(lambda node: called(node).endswith("folder_of"))
+    assert opens == {"log/log.py", "binlog_server/log.py", "observe/status/observer.py"}
 
 
 def test_one_module_and_its_kernel_read_cts_texts() -> None:

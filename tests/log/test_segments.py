@@ -8,7 +8,8 @@ import pytest
 
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import MergeError
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.statement import Statement
 from tests.targets.server.test_replay import merged
@@ -16,7 +17,7 @@ from tests.targets.server.test_replay import merged
 CASES = ("three-nodes-online-ddl", "create-table-select", "all-types", "gtid-off", "rotation", "statements")
 
 
-def by_items(binlog: MergedBinlog, first: int, last: int) -> list[Any]:
+def by_items(binlog: Log, first: int, last: int) -> list[Any]:
     found: list[Any] = []
     begin: Any = None
     key: Any = None
@@ -32,7 +33,7 @@ def by_items(binlog: MergedBinlog, first: int, last: int) -> list[Any]:
     return found
 
 
-def by_segments(binlog: MergedBinlog, first: int, last: int, window: int) -> list[Any]:
+def by_segments(binlog: Log, first: int, last: int, window: int) -> list[Any]:
     from binlog_merge.binlog.rows import RowsEvent
 
     found: list[Any] = []
@@ -80,7 +81,7 @@ def test_what_is_damaged_is_told_as_the_reader_tells_it(tmp_path: Path) -> None:
     good = path.read_bytes()
     for at in (7, 30, 60, 100, *range(200, len(good), len(good) // 40)):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x11]) + good[at + 1 :])
-        binlog = MergedBinlog(tmp_path)
+        binlog = Log(tmp_path)
         with pytest.raises(MergeError) as plain:
             list(binlog.items())
         with pytest.raises(MergeError) as bulk:
@@ -88,4 +89,4 @@ def test_what_is_damaged_is_told_as_the_reader_tells_it(tmp_path: Path) -> None:
         assert (bulk.value.code, bulk.value.position) == (plain.value.code, plain.value.position)
     path.write_bytes(good[:-10])
     with pytest.raises(MergeError):
-        list(segments(MergedBinlog(tmp_path)))
+        list(segments(Log(tmp_path)))

@@ -124,7 +124,7 @@ def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]]
                 for row in rows[::40]]  # fmt: skip
 
     expected, placed = unindexed(answers), unindexed(places)
-    assert any(expected) and len(chunks_of(binlog, binlog.state.files[0])) > 5
+    assert any(expected) and len(chunks_of(binlog.folder, binlog.state.files[0])) > 5
     for how in ("new", "kept", "gone", "torn", "flipped", "another's", "kept"):
         if how not in ("new", "kept"):
             spoil(merged, how, r)

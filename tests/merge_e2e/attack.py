@@ -37,12 +37,13 @@ import yaml
 import zstandard
 
 from binlog_merge.errors import ERRORS, MergeError
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.verification.whole import verify
 from tests.merge_e2e.cases import INPUTS, copy_case
-from tests.merge_e2e.editing import Log, Piece, assert_prefix, transactions
+from tests.merge_e2e.editing import Log as Edited
+from tests.merge_e2e.editing import Piece, assert_prefix, transactions
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.mutation import Mutation, mutated
 from tests.oracle import OracleError, merge_case
@@ -100,7 +101,7 @@ def attack(seed: int, folder: Path, sort: str | None = None) -> Attack:
     files = sorted(p for p in (folder / "case" / "nodes").glob("*/binlog.*") if p.suffix != ".index")
     if bare:
         for path in files:
-            Log.load(path).without_checksums().save(path)
+            Edited.load(path).without_checksums().save(path)
     good = _good(case, bare, yaml.safe_load(config.read_text())["commit-tso"]["carrier"])
     path = rng.choice(files)
     mutation = mutated(path.read_bytes(), rng, sort)
@@ -134,7 +135,7 @@ def _outcome(config: Path, out: Path, good: "_Good", mutation: Mutation, bare: b
     if judged == files and mutation.sort != "groups":
         return "other"
     try:
-        verify(MergedBinlog(out), history_of(out))
+        verify(Log(out), history_of(out))
     except MergeError as error:
         return f"named {error.code}"
     if judged is None and why == "unmodelled":
@@ -164,7 +165,7 @@ def _good(case: Path, bare: bool, carrier: str) -> _Good:
         if bare:
             for path in (Path(folder) / "case" / "nodes").glob("*/binlog.*"):
                 if path.suffix != ".index":
-                    Log.load(path).without_checksums().save(path)
+                    Edited.load(path).without_checksums().save(path)
         try:
             result: MergeResult = merge(config, Path(folder) / "out")
         except MergeError:
@@ -197,7 +198,7 @@ def _difference(files: Mapping[str, bytes], judged: Mapping[str, bytes]) -> str:
     if sorted(files) != sorted(judged):
         return f"the files are {sorted(judged)}, not {sorted(files)}"
     for name in sorted(files):
-        ours, theirs = Log.load(files[name]).events, Log.load(judged[name]).events
+        ours, theirs = Edited.load(files[name]).events, Edited.load(judged[name]).events
         for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
             if a != b:
                 return f"event {i} of {name} is {_short(b)}, not {_short(a)}"

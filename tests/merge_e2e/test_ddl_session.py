@@ -19,7 +19,7 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query, StatusVar
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.targets.server.mysql import MysqlTarget
@@ -151,7 +151,7 @@ def merged(folder: Path, mode: str, doubts: str = "error") -> MergeResult:
 def replayed(server: MySqlServer, out: Path) -> None:
     """Replay a merged log into an empty server."""
     server.drop_databases()
-    binlog = MergedBinlog(out)
+    binlog = Log(out)
     target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
     replay(binlog, target, ReplayOptions())
     server.execute("DROP DATABASE binlog_merge")

@@ -13,7 +13,8 @@ from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, OrderedBy, Rows
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
@@ -64,7 +65,7 @@ def filtered(name: str, folder: Path) -> Path:
     return copy_case(case_named(name), folder / "case", lambda values: values.update(filter="../filter.toml"))
 
 
-def told(binlog: MergedBinlog, selector: RowSelector | None = None) -> list[Any]:
+def told(binlog: Log, selector: RowSelector | None = None) -> list[Any]:
     """Return what a log says: transactions with keys and rows, and statements; rows that a filter passes alone."""
     found: list[Any] = []
     key: OrderKey | None = None
@@ -93,7 +94,7 @@ def test_what_the_filter_leaves_of_the_whole_log(name: str, tmp_path: Path) -> N
     config = filtered(name, tmp_path)
     merge(case_named(name) / "cluster.yaml", tmp_path / "whole")
     merge(config, tmp_path / "out")
-    whole, out = MergedBinlog(tmp_path / "whole"), MergedBinlog(tmp_path / "out")
+    whole, out = Log(tmp_path / "whole"), Log(tmp_path / "out")
     chosen = Filter(load_filter(tmp_path / "filter.toml"))
     expected = told(whole, RowSelector(chosen, history_of(whole.directory)))
     found = told(out)
@@ -104,7 +105,7 @@ def test_what_the_filter_leaves_of_the_whole_log(name: str, tmp_path: Path) -> N
     assert not _table_maps_alone(out)
 
 
-def _table_maps_alone(binlog: MergedBinlog) -> list[str]:
+def _table_maps_alone(binlog: Log) -> list[str]:
     """Return the tables whose table maps stand behind the last rows of a transaction."""
     alone: list[str] = []
     open_maps: list[str] = []
@@ -147,7 +148,7 @@ def test_a_server_takes_what_is_left(mysql_server: MySqlServer, tmp_path: Path) 
     mysql_server.apply(sql + mysqlbinlog(sorted((tmp_path / "out").glob("binlog.0*"))))
     mysql_server.execute("SET GLOBAL foreign_key_checks = 1")
     executed = str(mysql_server.query("SELECT @@GLOBAL.gtid_executed")[0][0])
-    assert executed.endswith(f":1-{MergedBinlog(tmp_path / 'out').last_rank}")
+    assert executed.endswith(f":1-{Log(tmp_path / 'out').last_rank}")
     rows = {name: one[1] for name, one in data(mysql_server).items()}
     assert rows["`d1`.`parent`"] and not rows["`d1`.`log`"]
 
@@ -183,18 +184,18 @@ def test_a_statement_that_changes_rows_cannot_be_left_out(tmp_path: Path) -> Non
     )
     with pytest.raises(ConfigError, match="have another shape from there on") as caught:
         merge(config, tmp_path / "out")
-    assert caught.value.order_key and MergedBinlog(tmp_path / "out").last_rank == 90
+    assert caught.value.order_key and Log(tmp_path / "out").last_rank == 90
 
 
 def test_transactions_are_left_out_by_tso(tmp_path: Path) -> None:
     merge(case_named("three-nodes-online-ddl") / "cluster.yaml", tmp_path / "whole")
-    whole = told(MergedBinlog(tmp_path / "whole"))
+    whole = told(Log(tmp_path / "whole"))
     tso = next(_tso(item) for item in whole[100:] if _tso(item) is not None)
     config = filtered("three-nodes-online-ddl", tmp_path)
     (tmp_path / "filter.toml").write_text(f"[filter]\nignore-commit-tso = [{tso}]\n")
     merge(config, tmp_path / "out")
     left = [item for item in whole if _tso(item) != tso]
-    assert told(MergedBinlog(tmp_path / "out")) == left and len(left) < len(whole)
+    assert told(Log(tmp_path / "out")) == left and len(left) < len(whole)
 
 
 def _tso(item: Any) -> int | None:

@@ -18,7 +18,7 @@ from binlog_merge.log.around import find_place
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place as LogPlace
-from binlog_merge.log.reader import Begin, MergedBinlog
+from binlog_merge.log.reader import Begin
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.log.segments import segments
 from binlog_merge.pipeline import retention
@@ -94,7 +94,7 @@ def test_rounds_that_remove(tmp_path: Path, seed: int, monkeypatch: pytest.Monke
     gone = state_of(out).gone
     assert gone is not None and gone.files == len(removed)
     assert gone.captured_files == sum(map(len, captured.values()))
-    binlog = MergedBinlog(out)
+    binlog = Log(out)
     assert verify(binlog, history_of(out)).transactions == state_of(out).rank - gone.last_rank
     assert (out / "binlog.index").read_text() == "".join(f"./{name}\n" for name in there)
 
@@ -180,13 +180,13 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     good = _undisturbed(tmp_path / "whole")
     out = tmp_path / "out"
     result = merge(_case(tmp_path, size=2000, schemas=True), out)
-    binlog = MergedBinlog(out)
+    binlog = Log(out)
     first = binlog.state.first_rank
     assert result.removed["files"] == list(good)[: len(result.removed["files"])] and first > 1
     for read in (binlog.items, lambda rank: segments(binlog, rank)):
         with pytest.raises(OutsideLog, match=f"begins with transaction {first}"):
             next(iter(read(first - 1)))
-    before = checkpoints_of(MergedBinlog(tmp_path / "whole" / "out"), {first - 2, first - 1, first})
+    before = checkpoints_of(Log(tmp_path / "whole" / "out"), {first - 2, first - 1, first})
     assert checkpoints_of(binlog, {first - 2, first - 1, first}) == {**before, first - 2: Checkpoint(first - 2)}
     begin = next(iter(binlog.items(first)))
     assert isinstance(begin, Begin) and begin.rank == first
@@ -197,7 +197,7 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     assert log.between(place, None).first == Log(tmp_path / "whole" / "out").between(place, None).first >= first
     with pytest.raises(OutsideLog, match="is not in the log any more"):
         log.between(None, LogPlace.at_tso("--stop", 1))
-    reading = [MergedBinlog(tmp_path / "whole" / "out").items(), segments(MergedBinlog(tmp_path / "whole" / "out"))]
+    reading = [Log(tmp_path / "whole" / "out").items(), segments(Log(tmp_path / "whole" / "out"))]
     assert all(next(iter(read)) for read in reading)
     merge(_case(tmp_path / "now", size=1), tmp_path / "whole" / "out")
     for read in reading:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.where import Where
 from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.placing import placing_of
@@ -29,7 +29,7 @@ def made(
     """
     maker = format_of(form, {name.replace("__", "."): value for name, value in options.items()})
     with opened_log(merged) as folder:
-        binlog = MergedBinlog(folder)
+        binlog = Log(folder)
         wanted = lambda schema, table: not tables or table in tables  # noqa: E731
         placing = placing_of(maker)
         reading = Reading(binlog, 1, binlog.last_rank, wanted, part_bytes=part_bytes, where=where, placing=placing)

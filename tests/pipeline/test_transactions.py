@@ -8,9 +8,10 @@ import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, MissingFile, UnknownTableSchema
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.merge_e2e.cases import INPUTS, case_named, copy_case, oracle, other_cases, some_inputs, whole
-from tests.merge_e2e.editing import GTIDS, Log
+from tests.merge_e2e.editing import GTIDS
+from tests.merge_e2e.editing import Log as Edited
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.test_filtered import filtered, told
 from tests.merge_e2e.test_rows_checked import edited
@@ -57,7 +58,7 @@ def test_branches_are_whole_groups_of_the_nodes_logs(name: str) -> None:
     assert max(len({branch["node"] for branch in row["branches"]}) for row in found) > 1 or "shards" in name
     for node in MergeConfig.load(path).nodes:
         for file in sorted(Path(path.parent).glob(f"nodes/{node.source_id}/*.0*")):
-            events = Log.load(file).events
+            events = Edited.load(file).events
             begins = {event.at for event in events}
             of_gtids = {event.at for event in events if event.type in GTIDS}
             for source, log, start, end in branches:
@@ -82,7 +83,7 @@ def test_a_filter_leaves_the_rows_that_it_leaves_of_the_log(name: str, tmp_path:
     config = filtered(name, tmp_path)
     merge(config, tmp_path / "out")
     said: list[Any] = []
-    for item in told(MergedBinlog(tmp_path / "out")):
+    for item in told(Log(tmp_path / "out")):
         if item[0] == "begin":
             said.append((item[2], 0, set[str](), None))
         elif item[0] == "statement":

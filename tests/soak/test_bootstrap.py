@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.targets.server.mysql import MysqlTarget
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running
@@ -43,7 +43,7 @@ def test_a_bootstrap_is_killed_and_goes_on(tmp_path: Path) -> None:
         assert load.error is None, repr(load.error)
         wanted = {table: bank.rows(table) for table in TABLES}
         bank.drained()
-        target = MysqlTarget(ServerAddress.parse(url), MergedBinlog(bank.merged).cluster_uuid)
+        target = MysqlTarget(ServerAddress.parse(url), Log(bank.merged).cluster_uuid)
         file_is_right_at_positions(bank, file, _rank(results[0]), wanted)
         server_is_right_at_every_position(bank, server, target, _rank(results[1]), wanted)
         verify_judges(bank, target, file)

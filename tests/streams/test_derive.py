@@ -22,7 +22,8 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import MergedBinlog, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Rows
 from binlog_merge.log.rows import op_of
 from binlog_merge.log.statement import Statement
 from binlog_merge.streams import together
@@ -51,7 +52,7 @@ KINDS = (
 def _rows(folder: Path) -> list[tuple[str, str, tuple[bytes, ...]]]:
     """Return (table, operation, first image) of the rows of an output, in order."""
     found = []
-    for item in MergedBinlog(folder).items():
+    for item in Log(folder).items():
         if isinstance(item, Rows):
             for before, after in iter_rows(item.event, item.table):
                 image = after if before is None else before
@@ -68,7 +69,7 @@ def test_a_stream_is_the_same_whenever_it_was_stopped(case: str, option: str, tm
         at_once = written(out, tmp_path / "once", spec)
         assert written(out, tmp_path / "steps", spec, *states_of(out, 9)) == at_once
         assert list(at_once) == [file.name for file in LogFolder(out).state().files]
-        verify(MergedBinlog(tmp_path / "once" / spec.name), None)
+        verify(Log(tmp_path / "once" / spec.name), None)
 
 
 def test_a_stream_of_everything_is_the_log_but_for_its_uuid(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_a_filter_leaves_tables_columns_and_comments_out(tmp_path: Path) -> None
     assert Counter(row[:2] for row in there) == Counter(row[:2] for row in chosen)
     images = [
         image
-        for item in MergedBinlog(tmp_path / "chosen").items()
+        for item in Log(tmp_path / "chosen").items()
         if isinstance(item, Rows) and item.table.table == "ints"
         for row in iter_rows(item.event, item.table)
         for image in row
@@ -129,7 +130,7 @@ def test_a_filter_leaves_tables_columns_and_comments_out(tmp_path: Path) -> None
     ]
     names = {
         item.table.optional.column_names
-        for item in MergedBinlog(tmp_path / "chosen").items()
+        for item in Log(tmp_path / "chosen").items()
         if isinstance(item, Rows) and item.table.table == "ints" and item.table.optional is not None
     }
     (columns,) = filter(None, names)  # some nodes' table maps have no names: then the schema store's count
@@ -292,7 +293,7 @@ def _a_statement() -> Transaction:
 
 
 def _statements(folder: Path) -> list[str]:
-    return [item.query.text for item in MergedBinlog(folder).items() if isinstance(item, Statement)]
+    return [item.query.text for item in Log(folder).items() if isinstance(item, Statement)]
 
 
 def test_a_log_with_keys_behind_transactions_has_no_streams(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pymysql
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.tables.alter import Alteration
 from binlog_merge.time_travel.bases import bases_of
 from binlog_merge.time_travel.table_at import table_at
@@ -346,7 +346,7 @@ def _stops_noted() -> Iterator[dict[tuple[str, str], str]]:
         yield noted
 
 
-def _replayed(binlog: MergedBinlog, path: Path, stops: dict[tuple[str, str], str]) -> None:
+def _replayed(binlog: Log, path: Path, stops: dict[tuple[str, str], str]) -> None:
     """Replay a log, and skip the ALTERs that stop it as a whole: they are noted without a column."""
     skipped: list[int] = []
     while True:
@@ -369,7 +369,7 @@ def _different(what: str, number: int, mine: Sequence[Any], theirs: Sequence[Any
             yield what, one[0], repr(a)[:80], repr(b)[:80]
 
 
-def _at_the_end(binlog: MergedBinlog, table: str, mine: dict[Any, Any], folder: Path) -> None:
+def _at_the_end(binlog: Log, table: str, mine: dict[Any, Any], folder: Path) -> None:
     """Make a table as it is at the log's end of the log alone: it is as in the file."""
     bases = bases_of(None, binlog, binlog.last_rank, folder)
     with table_at(binlog, ("one", table), binlog.last_rank, bases, folder) as made:

@@ -18,7 +18,7 @@ from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped, Ta
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, history_of
 from binlog_merge.log.segments import segments
 from binlog_merge.tables.load import load
@@ -45,7 +45,7 @@ CASES = (
 )
 
 
-def loaded(binlog: MergedBinlog, path: Path, text: bool = False, **options: Any) -> ReplayResult:
+def loaded(binlog: Log, path: Path, text: bool = False, **options: Any) -> ReplayResult:
     chosen = options.get("filter")
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     with DuckdbTarget(path, binlog.cluster_uuid, text, columns) as target:
@@ -169,20 +169,20 @@ CASE = "three-nodes-online-ddl"
 
 
 @pytest.fixture(scope="module")
-def binlog(tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
+def binlog(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A merged binlog of 210 transactions, two of them DDL."""
     return merged(CASE, tmp_path_factory.mktemp("merged"))
 
 
 @pytest.fixture(scope="module")
-def expected(binlog: MergedBinlog, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def expected(binlog: Log, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What a file has after all of it."""
     path = tmp_path_factory.mktemp("whole") / "file.db"
     loaded(binlog, path)
     return tables_of(path)
 
 
-def test_ranges_join_without_a_seam(binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+def test_ranges_join_without_a_seam(binlog: Log, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"  # as its schema is called
     for last in (1, 60, 90, 91, 92, 200):
         assert loaded(binlog, path, last_rank=last).last_rank == last
@@ -193,7 +193,7 @@ def test_ranges_join_without_a_seam(binlog: MergedBinlog, expected: Any, tmp_pat
 
 
 def test_small_windows_come_to_the_same(
-    binlog: MergedBinlog, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    binlog: Log, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window of a few events: most transactions come in several segments."""
     from binlog_merge.tables import load as module
@@ -203,13 +203,13 @@ def test_small_windows_come_to_the_same(
     assert tables_of(tmp_path / "file.db") == expected
 
 
-def command(binlog: MergedBinlog, path: Path) -> list[str]:
+def command(binlog: Log, path: Path) -> list[str]:
     verb = ["replay", "--from", str(binlog.directory), "--to", f"duckdb://{path}"]
     return [sys.executable, "-m", "binlog_merge.cli.main", *verb]
 
 
 @pytest.mark.parametrize("place", ["replay-before-commit", "replay-committed"])
-def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+def test_killed_it_goes_on_without_a_seam(place: str, binlog: Log, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=50)
     verb = ["replay", "--from", binlog.directory, "--to", f"duckdb://{path}"]
@@ -221,7 +221,7 @@ def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, expe
 
 
 @pytest.mark.soak
-def test_killed_at_any_moment(binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+def test_killed_at_any_moment(binlog: Log, expected: Any, tmp_path: Path) -> None:
     moments = random.Random(3)
     for number in range(40):
         path = tmp_path / f"{number}.db"
@@ -238,7 +238,7 @@ def test_killed_at_any_moment(binlog: MergedBinlog, expected: Any, tmp_path: Pat
         assert tables_of(path) == expected
 
 
-def test_one_at_a_time_and_only_its_own_file(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_one_at_a_time_and_only_its_own_file(binlog: Log, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=5)
     with pytest.raises(ConfigError, match="was begun with --temporal typed"):
@@ -254,7 +254,7 @@ def test_one_at_a_time_and_only_its_own_file(binlog: MergedBinlog, tmp_path: Pat
 
 
 @pytest.mark.parametrize("rank", [50, 210])
-def test_another_output_is_refused(rank: int, binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+def test_another_output_is_refused(rank: int, binlog: Log, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=rank)
     with duckdb.connect(str(path)) as connection:
@@ -268,7 +268,7 @@ def test_another_output_is_refused(rank: int, binlog: MergedBinlog, expected: An
     assert tables_of(path) == expected
 
 
-def test_a_schema_store_is_no_target(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_schema_store_is_no_target(binlog: Log, tmp_path: Path) -> None:
     path = tmp_path / "store.duckdb"
     with Store.open(path):
         pass
@@ -276,7 +276,7 @@ def test_a_schema_store_is_no_target(binlog: MergedBinlog, tmp_path: Path) -> No
         loaded(binlog, path)
 
 
-def test_a_row_that_is_not_there_is_named(binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+def test_a_row_that_is_not_there_is_named(binlog: Log, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=60)
     with duckdb.connect(str(path)) as connection:
@@ -291,7 +291,7 @@ def test_a_row_that_is_not_there_is_named(binlog: MergedBinlog, expected: Any, t
     assert tables_of(path) == expected
 
 
-def test_a_row_that_is_there_already_is_named(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_row_that_is_there_already_is_named(binlog: Log, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path)
     with duckdb.connect(str(path)) as connection:
@@ -300,7 +300,7 @@ def test_a_row_that_is_there_already_is_named(binlog: MergedBinlog, tmp_path: Pa
         loaded(binlog, path)
 
 
-def test_a_skipped_transaction_is_recorded(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_skipped_transaction_is_recorded(binlog: Log, tmp_path: Path) -> None:
     result = loaded(binlog, tmp_path / "file.db", last_rank=5, skip=frozenset({3}))
     assert result.skipped == [f"{binlog.cluster_uuid}:3"]
     with duckdb.connect(str(tmp_path / "file.db")) as connection:
@@ -308,7 +308,7 @@ def test_a_skipped_transaction_is_recorded(binlog: MergedBinlog, tmp_path: Path)
     assert rows == [(3, f"{binlog.cluster_uuid}:3")]
 
 
-def test_filters_choose_rows_and_columns(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_filters_choose_rows_and_columns(binlog: Log, tmp_path: Path) -> None:
     dear = "id % 3 = 0"
     rules = [ExpressionRule(["shop.orders"], insert=dear, update_old=dear, update_new=dear, delete=dear)]
     chosen = Filter(
@@ -342,7 +342,7 @@ def test_filters_look_at_the_columns_that_minimal_images_hold(tmp_path: Path) ->
             way()
 
 
-def test_a_statement_that_is_ignored_leaves_the_table_as_it_is(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_statement_that_is_ignored_leaves_the_table_as_it_is(binlog: Log, tmp_path: Path) -> None:
     chosen = Filter(FilterSettings(event_rules=[EventRule(["shop.orders"], ["add column"], [])]))
     result = loaded(binlog, tmp_path / "file.db", filter=chosen)
     assert len(result.statements) == len(result.left_out) == 1
@@ -361,7 +361,7 @@ def test_dates_that_duckdb_has_no_place_for(tmp_path: Path) -> None:
     [(["--to", "duckdb://"], "is no file"), (["--to", "duckdb://host/x"], "is no file")],
 )
 def test_wrong_arguments(
-    binlog: MergedBinlog, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], reason: str
+    binlog: Log, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], reason: str
 ) -> None:
     assert run(["replay", "--from", str(binlog.directory), *arguments]) == 2
     assert reason in capsys.readouterr().err

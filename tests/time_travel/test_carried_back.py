@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.command_line import command_line
 from tests.effort import effort, seed_of_search
 from tests.json_documents import check
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.mysql
 class Asked:
     """A log, and a folder with snapshots of a file that is kept up with it."""
 
-    log: MergedBinlog
+    log: Log
     folder: Path
 
     def replay(self, *ranks: int) -> None:

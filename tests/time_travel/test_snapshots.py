@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.snapshot_places import SnapshotFolder
 from binlog_merge.tables.snapshots import Snapshots, load_with_snapshots
@@ -34,7 +34,7 @@ HOURLY = ("20260921T090000Z-2.db", "20260921T105959Z-4.db", "20260921T110000Z-5.
 
 
 @pytest.fixture(scope="module")
-def log(_shared_mysql_server: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
+def log(_shared_mysql_server: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Log:
     server = _shared_mysql_server
     server.drop_databases()
     server.execute("RESET BINARY LOGS AND GTIDS")
@@ -55,7 +55,7 @@ def log(_shared_mysql_server: MySqlServer, tmp_path_factory: pytest.TempPathFact
     return found
 
 
-def replay(log: MergedBinlog, folder: Path, *options: object) -> Any:
+def replay(log: Log, folder: Path, *options: object) -> Any:
     done = command_line(
         ["replay", "--merged", log.directory, "--to", f"duckdb://{folder / 'kept.db'}", "-o", "json", *options]
     )
@@ -75,7 +75,7 @@ def rows_in(file: Path) -> int:
     return int(rank)
 
 
-def test_they_are_made_where_the_logs_time_passes_a_full_hour(log: MergedBinlog, tmp_path: Path) -> None:
+def test_they_are_made_where_the_logs_time_passes_a_full_hour(log: Log, tmp_path: Path) -> None:
     kept = tmp_path / "hourly"
     result = replay(log, tmp_path, "--snapshots", kept, "--snapshot-every", "1h")
     assert result["snapshots"] == [*HOURLY] and result["last_rank"] == log.last_rank
@@ -86,7 +86,7 @@ def test_they_are_made_where_the_logs_time_passes_a_full_hour(log: MergedBinlog,
     assert (again["snapshots"], again["transactions"]) == ([], 0)
 
 
-def test_in_several_runs_as_in_one_and_only_so_many_are_kept(log: MergedBinlog, tmp_path: Path) -> None:
+def test_in_several_runs_as_in_one_and_only_so_many_are_kept(log: Log, tmp_path: Path) -> None:
     kept, options = tmp_path / "some", ("--snapshot-every", "1h", "--snapshot-keep", 2)
     for stop in (3, 4, 6, 9):
         replay(log, tmp_path, "--snapshots", kept, *options, "--stop-gtid", f"{log.cluster_uuid}:{stop}")
@@ -96,7 +96,7 @@ def test_in_several_runs_as_in_one_and_only_so_many_are_kept(log: MergedBinlog, 
     assert names(kept) == [HOURLY[-1], "20260921T150001Z-9.db"]
 
 
-def test_a_kill_leaves_whole_snapshots_only(log: MergedBinlog, tmp_path: Path) -> None:
+def test_a_kill_leaves_whole_snapshots_only(log: Log, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     command = ["replay", "--merged", log.directory, "--to", f"duckdb://{tmp_path / 'kept.db'}"]
     command += ["--snapshots", kept, "--snapshot-every", "1h"]
@@ -112,7 +112,7 @@ def test_a_kill_leaves_whole_snapshots_only(log: MergedBinlog, tmp_path: Path) -
     assert names(kept) == [*HOURLY]
 
 
-def test_the_file_stays_locked_while_snapshots_are_made(log: MergedBinlog, tmp_path: Path) -> None:
+def test_the_file_stays_locked_while_snapshots_are_made(log: Log, tmp_path: Path) -> None:
     """A process loses its locks of a file when it closes any descriptor of it, so it may not copy the file itself."""
     file = tmp_path / "kept.db"
     opened = f"import duckdb; duckdb.connect({str(file)!r})"
@@ -123,7 +123,7 @@ def test_the_file_stays_locked_while_snapshots_are_made(log: MergedBinlog, tmp_p
     assert refused.returncode and "lock" in refused.stderr
 
 
-def test_in_an_object_store(log: MergedBinlog, tmp_path: Path, s3: Any) -> None:
+def test_in_an_object_store(log: Log, tmp_path: Path, s3: Any) -> None:
     place = s3.uri("snapshots")
     replay(log, tmp_path, "--snapshots", place, "--snapshot-every", "1h", "--snapshot-keep", 3)
     assert sorted(s3.objects("snapshots/")) == [*HOURLY[-3:]]
@@ -135,7 +135,7 @@ def test_in_an_object_store(log: MergedBinlog, tmp_path: Path, s3: Any) -> None:
         assert (made["base_rank"], made["rows"]) == ({3: 4, 5: 5, 9: 7}[rank], rank - 2)
 
 
-def test_what_cannot_be_done_says_why(log: MergedBinlog, tmp_path: Path) -> None:
+def test_what_cannot_be_done_says_why(log: Log, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for options, code, message in (
         (["--snapshot-every", "1h"], "config", "go with --snapshots"),

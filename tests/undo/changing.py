@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.cli import main
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.pipeline.coordinate.histories import base_versions
 from snapshot_store.ddl import parse_dump
 from snapshot_store.store.db import Store
@@ -132,7 +132,7 @@ class Changed:
 
     server: MySqlServer
     folder: Path
-    log: MergedBinlog
+    log: Log
     first: int
     states: list[Any] = field(default_factory=list)
 
@@ -205,7 +205,7 @@ def changed(server: MySqlServer, folder: Path, seed: int, count: int) -> Changed
     versions, schemas = base_versions(parse_dump(server.dump_schema("shop")), None, "dump")
     with Store.open(log.directory / "schema.duckdb") as store:
         store.append_versions(versions, schemas)
-    return Changed(server, folder, MergedBinlog(log.directory), first - 1, states)
+    return Changed(server, folder, Log(log.directory), first - 1, states)
 
 
 def _executed(cursor: Any) -> int:
@@ -213,7 +213,7 @@ def _executed(cursor: Any) -> int:
     return int(cursor.fetchone()[0].rpartition(":")[2].rpartition("-")[2])
 
 
-def written(server: MySqlServer, folder: Path, statements: str, before: str) -> MergedBinlog:
+def written(server: MySqlServer, folder: Path, statements: str, before: str) -> Log:
     """Return statements' binlog as a merged one; `before` makes the tables, whose definitions the log's store has."""
     server.execute("CREATE DATABASE shop")
     server.apply(f"USE shop;\n{before}".encode())

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from binlog_merge.cli import main
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.effort import seed_of_search
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.undo.changing import Changed, changed, written
@@ -48,7 +48,7 @@ ORDERS = (
 Captured = pytest.CaptureFixture[str]
 
 
-def flashback(log: MergedBinlog, first: int, last: int, *options: str) -> int:
+def flashback(log: Log, first: int, last: int, *options: str) -> int:
     uuid = log.cluster_uuid
     between = ["--start", f"{uuid}:{first}", "--stop", f"{uuid}:{last}"]
     return main.run(["flashback", "--merged", str(log.directory), "--table", "shop.orders", *between, *options])

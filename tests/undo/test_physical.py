@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.cli import main
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge
 from tests.mysql_server import mysqlbinlog
@@ -33,7 +33,7 @@ def test_the_nodes_together_are_the_logical_table(
 ) -> None:
     case = copy_case(case_named(name), tmp_path / "case", max_size(60_000))
     merge(case, tmp_path / "out")
-    log = MergedBinlog(tmp_path / "out")
+    log = Log(tmp_path / "out")
     first, last = (92, 160) if name == "three-nodes-online-ddl" else (12, log.last_rank)
     between = ["--start", f"{log.cluster_uuid}:{first}", "--stop", f"{log.cluster_uuid}:{last}"]
     line = ["flashback", str(tmp_path / "out"), "--table", table, *between]
@@ -58,7 +58,7 @@ def test_the_nodes_together_are_the_logical_table(
 def test_it_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(60_000))
     merge(case, tmp_path / "out")
-    uuid = MergedBinlog(tmp_path / "out").cluster_uuid
+    uuid = Log(tmp_path / "out").cluster_uuid
     line = ["flashback", str(tmp_path / "out"), "--table", "shop.orders", "--start", f"{uuid}:1", "--physical"]
     assert main.run([*line, "--stop", f"{uuid}:9"]) == 2
     assert main.run([*line[:-3], "--start", "20260921", "--stop", f"{uuid}:9"]) == 2

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.undo.passable_ddl import Written, after_ddl
 from snapshot_store.ddl import DdlSession, ParsedDdl, apply_ddl
 from snapshot_store.ddl.public import parse_table
@@ -137,7 +137,7 @@ def test_a_merged_log_says_what_the_columns_were(mysql_server: MySqlServer, tmp_
     before = mysql_server.query(f"SELECT {columns} FROM shop.orders ORDER BY id")
     mysql_server.apply(mysqlbinlog([tmp_path / "log" / name for name in merged_files(tmp_path / "log")]))
     after = mysql_server.query(f"SELECT {columns} FROM shop.orders ORDER BY id")
-    log = MergedBinlog(tmp_path / "log")
+    log = Log(tmp_path / "log")
     assert flashback(log, 1, log.last_rank, "--across-ddl") == 0
     out, error = capsys.readouterr()
     assert "passed over" in error and "MODIFY COLUMN quantity BIGINT" in error

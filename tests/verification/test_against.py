@@ -9,7 +9,7 @@ import pytest
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.run import replay
 from binlog_merge.verification.against import compare_with_server
@@ -25,24 +25,24 @@ CASE = "three-nodes-online-ddl"
 
 
 @pytest.fixture(scope="module")
-def binlog(tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
+def binlog(tmp_path_factory: pytest.TempPathFactory) -> Log:
     return merged(CASE, tmp_path_factory.mktemp("merged"))
 
 
 @pytest.fixture
-def server(mysql_server: MySqlServer, binlog: MergedBinlog) -> Iterator[MySqlServer]:
+def server(mysql_server: MySqlServer, binlog: Log) -> Iterator[MySqlServer]:
     """A server that a replay has written to."""
     prepare(mysql_server, CASE)
     replay(binlog, target_of(mysql_server, binlog), ReplayOptions(last_rank=150))
     yield mysql_server
 
 
-def compared(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> dict[str, Any]:
+def compared(server: MySqlServer, binlog: Log, **options: Any) -> dict[str, Any]:
     """Compare with a log whose tables had no rows where it begins."""
     return compare_with_server(binlog, ServerAddress(socket=server.socket), base=Empty(), **options).to_dict()
 
 
-def test_a_server_is_compared_at_its_own_position(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_a_server_is_compared_at_its_own_position(server: MySqlServer, binlog: Log) -> None:
     found = compared(server, binlog)
     assert found["same"] and found["rank"] == 150 and found["others"] == []
     orders = found["tables"]["shop.orders"]
@@ -57,7 +57,7 @@ def _count(server: MySqlServer) -> int:
     return int(server.query("SELECT COUNT(*) FROM shop.orders")[0][0])
 
 
-def test_differing_rows_are_named(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_differing_rows_are_named(server: MySqlServer, binlog: Log) -> None:
     ids = [row[0] for row in server.query("SELECT id FROM shop.orders ORDER BY id LIMIT 3")]
     server.execute(
         f"UPDATE shop.orders SET price = price + 1 WHERE id = {ids[0]}; DELETE FROM shop.orders WHERE id = {ids[1]}; "
@@ -95,7 +95,7 @@ def test_a_replica_and_tables_without_keys(mysql_server: MySqlServer, tmp_path: 
     assert (row["key"], row["left"], row["right"]) == ({"k": "z", "v": "2"}, 1, 2)
 
 
-def test_a_server_that_was_filled_and_follows_as_a_replica_since(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_server_that_was_filled_and_follows_as_a_replica_since(binlog: Log, tmp_path: Path) -> None:
     """Its position is what both say, and not where a bootstrap or a replay has left it."""
     with MySqlServer(tmp_path / "server", 77) as own:  # GTIDs of the log would stay on a server of other tests
         prepare(own, CASE)
@@ -108,7 +108,7 @@ def test_a_server_that_was_filled_and_follows_as_a_replica_since(binlog: MergedB
         assert found["same"] and found["rank"] == 210
 
 
-def test_a_server_that_says_nothing(mysql_server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_a_server_that_says_nothing(mysql_server: MySqlServer, binlog: Log) -> None:
     with pytest.raises(ConfigError, match="does not say what it has"):
         compared(mysql_server, binlog)
     mysql_server.execute(
@@ -122,7 +122,7 @@ def test_a_server_that_says_nothing(mysql_server: MySqlServer, binlog: MergedBin
         compared(mysql_server, binlog)
 
 
-def test_a_server_and_the_nodes(server: MySqlServer, binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_server_and_the_nodes(server: MySqlServer, binlog: Log, tmp_path: Path) -> None:
     """A node, played by the same server: physical tables under two schemas make the logical one."""
     replay(binlog, target_of(server, binlog), ReplayOptions())
     server.execute("CREATE DATABASE shop_0; CREATE DATABASE shop_1")
@@ -141,9 +141,7 @@ def test_a_server_and_the_nodes(server: MySqlServer, binlog: MergedBinlog, tmp_p
     assert run(command) == 2 and run([*command, "--node", to]) == 2
 
 
-def test_the_command_line(
-    server: MySqlServer, binlog: MergedBinlog, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_line(server: MySqlServer, binlog: Log, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     to = f"mysql://root@localhost/?socket={server.socket}"
     assert run(["verify", "--from", str(binlog.directory), "--against", to, "--base", "empty"]) == 0
     assert "holds what it should, at transaction 150" in capsys.readouterr().out

@@ -14,7 +14,7 @@ import yaml
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere
 from binlog_merge.tables.load import load
@@ -105,7 +105,7 @@ class Story:
         }
         (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
         merge(folder / "cluster.yaml", folder / "merged")
-        self.binlog = MergedBinlog(folder / "merged")
+        self.binlog = Log(folder / "merged")
 
     def compared(self, base: Any = None) -> tuple[Comparison, dict[str, TableComparison]]:
         """Compare the server with its log."""

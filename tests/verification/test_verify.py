@@ -16,7 +16,7 @@ from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError
 from binlog_merge.log.file_events import events_in
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.verification.whole import Verified, verify
 from tests.merge_e2e.cases import case_named, copy_case, max_size
@@ -39,7 +39,7 @@ def _events_of(path: Path) -> Iterator[RawEvent]:
 
 
 def look(out: Path) -> Verified:
-    return verify(MergedBinlog(out), history_of(out))
+    return verify(Log(out), history_of(out))
 
 
 @pytest.fixture(scope="module")

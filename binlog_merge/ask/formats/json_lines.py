@@ -7,15 +7,15 @@ import pyarrow as pa
 
 from binlog_merge.ask.values import image_rows, plain_of
 from binlog_merge.json_values import json_text
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import Selection
 from binlog_merge.log.read import batches
-from binlog_merge.log.reader import MergedBinlog
 
 _VERSION: Final = 1
 """That of `cli.output`."""
 
 
-def records(log: MergedBinlog, selection: Selection) -> Iterator[dict[str, Any]]:
+def records(log: Log, selection: Selection) -> Iterator[dict[str, Any]]:
     """Yield each change as plain values; TSOs and order keys are texts."""
     schema, table = selection.name
     for batch in batches(log, selection):
@@ -52,13 +52,13 @@ def time_text(moment: Any) -> str:
     return str(moment.isoformat(timespec="microseconds")).replace("+00:00", "Z")
 
 
-def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield a line for each change."""
     for record in records(log, selection):
         yield json_text({"schema_version": _VERSION, **record}).encode() + b"\n"
 
 
-def document_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def document_pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield one object with all changes, once all are read: an error leaves nothing behind."""
     found = list(records(log, selection))
     document = {"schema_version": _VERSION, "error": None, "table": ".".join(selection.name), "changes": found}

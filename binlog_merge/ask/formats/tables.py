@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from binlog_merge.ask.formats.json_lines import time_text
 from binlog_merge.ask.values import plain_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import Selection
 from binlog_merge.log.read import batches
-from binlog_merge.log.reader import MergedBinlog
 
 
 class _Pieces(io.RawIOBase):
@@ -39,7 +39,7 @@ class _Pieces(io.RawIOBase):
         return b"".join(parts)
 
 
-def parquet_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def parquet_pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield a Parquet file, a row group for each batch."""
     sink = _Pieces()
     with pq.ParquetWriter(pa.PythonFile(sink, "w"), selection.schema, compression="zstd") as writer:
@@ -49,7 +49,7 @@ def parquet_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
     yield sink.take()
 
 
-def csv_pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def csv_pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield a CSV file with a header; `before` and `after` are a column for each of theirs (before.id).
 
     NULL is nothing, and an empty text is "". Lists of absent columns are joined by commas.

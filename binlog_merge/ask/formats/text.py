@@ -8,12 +8,12 @@ from typing import Any
 
 from binlog_merge.ask.formats.json_lines import facts_of
 from binlog_merge.ask.values import image_rows, shown_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.question import Selection
 from binlog_merge.log.read import batches
-from binlog_merge.log.reader import MergedBinlog
 
 
-def pieces(log: MergedBinlog, selection: Selection) -> Iterator[bytes]:
+def pieces(log: Log, selection: Selection) -> Iterator[bytes]:
     """Yield a line for each change: what a row has, and of an update what it had."""
     for batch in batches(log, selection):
         rows = facts_of(batch)

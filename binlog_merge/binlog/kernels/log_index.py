@@ -3,7 +3,7 @@
     out    X_*: offset in the file, length, rank, commit time in µs, whether it has rows, and the parts of its order key
 
 A transaction's length is in its GTID event. Its order key is that of the CTS text right after BEGIN; X_TSO is -1 where
-there is none (a DDL, or a log without CTS). The plain twin is `log.reader.MergedBinlog.items`.
+there is none (a DDL, or a log without CTS). The plain twin is `log.log.Log.items`.
 """
 
 from typing import Any, Final

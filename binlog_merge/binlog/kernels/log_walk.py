@@ -7,7 +7,7 @@ The input is a window of a file, with the state in `reg`; the output are rows of
     maps           M_*: the table maps, each distinct one once (or a few times; Python compares them again)
 
 The kernel stops at events that Python must handle (a statement, a format description, damage) and returns the reason.
-Its plain twin is `log.reader.MergedBinlog.items`.
+Its plain twin is `log.reader.Log.items`.
 """
 
 from typing import Any, Final

@@ -25,7 +25,7 @@ from binlog_merge.binlog_server.tables.compiled import Shape
 from binlog_merge.binlog_server.tables.view import View
 from binlog_merge.errors import ConfigError, InternalError, MergeError
 from binlog_merge.files.log_folder import LogFolder
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.shapes import Shapes
 from binlog_merge.protocol.packets import ErrorCode
@@ -237,7 +237,7 @@ class Tables:
                 self._report(f"the tables are not kept up any more, and are not read: {failed}")
 
     def _apply(self, view: LogView) -> None:
-        binlog = MergedBinlog(view.folder)
+        binlog = Log(view.folder)
         binlog.state = view.state
         if self._target.rank is None:
             check_new(self._target, view.folder)
@@ -281,7 +281,7 @@ def check_new(target: DuckdbTarget, folder: LogFolder) -> None:
 
 def _there_before(folder: LogFolder) -> list[str]:
     """Return the tables that existed when the log began."""
-    state = MergedBinlog(folder).state
+    state = Log(folder).state
     if not state.files:
         return []
     from snapshot_store.tso import OrderKey

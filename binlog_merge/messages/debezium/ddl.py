@@ -24,8 +24,8 @@ def schema_change(ddl: Ddl, now_ns: int, options: DebeziumOptions) -> list[Messa
     source = {
         "version": VERSION, "connector": "mysql", "name": options.topic_prefix, "ts_ms": micros // 1000,
         "snapshot": "false", "db": table[0], "sequence": None, "ts_us": micros, "ts_ns": micros * 1000,
-        "table": table[1], "server_id": ddl.server_id, "gtid": gtid if ":" in gtid else None, "file": ddl.file,
-        "pos": ddl.position, "row": 0, "thread": None, "query": None,
+        "table": table[1], "server_id": ddl.statement.server_id, "gtid": gtid if ":" in gtid else None,
+        "file": ddl.file, "pos": ddl.statement.position, "row": 0, "thread": None, "query": None,
     }  # fmt: skip
     value: Any = {
         "source": source,

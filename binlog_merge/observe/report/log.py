@@ -27,7 +27,8 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ChecksumMismatch, MergeError
-from binlog_merge.log.reader import DAMAGED, MergedBinlog
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import DAMAGED
 from binlog_merge.log.segments import WINDOW, Segment, StatementAt, segments
 from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.moved_keys import NODES
@@ -105,7 +106,7 @@ Progress = Callable[[int, int], None]
 
 
 def read_log(
-    binlog: MergedBinlog,
+    binlog: Log,
     keys: Sequence[OrderKey] = (),
     detail: int = MOST_DETAIL,
     progress: Progress | None = None,
@@ -134,7 +135,7 @@ def read_log(
     return walk.facts(stopped)
 
 
-def first_time(binlog: MergedBinlog) -> int | None:
+def first_time(binlog: Log) -> int | None:
     """Return the time of the first commit TSO, in µs, if the log's TSOs carry time and do not begin with its keys."""
     files = binlog.state.files
     if not files or not carries_time(OrderKey.parse(files[-1].last_key).commit_tso):
@@ -180,7 +181,7 @@ class _Walk:
     detail: dict[int, TransactionFact] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, binlog: MergedBinlog, keys: Sequence[OrderKey], detail: int) -> "_Walk":
+    def of(cls, binlog: Log, keys: Sequence[OrderKey], detail: int) -> "_Walk":
         header = binlog.state.header
         numbers = {} if header is None else dict(header.node_numbers)
         names = sorted(numbers, key=lambda name: numbers[name])

@@ -10,8 +10,8 @@ from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import MergeError
 from binlog_merge.log.changes import OPS, Changes, changes_of, narrowed, without_ranks
 from binlog_merge.log.checkpoint import Checkpoint, resume
+from binlog_merge.log.log import Log
 from binlog_merge.log.read import RowReader, Wants
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.segments import Segment, StatementAt, segments
@@ -21,7 +21,7 @@ from binlog_merge.targets.server.statements import plan_statement
 _LOG = logging.getLogger(__name__)
 
 
-def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions) -> ReplayResult:
+def capture(binlog: Log, target: ParquetTarget, options: ReplayOptions) -> ReplayResult:
     """Write the changes of a range to a target, from its position on. Errors have what was written as `result`."""
     first = options.first_rank
     if target.empty:
@@ -36,7 +36,7 @@ def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions)
     return result
 
 
-def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, result: ReplayResult) -> None:
+def _walk(binlog: Log, target: ParquetTarget, options: ReplayOptions, result: ReplayResult) -> None:
     begun, done, key = target.rank, target.rank, target.key
     chosen = options.filter
     left_out: Wants = lambda schema, table: chosen is not None and chosen.table(schema, table).ignored  # noqa: E731

@@ -27,8 +27,8 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.log.columns import Shape, shape_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.read import Definitions
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statements import DDL_COLUMNS, statement_record
 from binlog_merge.log.table_changes import FIELDS, Form, TableChanges, schema_of
@@ -91,7 +91,7 @@ class ParquetTarget:
         """Return whether nothing has been written to the directory yet."""
         return not (self.folder / "position.json").exists()
 
-    def definitions(self, log: MergedBinlog) -> Callable[[TableMap, OrderKey | None], tuple[Table, Form]]:
+    def definitions(self, log: Log) -> Callable[[TableMap, OrderKey | None], tuple[Table, Form]]:
         """Return what says of rows of a log their definition, and how their columns are written.
 
         It raises UnknownTableSchema.
@@ -207,7 +207,7 @@ class ParquetTarget:
 class _Tables:
     """What the rows of a log become, by their table maps: columns as of their definition, of these the chosen ones."""
 
-    def __init__(self, log: MergedBinlog, target: ParquetTarget) -> None:
+    def __init__(self, log: Log, target: ParquetTarget) -> None:
         self._log, self._target = log, target
         self._known: dict[tuple[str, str], Definitions] = {}
 

@@ -4,7 +4,7 @@ import time
 from typing import Final
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.transactions import Transaction
 
@@ -29,7 +29,7 @@ class Pace:
         self._next = due + 1 / self._options.rate
         return due
 
-    def follows(self, binlog: MergedBinlog, last_rank: int) -> bool:
+    def follows(self, binlog: Log, last_rank: int) -> bool:
         """Return whether there is more to apply; with `until_lag`, wait for it until the replay has caught up."""
         wanted, end = self._options.until_lag, self._options.last_rank
         if wanted is None or (end is not None and last_rank >= end):

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from binlog_merge.errors import MergeError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import End, MergedBinlog, Rows
+from binlog_merge.log.reader import End, Rows
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk, history_of
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
@@ -33,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
 
-def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
+def dry_run(binlog: Log, options: ReplayOptions) -> ReplayResult:
     """Return what a replay would do, without a target."""
     first = options.first_rank or 1
     result = ReplayResult(first, first - 1, selector=_selector(binlog, options))
@@ -55,7 +56,7 @@ def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
 
 
 def replay(
-    binlog: MergedBinlog,
+    binlog: Log,
     target: MysqlTarget,
     options: ReplayOptions,
     progress: Callable[[ReplayResult], None] = lambda result: None,
@@ -73,7 +74,7 @@ def replay(
         raise
 
 
-def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
+def _selector(binlog: Log, options: ReplayOptions) -> RowSelector:
     wanted = options.filter is not None and bool(options.filter.settings.expression_rules)
     return RowSelector(options.filter, history_of(binlog.directory) if wanted else None)
 
@@ -83,7 +84,7 @@ class _Run:
 
     def __init__(
         self,
-        binlog: MergedBinlog,
+        binlog: Log,
         target: MysqlTarget,
         options: ReplayOptions,
         progress: Callable[[ReplayResult], None],

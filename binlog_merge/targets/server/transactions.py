@@ -12,8 +12,9 @@ from typing import Any, Final
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import Begin, End, Item, MergedBinlog, Rows
+from binlog_merge.log.reader import Begin, End, Item, Rows
 from binlog_merge.log.replay_options import ReplayOptions, Walk
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
@@ -67,9 +68,7 @@ class Transaction:
         return tuple(dict.fromkeys(table for _, plan in self.plans for table in plan.tables))
 
 
-def transactions(
-    binlog: MergedBinlog, options: ReplayOptions, selector: RowSelector, done: RankSet
-) -> Iterator[Transaction]:
+def transactions(binlog: Log, options: ReplayOptions, selector: RowSelector, done: RankSet) -> Iterator[Transaction]:
     """Yield the transactions of the range that are not `done`. Raises as reading, filters and statements do.
 
     The `rest` of a transaction must be used up before the next one is asked for.

@@ -16,7 +16,7 @@ from binlog_merge.cli.main import run
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import read_server_note, write_server_note
 from binlog_merge.errors import UnknownTable, UnknownTableSchema, WrongNode
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.versions import versions_between
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.parse.statement import with_folded_names
@@ -252,7 +252,7 @@ def test_a_capture_asks_the_server(folding: Stage, tmp_path: Path) -> None:
     against = ["verify", "--from", str(out), "--against", url_of(folding.target), "--nodes", str(path)]
     assert run([*against, "--node", f"n1={url_of(node)}"]) == 0
     with pytest.raises(UnknownTable, match=f"; it has r{number}a.kept"):
-        versions_between(MergedBinlog(out), f"R{number}A", "Kept", 0, 1)
+        versions_between(Log(out), f"R{number}A", "Kept", 0, 1)
     path.write_text(path.read_text().replace("source-id: n1\n", "source-id: n1\n  lower-case-table-names: 0\n"))
     with pytest.raises(WrongNode, match=r"lower_case_table_names of .* is 1, the configuration says 0"):
         capture_now(path)

@@ -8,7 +8,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.run import replay
 from tests.effort import crossed, effort, keeping
@@ -194,7 +194,7 @@ def test_replays_carry_renames(stage: Stage, told: Told, tmp_path: Path) -> None
     stories = [one for one in CARRIED if not one.sections]
     path = stage.configuration("replayed", [told[one.name][1] for one in stories], "pessimistic", sections=ERROR)
     merge(path, path.parent / "out")
-    binlog = MergedBinlog(path.parent / "out")
+    binlog = Log(path.parent / "out")
     stage.target.drop_databases()
     stage.target.execute("SET GLOBAL time_zone = '+00:00'")
     replay(binlog, target_of(stage.target, binlog), ReplayOptions(workers=3))

@@ -13,7 +13,8 @@ import pytest
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.rows import iter_rows
-from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import Begin, OrderedBy, Rows
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.table_changes import transactions_of
@@ -172,7 +173,7 @@ def test_what_stands_where_in_the_order(demo: Path) -> None:
 
 @pytest.mark.parametrize("case", ["carrier-gtid", "all-types", "tagged-gtid", "gtid-off", "rotation", "large-blobs"])
 def test_a_walk_over_windows_counts_what_the_reader_yields(case: str, tmp_path: Path) -> None:
-    merged = MergedBinlog(_merged(case, tmp_path))
+    merged = Log(_merged(case, tmp_path))
     rows: Counter[tuple[str, str]] = Counter()
     times, keys, statements = {}, {}, 0
     for item in merged.items():

@@ -15,7 +15,8 @@ from binlog_merge.binlog.rows import split_rows
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.log.reader import MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import OrderedBy, Rows
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.parquet.replay import capture
 from binlog_merge.targets.parquet.target import ParquetTarget
@@ -27,17 +28,17 @@ from tests.merge_e2e.local import merge
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def merged(name: str, folder: Path) -> MergedBinlog:
+def merged(name: str, folder: Path) -> Log:
     merge(case_named(name) / "cluster.yaml", folder)
-    return MergedBinlog(folder)
+    return Log(folder)
 
 
 @pytest.fixture(scope="module")
-def binlog(tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
+def binlog(tmp_path_factory: pytest.TempPathFactory) -> Log:
     return merged("three-nodes-online-ddl", tmp_path_factory.mktemp("merged"))
 
 
-def written(binlog: MergedBinlog, folder: Path, part_bytes: int = 32 << 20, **options: Any) -> ReplayResult:
+def written(binlog: Log, folder: Path, part_bytes: int = 32 << 20, **options: Any) -> ReplayResult:
     chosen = options.get("filter")
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     target = ParquetTarget(folder, binlog.cluster_uuid, False, columns, part_bytes)
@@ -55,7 +56,7 @@ def rank(record: dict[str, Any]) -> int:
     return int(record["gtid"].rpartition(":")[2])
 
 
-def told(binlog: MergedBinlog) -> list[dict[str, Any]]:
+def told(binlog: Log) -> list[dict[str, Any]]:
     """Return before and after of every row, as the binlog alone says."""
     found = []
     for item in binlog.items():
@@ -68,7 +69,7 @@ def told(binlog: MergedBinlog) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_row_is_there_once_in_order(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_every_row_is_there_once_in_order(binlog: Log, tmp_path: Path) -> None:
     result = written(binlog, tmp_path)
     records = changes(tmp_path)
     assert [{name: r[name] for name in ("order_key", "before", "after")} for r in records] == told(binlog)
@@ -84,7 +85,7 @@ def test_every_row_is_there_once_in_order(binlog: MergedBinlog, tmp_path: Path) 
     assert written(binlog, tmp_path).transactions == 0 and len(changes(tmp_path)) == len(records)
 
 
-def test_small_parts_and_ranges_come_to_the_same(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_small_parts_and_ranges_come_to_the_same(binlog: Log, tmp_path: Path) -> None:
     written(binlog, tmp_path / "whole")
     for last in (1, 60, 90, 91, 200):
         written(binlog, tmp_path / "parts", 3000, last_rank=last)
@@ -95,7 +96,7 @@ def test_small_parts_and_ranges_come_to_the_same(binlog: MergedBinlog, tmp_path:
         written(binlog, tmp_path / "parts", first_rank=5)
 
 
-def test_shapes_change_with_the_table(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_shapes_change_with_the_table(binlog: Log, tmp_path: Path) -> None:
     written(binlog, tmp_path)
     with_note = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and rank(r) > 91}
     without = {"note" in r["after"] for r in changes(tmp_path) if r["op"] == "insert" and rank(r) < 91}
@@ -109,7 +110,7 @@ def test_shapes_change_with_the_table(binlog: MergedBinlog, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("place", ["parquet-renamed", "parquet-committed"])
-def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_killed_it_goes_on_without_a_seam(place: str, binlog: Log, tmp_path: Path) -> None:
     written(binlog, tmp_path / "whole")
     written(binlog, tmp_path / "killed", last_rank=100)
     command = ["replay", "--from", binlog.directory, "--to", f"parquet://{tmp_path / 'killed'}"]
@@ -121,7 +122,7 @@ def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, tmp_
     assert changes(tmp_path / "killed", "_statements") == changes(tmp_path / "whole", "_statements")
 
 
-def test_another_output_is_refused(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_another_output_is_refused(binlog: Log, tmp_path: Path) -> None:
     written(binlog, tmp_path, last_rank=100)
     path = tmp_path / "position.json"
     position = json.loads(path.read_text())
@@ -134,7 +135,7 @@ def test_another_output_is_refused(binlog: MergedBinlog, tmp_path: Path) -> None
     assert json.loads(path.read_text())["order_key"] == binlog.state.files[-1].last_key
 
 
-def test_columns_are_chosen(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_columns_are_chosen(binlog: Log, tmp_path: Path) -> None:
     chosen = Filter(FilterSettings(column_selectors=[ColumnSelector(["shop.*"], ["id", "pri*"])]))
     written(binlog, tmp_path, filter=chosen)
     assert {tuple(r["after"]) for r in changes(tmp_path) if r["after"]} == {("id", "price")}
@@ -177,7 +178,7 @@ def test_records_are_those_of_changes(name: str, tmp_path: Path) -> None:
     assert absent or name in ("row-image-noblob", "all-types", "gtid-off")
 
 
-def test_a_change_log_with_other_columns_is_not_gone_on_with(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_change_log_with_other_columns_is_not_gone_on_with(binlog: Log, tmp_path: Path) -> None:
     written(binlog, tmp_path, last_rank=100)
     path = tmp_path / "position.json"
     position = json.loads(path.read_text())
@@ -203,7 +204,7 @@ def test_dates_that_arrow_has_no_place_for(tmp_path: Path) -> None:
     assert run(["replay", "--from", str(binlog.directory), "--to", f"parquet://{tmp_path / 'text'}"]) == 2
 
 
-def test_a_ddl_that_may_be_of_an_ignored_tso_is_no_guess(binlog: MergedBinlog) -> None:
+def test_a_ddl_that_may_be_of_an_ignored_tso_is_no_guess(binlog: Log) -> None:
     def planned(*tsos: int) -> ReplayResult:
         return dry_run(binlog, ReplayOptions(filter=Filter(FilterSettings(ignore_commit_tso=frozenset(tsos)))))
 
@@ -213,12 +214,12 @@ def test_a_ddl_that_may_be_of_an_ignored_tso_is_no_guess(binlog: MergedBinlog) -
         planned(7507804165234491392)
 
 
-def test_two_at_once_are_refused(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_two_at_once_are_refused(binlog: Log, tmp_path: Path) -> None:
     with ParquetTarget(tmp_path, binlog.cluster_uuid), pytest.raises(TargetBusy):
         written(binlog, tmp_path)
 
 
-def test_a_directory_of_something_else_is_left_alone(binlog: MergedBinlog, tmp_path: Path) -> None:
+def test_a_directory_of_something_else_is_left_alone(binlog: Log, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a merge's output"):
         written(binlog, binlog.directory)
     (tmp_path / "position.json").write_text(json.dumps({"rank": 3, "cluster_uuid": "other", "temporal": "typed"}))
@@ -248,14 +249,12 @@ def test_a_directory_of_something_else_is_left_alone(binlog: MergedBinlog, tmp_p
         (["--to", "mysql://"], "is no server"),
     ],
 )
-def test_wrong_arguments(
-    binlog: MergedBinlog, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
-) -> None:
+def test_wrong_arguments(binlog: Log, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str) -> None:
     assert run(["replay", "--from", str(binlog.directory), *arguments]) == 2
     assert reason in capsys.readouterr().err
 
 
-def test_ranges_by_tso(binlog: MergedBinlog, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranges_by_tso(binlog: Log, capsys: pytest.CaptureFixture[str]) -> None:
     def ranks(*options: str) -> tuple[int, int]:
         assert run(["replay", "--from", str(binlog.directory), "--dry-run", "-o", "json", *options]) == 0
         answer = json.loads(capsys.readouterr().out)

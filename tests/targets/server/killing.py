@@ -12,7 +12,7 @@ from typing import Any
 
 from binlog_merge.errors import MergeError
 from binlog_merge.files.failpoint import VARIABLE
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
@@ -78,7 +78,7 @@ class Process:
 class Child(Process):
     """A replay into a server."""
 
-    def __init__(self, server: MySqlServer, binlog: MergedBinlog, failpoint: str = "", **options: Any) -> None:
+    def __init__(self, server: MySqlServer, binlog: Log, failpoint: str = "", **options: Any) -> None:
         target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
         super().__init__(lambda: replay(binlog, target, ReplayOptions(**options)), failpoint)
 

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 from binlog_merge.cli.verbs import application
 from binlog_merge.errors import IoError, ServerRefused
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import End, MergedBinlog
+from binlog_merge.log.reader import End
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.targets.server import pace
@@ -28,11 +29,11 @@ from tests.targets.server.workload import as_output
 
 pytestmark = pytest.mark.mysql
 
-Log = tuple[MergedBinlog, str]
+Merged = tuple[Log, str]
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Log:
+def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Merged:
     """Thirty transactions of one row, written just now."""
     base = "CREATE DATABASE s; CREATE TABLE s.t (id INT PRIMARY KEY)"
     _shared_mysql_server.drop_databases()
@@ -43,7 +44,7 @@ def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlSer
 
 
 @pytest.fixture
-def server(mysql_server: MySqlServer, log: Log) -> MySqlServer:
+def server(mysql_server: MySqlServer, log: Merged) -> MySqlServer:
     """A server with the table, and a user with a password who must come encrypted."""
     mysql_server.execute(log[1])
     mysql_server.execute(
@@ -56,12 +57,12 @@ def rows(server: MySqlServer) -> int:
     return int(server.query("SELECT COUNT(*) FROM s.t")[0][0])
 
 
-def target(server: MySqlServer, binlog: MergedBinlog) -> MysqlTarget:
+def target(server: MySqlServer, binlog: Log) -> MysqlTarget:
     return MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
 
 
 def test_a_password_of_a_file_and_a_ca(
-    server: MySqlServer, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: MySqlServer, log: Merged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "pw").write_text("p:@/ ss\n")
     monkeypatch.delenv("MYSQL_PWD", raising=False)
@@ -79,7 +80,7 @@ def test_a_password_of_a_file_and_a_ca(
         assert CliRunner().invoke(application(), refused).exit_code != 0
 
 
-def test_a_server_that_the_ca_does_not_vouch_for_is_refused(server: MySqlServer, log: Log, tmp_path: Path) -> None:
+def test_a_server_that_the_ca_does_not_vouch_for_is_refused(server: MySqlServer, log: Merged, tmp_path: Path) -> None:
     # A certificate is a CA for nothing but itself.
     other = server.data / "client-cert.pem"
     address = ServerAddress(socket=server.socket, user="u", password="p:@/ ss")
@@ -96,13 +97,13 @@ def test_a_server_that_the_ca_does_not_vouch_for_is_refused(server: MySqlServer,
 @pytest.mark.parametrize(
     "option", [("--workers", "2"), ("--commit-order", "relaxed"), ("--rate", "5"), ("--until-lag", "1")]
 )
-def test_what_only_servers_take_is_refused_elsewhere(option: tuple[str, str], log: Log, tmp_path: Path) -> None:
+def test_what_only_servers_take_is_refused_elsewhere(option: tuple[str, str], log: Merged, tmp_path: Path) -> None:
     for to in (f"parquet:{tmp_path}/p", f"duckdb:{tmp_path}/d.db"):
         result = CliRunner().invoke(application(), ["replay", "--from", str(log[0].directory), "--to", to, *option])
         assert result.exit_code != 0 and "for servers" in str(result.exception), result.output
 
 
-def test_a_rate_spreads_transactions_over_time(server: MySqlServer, log: Log) -> None:
+def test_a_rate_spreads_transactions_over_time(server: MySqlServer, log: Merged) -> None:
     binlog = log[0]
     pace = Pace(ReplayOptions(rate=100))
     first = next(transactions(binlog, ReplayOptions(), RowSelector(None), RankSet()))
@@ -116,28 +117,28 @@ def test_a_rate_spreads_transactions_over_time(server: MySqlServer, log: Log) ->
 
 
 def test_it_goes_on_until_it_has_caught_up(
-    server: MySqlServer, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: MySqlServer, log: Merged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = log[0]
     publish(source, tmp_path, 10)
 
     def now() -> float:
         """Let what was applied be old until all of it is there; a merge publishes the rest meanwhile."""
-        if rows(server) == 10 and MergedBinlog(tmp_path).last_rank == 10:
+        if rows(server) == 10 and Log(tmp_path).last_rank == 10:
             publish(source, tmp_path, 30)
         return time.time() + (100 if rows(server) < 30 else 0)
 
     clock = SimpleNamespace(time=now, monotonic=time.monotonic, sleep=lambda seconds: None)
     monkeypatch.setattr(pace, "time", clock)
-    result = replay(MergedBinlog(tmp_path), target(server, source), ReplayOptions(until_lag=90))
+    result = replay(Log(tmp_path), target(server, source), ReplayOptions(until_lag=90))
     assert (result.first_rank, result.last_rank, rows(server)) == (1, 30, 30)
     # Where a range ends, or nothing is behind, nothing is waited for.
     server.execute("DROP DATABASE binlog_merge; DELETE FROM s.t WHERE id > 4")
     options = ReplayOptions(first_rank=6, last_rank=20, until_lag=1)
-    assert replay(MergedBinlog(tmp_path), target(server, source), options).last_rank == 20 and rows(server) == 20
+    assert replay(Log(tmp_path), target(server, source), options).last_rank == 20 and rows(server) == 20
 
 
-def publish(source: MergedBinlog, folder: Path, last: int) -> None:
+def publish(source: Log, folder: Path, last: int) -> None:
     """Publish transactions of a log up to one."""
     name, key = "binlog.000001", "0" * 54
     shutil.copy(source.directory / name, folder / name)

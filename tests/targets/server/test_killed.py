@@ -13,8 +13,8 @@ import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession
@@ -28,28 +28,28 @@ from tests.targets.server.workload import write_log
 
 pytestmark = pytest.mark.mysql
 
-Log = tuple[MergedBinlog, str, dict[str, object]]
+Merged = tuple[Log, str, dict[str, object]]
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Log:
+def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Merged:
     """A log with order keys, the tables it begins with, and what its source came to."""
     binlog, base = write_log(_shared_mysql_server, tmp_path_factory.mktemp("work"), 11, 500)
     return binlog, base, data(_shared_mysql_server)
 
 
 @pytest.fixture
-def server(mysql_server: MySqlServer, log: Log) -> Iterator[MySqlServer]:
+def server(mysql_server: MySqlServer, log: Merged) -> Iterator[MySqlServer]:
     """A server with the tables that the log begins with."""
     mysql_server.execute(log[1])
     yield mysql_server
 
 
-def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResult:
+def run(server: MySqlServer, binlog: Log, **options: Any) -> ReplayResult:
     return replay(binlog, target_of(server, binlog), ReplayOptions(**options))
 
 
-def target_of(server: MySqlServer, binlog: MergedBinlog) -> MysqlTarget:
+def target_of(server: MySqlServer, binlog: Log) -> MysqlTarget:
     return MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
 
 
@@ -58,7 +58,7 @@ def recorded(server: MySqlServer) -> Checkpoint:
     return Checkpoint(*server.query("SELECT `rank`, gtid, order_key FROM binlog_merge.replay_position")[0])
 
 
-def check(server: MySqlServer, log: Log, said: str = "") -> None:
+def check(server: MySqlServer, log: Merged, said: str = "") -> None:
     """Let a replay come to its end: the server has what the source has, and says so."""
     binlog, _, expected = log
     run(server, binlog, workers=2)
@@ -76,7 +76,7 @@ def check(server: MySqlServer, log: Log, said: str = "") -> None:
         pytest.param("replay-intended", marks=pytest.mark.extended),
     ],
 )
-def test_killed_at_an_edge(place: str, server: MySqlServer, log: Log) -> None:
+def test_killed_at_an_edge(place: str, server: MySqlServer, log: Merged) -> None:
     child = Child(server, log[0], f"{place}:kill:4", workers=3, batch=4, keep_order=place < "replay-d")
     assert child.ended() == -signal.SIGKILL
     check(server, log)
@@ -91,7 +91,7 @@ KEPT = ("replay-taken-over", "replay-before-commit", "replay-ddl-done")
     keeping(KEPT, zip(PLACES, cycle((1, 4)), strict=False)),
 )
 def test_killed_and_killed_again_before_the_books_are_brought_up_to_date(
-    workers: int, place: str, server: MySqlServer, log: Log
+    workers: int, place: str, server: MySqlServer, log: Merged
 ) -> None:
     """Sessions have committed more than the position says; who takes over is killed, and who takes over from that."""
     binlog = log[0]
@@ -105,7 +105,7 @@ def test_killed_and_killed_again_before_the_books_are_brought_up_to_date(
     check(server, log)
 
 
-def test_a_position_whose_key_was_left_behind_is_gone_on_from(server: MySqlServer, log: Log) -> None:
+def test_a_position_whose_key_was_left_behind_is_gone_on_from(server: MySqlServer, log: Merged) -> None:
     """A replay once raised the rank alone, and left GTID and order key those of an earlier transaction."""
     run(server, log[0], last_rank=100)
     early = checkpoints_of(log[0], {40})[40]
@@ -114,7 +114,7 @@ def test_a_position_whose_key_was_left_behind_is_gone_on_from(server: MySqlServe
     check(server, log)
 
 
-def test_another_output_is_refused_behind_rows_and_at_the_end(server: MySqlServer, log: Log) -> None:
+def test_another_output_is_refused_behind_rows_and_at_the_end(server: MySqlServer, log: Merged) -> None:
     for rank in (100, log[0].last_rank):
         run(server, log[0], last_rank=rank)
         key = recorded(server).key
@@ -125,7 +125,7 @@ def test_another_output_is_refused_behind_rows_and_at_the_end(server: MySqlServe
     check(server, log)
 
 
-def test_sessions_of_a_replay_that_was_cut_off_open_no_more(server: MySqlServer, log: Log) -> None:
+def test_sessions_of_a_replay_that_was_cut_off_open_no_more(server: MySqlServer, log: Merged) -> None:
     """All its connections are gone, and it does not know it: when its next session opens another has taken over."""
     target = target_of(server, log[0])
     first = Ledger(target)
@@ -145,7 +145,7 @@ def test_sessions_of_a_replay_that_was_cut_off_open_no_more(server: MySqlServer,
     check(server, log)
 
 
-def test_who_holds_a_target_is_named(server: MySqlServer, log: Log) -> None:
+def test_who_holds_a_target_is_named(server: MySqlServer, log: Merged) -> None:
     first = Ledger(target_of(server, log[0]))
     first.begin()
     ((session,),) = first.ask("SELECT CONNECTION_ID()")
@@ -159,7 +159,7 @@ def test_who_holds_a_target_is_named(server: MySqlServer, log: Log) -> None:
 
 # One session commits in the order of the log, as several do that keep it: what they add is what they have beside it.
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 4])
-def test_pairs_of_kills_within_a_second(workers: int, server: MySqlServer, log: Log) -> None:
+def test_pairs_of_kills_within_a_second(workers: int, server: MySqlServer, log: Merged) -> None:
     assert kill(server, log, workers, 20, 7) > 0  # how many depends on the machine: it may be through before
 
 
@@ -177,7 +177,7 @@ def test_killed_hundreds_of_times(workers: int, mysql_server: MySqlServer, tmp_p
         seed += 1
 
 
-def kill(server: MySqlServer, log: Log, workers: int, kills: int, seed: int) -> int:
+def kill(server: MySqlServer, log: Merged, workers: int, kills: int, seed: int) -> int:
     """Kill replays in pairs, so often or until one is through; two at once now and then. Return how many kills."""
     binlog, r = log[0], random.Random(seed)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server import flow
 from binlog_merge.targets.server import transactions as transactions_module
@@ -26,17 +26,17 @@ from tests.targets.server.workload import as_output, write_log
 
 pytestmark = pytest.mark.mysql
 
-Log = tuple[MergedBinlog, str, dict[str, object]]
+Merged = tuple[Log, str, dict[str, object]]
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Log:
+def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Merged:
     """A log, the tables it begins with, and what its source came to."""
     binlog, base = write_log(_shared_mysql_server, tmp_path_factory.mktemp("work"), 11, 500)
     return binlog, base, data(_shared_mysql_server)
 
 
-def run(server: MySqlServer, binlog: MergedBinlog, progress: Any = lambda result: None, **options: Any) -> ReplayResult:
+def run(server: MySqlServer, binlog: Log, progress: Any = lambda result: None, **options: Any) -> ReplayResult:
     target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
     return replay(binlog, target, ReplayOptions(**options), progress)
 
@@ -53,7 +53,7 @@ def run(server: MySqlServer, binlog: MergedBinlog, progress: Any = lambda result
     ],
 )
 def test_any_number_of_sessions_comes_to_the_same(
-    workers: int, keep: bool, batch: int, mysql_server: MySqlServer, log: Log
+    workers: int, keep: bool, batch: int, mysql_server: MySqlServer, log: Merged
 ) -> None:
     binlog, base, expected = log
     mysql_server.execute(base)
@@ -67,7 +67,7 @@ def test_any_number_of_sessions_comes_to_the_same(
     ("workers", "keep"), [pytest.param(1, True, marks=pytest.mark.extended), (3, True), (3, False)]
 )
 def test_a_slow_ddl_holds_up_its_own_table_only(
-    workers: int, keep: bool, mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]
+    workers: int, keep: bool, mysql_server: MySqlServer, slow: tuple[Log, str]
 ) -> None:
     binlog, base = slow
     mysql_server.execute(base)
@@ -94,7 +94,7 @@ def test_a_slow_ddl_holds_up_its_own_table_only(
 
 
 @pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> tuple[MergedBinlog, str]:
+def slow(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> tuple[Log, str]:
     """Rows of four tables in turn, and behind the tenth transaction an ALTER of the first."""
     server = _shared_mysql_server
     server.drop_databases()
@@ -121,9 +121,7 @@ def standing_still(server: MySqlServer, table: str) -> Iterator[Any]:
         session.close()
 
 
-def test_every_table_waits_for_a_ddl_where_that_is_wanted(
-    mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]
-) -> None:
+def test_every_table_waits_for_a_ddl_where_that_is_wanted(mysql_server: MySqlServer, slow: tuple[Log, str]) -> None:
     binlog, base = slow
     mysql_server.execute(base)
     order: list[int] = []
@@ -133,7 +131,7 @@ def test_every_table_waits_for_a_ddl_where_that_is_wanted(
     assert sorted(order[:10]) == list(range(1, 11)) and order[10] == 11
 
 
-def test_killed_while_a_ddl_runs_and_others_flow_on(mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]) -> None:
+def test_killed_while_a_ddl_runs_and_others_flow_on(mysql_server: MySqlServer, slow: tuple[Log, str]) -> None:
     binlog, base = slow
     mysql_server.execute(base)
     with standing_still(mysql_server, "s.t0") as let_go:
@@ -163,7 +161,7 @@ def wait_until(holds: Any, seconds: float = 300) -> None:
         time.sleep(0.02)
 
 
-def test_a_faulty_row_is_named(mysql_server: MySqlServer, log: Log) -> None:
+def test_a_faulty_row_is_named(mysql_server: MySqlServer, log: Merged) -> None:
     binlog, base, expected = log
     mysql_server.execute(base + "INSERT INTO w.lone VALUES (5, -7)")
     with pytest.raises(ReplayStopped) as caught:
@@ -191,7 +189,7 @@ def test_what_collides_unseen_is_sorted_out_by_the_order_of_commits(
     assert data(mysql_server) == expected and result.transactions == binlog.last_rank
 
 
-def test_a_ddl_that_is_refused_may_be_left_out(mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]) -> None:
+def test_a_ddl_that_is_refused_may_be_left_out(mysql_server: MySqlServer, slow: tuple[Log, str]) -> None:
     binlog, base = slow
     mysql_server.execute(base + "ALTER TABLE s.t0 ADD COLUMN added INT DEFAULT 5")
     with pytest.raises(ReplayStopped, match=r":11: the target refuses it: 1060 .*; ALTER TABLE s.t0 ADD COLUMN added"):
@@ -205,7 +203,7 @@ def test_a_ddl_that_is_refused_may_be_left_out(mysql_server: MySqlServer, slow: 
 
 
 def test_a_second_replay_is_refused_while_sessions_are_at_work(
-    mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]
+    mysql_server: MySqlServer, slow: tuple[Log, str]
 ) -> None:
     binlog, base = slow
     mysql_server.execute(base)
@@ -220,7 +218,7 @@ def test_a_second_replay_is_refused_while_sessions_are_at_work(
     assert run(mysql_server, binlog, try_too, workers=2, batch=5).last_rank == 84 and refused
 
 
-def test_lost_connections_are_made_again(mysql_server: MySqlServer, log: Log) -> None:
+def test_lost_connections_are_made_again(mysql_server: MySqlServer, log: Merged) -> None:
     binlog, base, expected = log
     mysql_server.execute(base)
     cuts = [50, 200, 350]
@@ -235,7 +233,7 @@ def test_lost_connections_are_made_again(mysql_server: MySqlServer, log: Log) ->
 
 
 def test_large_transactions_are_not_held_in_memory(
-    mysql_server: MySqlServer, log: Log, monkeypatch: pytest.MonkeyPatch
+    mysql_server: MySqlServer, log: Merged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binlog, base, expected = log
     mysql_server.execute(base)

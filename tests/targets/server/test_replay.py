@@ -12,8 +12,8 @@ from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.checkpoint import Checkpoint
+from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession
@@ -40,12 +40,12 @@ CASES = (
 )
 
 
-def merged(name: str, folder: Path) -> MergedBinlog:
+def merged(name: str, folder: Path) -> Log:
     merge(case_named(name) / "cluster.yaml", folder)
-    return MergedBinlog(folder)
+    return Log(folder)
 
 
-def target_of(server: MySqlServer, binlog: MergedBinlog) -> MysqlTarget:
+def target_of(server: MySqlServer, binlog: Log) -> MysqlTarget:
     return MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
 
 
@@ -103,13 +103,13 @@ CASE = "three-nodes-online-ddl"
 
 
 @pytest.fixture(scope="module")
-def binlog(tmp_path_factory: pytest.TempPathFactory) -> MergedBinlog:
+def binlog(tmp_path_factory: pytest.TempPathFactory) -> Log:
     """A merged binlog of 210 transactions, two of them DDL."""
     return merged(CASE, tmp_path_factory.mktemp("merged"))
 
 
 @pytest.fixture(scope="module")
-def expected(binlog: MergedBinlog, _shared_mysql_server: MySqlServer) -> dict[str, object]:
+def expected(binlog: Log, _shared_mysql_server: MySqlServer) -> dict[str, object]:
     """What a server has after all of it."""
     prepare(_shared_mysql_server, CASE)
     run(_shared_mysql_server, binlog)
@@ -141,7 +141,7 @@ def test_a_ddl_runs_in_the_time_zone_of_its_session(zone: str, mysql_server: MyS
     assert mysql_server.query("SELECT UNIX_TIMESTAMP(c) FROM one.t") == expected != [(1577836800,)]
 
 
-def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResult:
+def run(server: MySqlServer, binlog: Log, **options: Any) -> ReplayResult:
     return replay(binlog, target_of(server, binlog), ReplayOptions(**options))
 
 
@@ -154,9 +154,7 @@ def position(server: MySqlServer) -> tuple[Any, ...]:
 
 # Seven cuts between DDL and behind it, and a thousand nowhere; one leaves no group, which is less than either.
 @pytest.mark.parametrize("batch", [pytest.param(1, marks=pytest.mark.extended), 7, 1000])
-def test_any_batch_comes_to_the_same(
-    batch: int, server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
-) -> None:
+def test_any_batch_comes_to_the_same(batch: int, server: MySqlServer, binlog: Log, expected: dict[str, object]) -> None:
     result = run(server, binlog, batch=batch)
     assert data(server) == expected and position(server) == (210, 0)
     assert [sql.split()[:3] for sql in result.statements] == [["ALTER", "TABLE", "orders"]] * 2
@@ -164,7 +162,7 @@ def test_any_batch_comes_to_the_same(
     assert gtid == f"{binlog.cluster_uuid}:210" and len(key) == 54
 
 
-def test_ranges_join_without_a_seam(server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]) -> None:
+def test_ranges_join_without_a_seam(server: MySqlServer, binlog: Log, expected: dict[str, object]) -> None:
     for last in (1, 50, 90, 91, 92, 150):
         assert run(server, binlog, last_rank=last).last_rank == last
         assert position(server)[0] == last
@@ -174,9 +172,7 @@ def test_ranges_join_without_a_seam(server: MySqlServer, binlog: MergedBinlog, e
     assert data(server) == expected
 
 
-def test_a_server_may_begin_in_the_middle(
-    server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
-) -> None:
+def test_a_server_may_begin_in_the_middle(server: MySqlServer, binlog: Log, expected: dict[str, object]) -> None:
     run(server, binlog, last_rank=120)
     server.execute("DROP DATABASE binlog_merge")
     result = run(server, binlog, first_rank=121)
@@ -189,7 +185,7 @@ PLACES = ("replay-intended", "replay-ddl-done", "replay-step-done", "replay-befo
 
 @pytest.mark.parametrize("place", PLACES)
 def test_killed_at_every_edge_of_a_ddl(
-    place: str, server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
+    place: str, server: MySqlServer, binlog: Log, expected: dict[str, object]
 ) -> None:
     assert Child(server, binlog, f"{place}:kill", batch=20).ended() == -signal.SIGKILL
     assert data(server) != expected
@@ -197,9 +193,7 @@ def test_killed_at_every_edge_of_a_ddl(
     assert data(server) == expected and position(server) == (210, 0)
 
 
-def test_a_user_needs_few_rights_and_no_gtids(
-    binlog: MergedBinlog, expected: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_user_needs_few_rights_and_no_gtids(binlog: Log, expected: dict[str, object], tmp_path: Path) -> None:
     options = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--max-allowed-packet=1M")
     with MySqlServer(tmp_path / "server", 102, options) as server:
         prepare(server, CASE)
@@ -213,7 +207,7 @@ def test_a_user_needs_few_rights_and_no_gtids(
         assert data(server) == expected
 
 
-def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: Log) -> None:
     first = Ledger(target_of(server, binlog))
     first.begin()
     try:
@@ -223,7 +217,7 @@ def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinl
         first.close()
 
 
-def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer, binlog: Log) -> None:
     target = target_of(server, binlog)
     ledger = Ledger(target)
     ledger.begin()
@@ -241,7 +235,7 @@ def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer
 
 
 def test_a_faulty_transaction_is_named_and_all_before_it_is_there(
-    server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
+    server: MySqlServer, binlog: Log, expected: dict[str, object]
 ) -> None:
     run(server, binlog, last_rank=60)
     server.execute("CREATE TABLE shop.kept AS SELECT * FROM shop.orders; DELETE FROM shop.orders")
@@ -263,14 +257,14 @@ def test_a_faulty_transaction_is_named_and_all_before_it_is_there(
     assert data(server) == expected
 
 
-def test_a_skipped_transaction_is_recorded(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_a_skipped_transaction_is_recorded(server: MySqlServer, binlog: Log) -> None:
     result = run(server, binlog, last_rank=5, skip=frozenset({3}))
     assert result.skipped == [f"{binlog.cluster_uuid}:3"] and position(server)[0] == 5
     assert server.query("SELECT `rank`, gtid FROM binlog_merge.replay_skipped") == [(3, f"{binlog.cluster_uuid}:3")]
 
 
 def test_a_ddl_that_the_target_refuses_goes_on_when_it_is_corrected(
-    server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
+    server: MySqlServer, binlog: Log, expected: dict[str, object]
 ) -> None:
     run(server, binlog, last_rank=90)
     server.execute("ALTER TABLE shop.orders ADD note INT")
@@ -289,9 +283,7 @@ def kill_sessions(server: MySqlServer) -> None:
         server.execute(f"KILL {session}")
 
 
-def test_a_lost_connection_is_made_again(
-    server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
-) -> None:
+def test_a_lost_connection_is_made_again(server: MySqlServer, binlog: Log, expected: dict[str, object]) -> None:
     cuts = [30, 100, 150]
 
     def disturb(result: ReplayResult) -> None:
@@ -305,13 +297,13 @@ def test_a_lost_connection_is_made_again(
     assert sum(result.selector.applied.values()) == sum(dry_run(binlog, ReplayOptions()).selector.applied.values())
 
 
-def test_a_server_that_is_not_there_is_no_long_wait(binlog: MergedBinlog) -> None:
+def test_a_server_that_is_not_there_is_no_long_wait(binlog: Log) -> None:
     target = MysqlTarget(ServerAddress(socket="/nowhere/s"), binlog.cluster_uuid)
     with pytest.raises(ServerRefused, match="/nowhere/s"):
         replay(binlog, target, ReplayOptions())
 
 
-def test_filters_choose_rows(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_filters_choose_rows(server: MySqlServer, binlog: Log) -> None:
     dear = "id % 3 = 0"
     rule = ExpressionRule(["shop.orders"], insert=dear, update_old=dear, update_new=dear, delete=dear)
     chosen = Filter(FilterSettings(expression_rules=[rule]))
@@ -326,7 +318,7 @@ def test_filters_choose_rows(server: MySqlServer, binlog: MergedBinlog) -> None:
     assert dry_run(binlog, ReplayOptions(filter=chosen, last_rank=60)).to_dict() == result.to_dict()
 
 
-def test_filters_choose_kinds_and_statements(binlog: MergedBinlog) -> None:
+def test_filters_choose_kinds_and_statements(binlog: Log) -> None:
     rules = [EventRule(["shop.orders"], ["delete"], ["MODIFY"])]
     planned = dry_run(binlog, ReplayOptions(filter=Filter(FilterSettings(event_rules=rules))))
     assert (
@@ -336,7 +328,7 @@ def test_filters_choose_kinds_and_statements(binlog: MergedBinlog) -> None:
     assert len(planned.statements) == 1 and planned.left_out[0].endswith("event-filters[0]: ignore-sql MODIFY")
 
 
-def test_tables_that_are_not_chosen_leave_the_server_as_it_is(server: MySqlServer, binlog: MergedBinlog) -> None:
+def test_tables_that_are_not_chosen_leave_the_server_as_it_is(server: MySqlServer, binlog: Log) -> None:
     before = data(server)
     result = run(server, binlog, filter=Filter(FilterSettings(rules=["*.*", "!shop.orders"])))
     assert data(server) == before and position(server)[0] == 210

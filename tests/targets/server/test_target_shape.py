@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from binlog_merge.cli.verbs import application
 from binlog_merge.errors import OutsideLog, ReplayStopped, TargetBusy
-from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
@@ -27,11 +27,11 @@ UPDATE a SET more = 7"""
 TABLES = ("a", "b", "made")
 LAST = 7
 
-Log = tuple[MergedBinlog, list[Any]]
+Merged = tuple[Log, list[Any]]
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Log:
+def log(tmp_path_factory: pytest.TempPathFactory, _shared_mysql_server: MySqlServer) -> Merged:
     """A log, and what its source came to."""
     server = _shared_mysql_server
     server.drop_databases()
@@ -45,7 +45,7 @@ def contents(server: MySqlServer) -> list[Any]:
     return [server.query(f"SELECT * FROM s.{table}") for table in TABLES]
 
 
-def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResult:
+def run(server: MySqlServer, binlog: Log, **options: Any) -> ReplayResult:
     target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
     return replay(binlog, target, ReplayOptions(**options))
 
@@ -64,7 +64,7 @@ def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResu
     ],
 )
 def test_a_table_that_is_another_one_is_told(
-    change: str, told: str, rank: int, mysql_server: MySqlServer, log: Log
+    change: str, told: str, rank: int, mysql_server: MySqlServer, log: Merged
 ) -> None:
     mysql_server.execute(BASE)
     mysql_server.execute(change, "s")
@@ -86,7 +86,7 @@ def test_a_table_that_is_another_one_is_told(
         "SET GLOBAL sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES'",
     ],
 )
-def test_what_does_no_harm_is_let_be(change: str, mysql_server: MySqlServer, log: Log) -> None:
+def test_what_does_no_harm_is_let_be(change: str, mysql_server: MySqlServer, log: Merged) -> None:
     mysql_server.execute(BASE)
     try:
         mysql_server.execute(change, "s")
@@ -108,7 +108,7 @@ def test_a_key_that_the_source_made_up_is_the_log_s_own(mysql_server: MySqlServe
     assert mysql_server.query("SELECT my_row_id, v FROM s.t") == [(1, 1), (2, 2)]
 
 
-def test_a_server_that_takes_no_writes_is_told(mysql_server: MySqlServer, log: Log) -> None:
+def test_a_server_that_takes_no_writes_is_told(mysql_server: MySqlServer, log: Merged) -> None:
     mysql_server.execute(f"{BASE}; SET GLOBAL super_read_only = ON")
     try:
         with pytest.raises(ReplayStopped, match="let the target take writes"):
@@ -126,7 +126,7 @@ def test_a_server_that_takes_no_writes_is_told(mysql_server: MySqlServer, log: L
     ],
 )
 def test_what_is_applied_is_not_applied_again_where_the_record_goes(
-    damage: str, mysql_server: MySqlServer, log: Log
+    damage: str, mysql_server: MySqlServer, log: Merged
 ) -> None:
     """A table without a key would take its rows twice."""
     mysql_server.execute(BASE)
@@ -148,7 +148,7 @@ def test_what_is_applied_is_not_applied_again_where_the_record_goes(
     assert caught.value.remedy and mysql_server.query("SELECT COUNT(*) FROM s.made") == [(2,)]
 
 
-def test_a_lock_that_stays_is_told(mysql_server: MySqlServer, log: Log) -> None:
+def test_a_lock_that_stays_is_told(mysql_server: MySqlServer, log: Merged) -> None:
     mysql_server.execute(BASE)
     holder = mysql_server.connect("s")
     try:
@@ -165,7 +165,7 @@ def test_a_lock_that_stays_is_told(mysql_server: MySqlServer, log: Log) -> None:
 
 @pytest.mark.parametrize("option", ["--start-gtid", "--skip"])
 def test_what_the_log_does_not_reach_is_no_position(
-    option: str, mysql_server: MySqlServer, log: Log, tmp_path: Path
+    option: str, mysql_server: MySqlServer, log: Merged, tmp_path: Path
 ) -> None:
     mysql_server.execute(BASE)
     server, parquet = f"mysql://root@localhost/?socket={mysql_server.socket}", f"parquet:{tmp_path}/p"
@@ -178,13 +178,13 @@ def test_what_the_log_does_not_reach_is_no_position(
     assert run(mysql_server, log[0]).last_rank == LAST and contents(mysql_server) == log[1]
 
 
-def test_a_start_that_is_still_to_be_merged_is_none(log: Log) -> None:
+def test_a_start_that_is_still_to_be_merged_is_none(log: Merged) -> None:
     arguments = ["replay", "--from", str(log[0].directory), "--dry-run", "--start-tso", str(1 << 62)]
     result = CliRunner().invoke(application(), arguments)
     assert isinstance(result.exception, OutsideLog) and "whole up to" in str(result.exception)
 
 
-def test_a_row_of_a_table_that_was_made_just_now_is_told(log: Log, tmp_path: Path) -> None:
+def test_a_row_of_a_table_that_was_made_just_now_is_told(log: Merged, tmp_path: Path) -> None:
     """DuckDB: what was undone with the transaction cannot be looked at any more."""
     arguments = ["replay", "--from", str(log[0].directory), "--to", f"duckdb:{tmp_path}/d.db", "--skip", "1"]
     result = CliRunner().invoke(application(), arguments)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from binlog_merge.binlog.events import Gtid, RowsQuery, parse_event, walk
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
-from binlog_merge.log.reader import MergedBinlog, order_key
+from binlog_merge.log.log import Log
+from binlog_merge.log.reader import order_key
 from tests.mysql_server import MySqlServer
 
 TABLES = """
@@ -30,7 +31,7 @@ CREATE TABLE lone (id INT PRIMARY KEY, v INT);
 WORDS = ["straße", "strasse", "STRASSE", "a", "A", "á", "b ", "b", "c\u200b", "c", "zebra", "Zebra"]
 
 
-def write_log(server: MySqlServer, folder: Path, seed: int, count: int, ddl: float = 0.03) -> tuple[MergedBinlog, str]:
+def write_log(server: MySqlServer, folder: Path, seed: int, count: int, ddl: float = 0.03) -> tuple[Log, str]:
     """Let a server work, and return its log with the statements that make the tables it began with.
 
     `ddl` is the share of DDL. The server keeps what it came to, in the database `w`.
@@ -55,7 +56,7 @@ def write_log(server: MySqlServer, folder: Path, seed: int, count: int, ddl: flo
     return as_output(server, folder), base
 
 
-def as_output(server: MySqlServer, folder: Path) -> MergedBinlog:
+def as_output(server: MySqlServer, folder: Path) -> Log:
     """Publish a server's own binlog, from its beginning, as if a merge had written it: what it says is the same."""
     server.execute("FLUSH BINARY LOGS")
     file = server.binlog_files()[0]
@@ -68,7 +69,7 @@ def as_output(server: MySqlServer, folder: Path) -> MergedBinlog:
     manifest = Manifest.load(folder)
     manifest.append(header)
     manifest.append(Publish(1, (published,), key, None, last, {}, {}))
-    return MergedBinlog(folder)
+    return Log(folder)
 
 
 def _last_key(file: Path) -> str:
