@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection as Pipe
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
@@ -27,6 +28,8 @@ from binlog_merge.binlog_server.readers import Reader
 from binlog_merge.binlog_server.stream import warm
 from binlog_merge.binlog_server.wire import Broken, Gone, State, Wire
 from binlog_merge.errors import MergeError
+from binlog_merge.files.manifest import MANIFEST_NAME
+from binlog_merge.files.watch import FolderWatch
 
 _SOCKET: Final = b"!"
 """What is sent with a socket: nothing goes without a byte."""
@@ -152,10 +155,12 @@ def work(pipe: "Pipe[Any, Any]") -> None:
     warm()
     sockets = _channel(pipe)
     logs: dict[Path, PublishedLog] = {}
+    watches: dict[Path, FolderWatch] = {}
     tell, memory = _Telling(pipe), Memory()
     with contextlib.suppress(EOFError, OSError, MergeError):  # the server meets the same, and says so
         while True:
-            if pipe.poll(_POLL):
+            telling = [watch.fileno() for watch in watches.values() if watch.tells]
+            if pipe in wait([pipe, *telling], _POLL):
                 job = pipe.recv()
                 said, found, *_ = socket.recv_fds(sockets, len(_SOCKET), 1)
                 if not said:
@@ -172,10 +177,13 @@ def work(pipe: "Pipe[Any, Any]") -> None:
                     tell(job.number, f"{job.reader.peer}: left, {error.message}")
                     tell(job.number, None)
                     continue
-                logs[job.directory] = log
+                if job.directory not in logs:
+                    logs[job.directory] = log
+                    watches[job.directory] = FolderWatch([job.directory], MANIFEST_NAME)
                 log.refresh()
                 Thread(target=_send, args=(job, wire, log, tell, memory), daemon=True).start()
-            for log in logs.values():
+            for directory, log in logs.items():
+                watches[directory].take()
                 log.refresh()
             memory.give_back()
     os._exit(0)  # threads are still sending

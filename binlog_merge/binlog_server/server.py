@@ -37,6 +37,8 @@ from binlog_merge.binlog_server.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.binlog_server.unmatched import Unmatched
 from binlog_merge.binlog_server.variables import Facts, Traits, traits_of
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
+from binlog_merge.files.manifest import MANIFEST_NAME
+from binlog_merge.files.watch import FolderWatch
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Value
@@ -125,17 +127,23 @@ class BinlogServer:
 
     def run(self) -> None:
         """Serve until `close`, or until a signal or a manifest that does not continue the log raises."""
-        with selectors.DefaultSelector() as selector:
+        logs = (self._log, *(stream.log for stream in self._streams))
+        folders = [log.folder.directory for log in logs]
+        with selectors.DefaultSelector() as selector, FolderWatch(folders, MANIFEST_NAME) as watch:
             for listener in self._listeners:
                 selector.register(listener, selectors.EVENT_READ)
+            if watch.tells:
+                selector.register(watch, selectors.EVENT_READ)
             while not self._closed.is_set():
                 HEARTBEAT.works()
-                for key, _ in selector.select(_POLL):
-                    if isinstance(key.fileobj, socket.socket):
-                        self._accept(key.fileobj)
-                self._log.refresh()
-                for stream in self._streams:
-                    stream.log.refresh()
+                ready = [key.fileobj for key, _ in selector.select(_POLL)]
+                for asked in ready:
+                    if isinstance(asked, socket.socket):
+                        self._accept(asked)
+                if watch in ready and not watch.take():
+                    continue  # another file has changed
+                for log in logs:
+                    log.refresh()
                 self._unmatched.look()
                 self._note.refresh(self._noted, self._unmatched.found, self._replicas.now(), self._repeats.now())
                 self._memory.give_back()

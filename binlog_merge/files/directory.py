@@ -302,6 +302,13 @@ class Glance:
         self._stamps: tuple[Stamp | None, ...] = ()
         self._looked = 0.0
 
+    def folders(self, found: Discovery | None) -> tuple[str, ...]:
+        """Return the folders in which nodes write; none if they are remote, or several for one pattern."""
+        if self._folders is None or found is None:
+            return ()
+        last = (str(Path(files[-1].path).parent) for files in found.nodes.values())
+        return tuple(dict.fromkeys((*self._folders, *last)))
+
     def is_same(self, found: Discovery) -> bool:
         """Return whether nothing has changed since the last call that returned False, when `found` was there."""
         if self._folders is None:

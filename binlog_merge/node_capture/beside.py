@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -10,9 +11,31 @@ from typing import Any, Final
 from snapshot_store.server import ServerAddress, message_of
 
 _SILENCE_SECONDS: Final = 10.0
+_ASLEEP_SECONDS: Final = 5.0
 _XA_START: Final = re.compile(r"\s*XA\s+(?:START|BEGIN)\s+(.+?)\s*", re.IGNORECASE)
 
 Connect = Callable[[], Any]
+
+
+class Activity:
+    """When one of a cluster's nodes has written last, as far as all are captured together. For any thread.
+
+    When none writes any more, no transaction waits for a clock: clocks are asked for `awake` seconds more, longer than
+    they may differ, and then now and then.
+    """
+
+    def __init__(self, awake: float) -> None:
+        self._awake = awake
+        self._last = time.monotonic()
+
+    def wrote(self) -> None:
+        """Take note that a node has written."""
+        self._last = time.monotonic()
+
+    def wants(self, asked: float) -> bool:
+        """Return whether a clock that was asked at a moment is to be asked again."""
+        now = time.monotonic()
+        return now - self._last < self._awake or now - asked >= _ASLEEP_SECONDS
 
 
 class Repeated(threading.Thread):

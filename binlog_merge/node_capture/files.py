@@ -143,6 +143,11 @@ class NodeFiles:
         except OSError as error:
             raise io_error(error, str(self.directory / self._name), self._end) from error
 
+    def flush(self) -> None:
+        """Let readers see all that was appended. Raises IoError."""
+        self._flush()
+        self._flushed = time.monotonic()
+
     def tick(self) -> None:
         """Flush to readers after a moment, and sync to disk after a second or 16 MiB."""
         if self._file is None or not self._unsynced:
@@ -151,8 +156,7 @@ class NodeFiles:
         if self._unsynced >= _SYNC_BYTES or now - self._synced >= _SYNC_SECONDS:
             self.sync()
         elif now - self._flushed >= _FLUSH_SECONDS:
-            self._flush()
-            self._flushed = now
+            self.flush()
 
     def sync(self) -> None:
         """Sync the file; return once everything is on disk."""

@@ -16,7 +16,7 @@ from binlog_merge.config.sections import Heartbeat
 from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
-from binlog_merge.node_capture.beside import Repeated, beat, connecting, rows_of
+from binlog_merge.node_capture.beside import Activity, Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.note import (
     CONNECTED,
@@ -30,7 +30,14 @@ from binlog_merge.node_capture.note import (
 )
 from binlog_merge.node_capture.server_end import standing_of
 from binlog_merge.node_capture.servers import Claims, NodeServers
-from binlog_merge.node_capture.source import DumpRefused, Lost, Source, SourceFacts
+from binlog_merge.node_capture.source import (
+    HEARTBEAT_SECONDS,
+    NOTING_SECONDS,
+    DumpRefused,
+    Lost,
+    Source,
+    SourceFacts,
+)
 from binlog_merge.node_capture.stream import Place, Stream, file_number, other_file, successor
 from binlog_merge.node_capture.switch_request import asked_of
 from binlog_merge.redaction import Routine
@@ -62,10 +69,14 @@ class CaptureOptions:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a capture does beside its files: how often it asks the server's clock (0: never), and heartbeats."""
+    """What a capture does beside its files: how often it asks the server's clock (0: never), and heartbeats.
+
+    Without an `activity` the clock is asked as often while nobody writes.
+    """
 
     clock_seconds: float = 0.5
     heartbeat: Heartbeat | None = None
+    activity: Activity | None = None
 
 
 class NodeCapture:
@@ -168,10 +179,15 @@ class NodeCapture:
         """Return what runs beside a capture that does not end."""
         node, connect = self.node.source_id, connecting(lambda: self.address, self._options.ssl_ca)
 
+        activity, asked = self._beside.activity, 0.0
+
         def due() -> bool:
-            return self._noting is not None and self._noting.wanting
+            wanted = activity is None or activity.wants(asked)
+            return wanted and self._noting is not None and self._noting.wanting
 
         def ask(connection: Any) -> None:
+            nonlocal asked
+            asked = time.monotonic()
             if (noting := self._noting) is not None:
                 noting.offer(standing_of(lambda sql: rows_of(connection, sql)))
 
@@ -291,10 +307,15 @@ class NodeCapture:
         stream = Stream(self.node.source_id, place)
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
         assert target is not None and self._source is not None
+        activity = self._beside.activity
         try:
-            for event in self._source.dump(place, replica_uuid, follow):
-                for action in stream.feed(event):
+            heartbeat = HEARTBEAT_SECONDS if noting is None else NOTING_SECONDS
+            for event in self._source.dump(place, replica_uuid, follow, heartbeat, files.flush):
+                actions = stream.feed(event)
+                for action in actions:
                     files.apply(action)
+                if actions and activity is not None:
+                    activity.wrote()
                 files.tick()
                 if noting is not None:
                     noting.tick()

@@ -20,12 +20,15 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.heartbeat import HEARTBEAT
+from binlog_merge.node_capture.beside import Activity
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.node_capture.note import CONNECTED
 from binlog_merge.node_capture.servers import Claims
 from snapshot_store.server import ServerAddress
 
 _LOOK_SECONDS: Final = 0.2
+_AWAKE_SECONDS: Final = 10.0
+"""How long after the last write clocks are asked as often as ever, beyond how far they may step back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,9 @@ def capture(
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
-    beside = Beside(config.capture.clock / 1e6, config.heartbeat)
+    alone = len(chosen) < len(config.nodes)  # others may write, and wait for these nodes' clocks
+    activity = None if alone else Activity(_AWAKE_SECONDS + config.commit_tso.max_step_back / 1e6)
+    beside = Beside(config.capture.clock / 1e6, config.heartbeat, activity)
     for option, given in (("--start-file", set(starts) - {""}), ("--switch", set(switch))):
         if strangers := sorted(given - {node.source_id for node in chosen}):
             names = ", ".join(node.source_id for node in chosen)

@@ -20,6 +20,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from select import select
 from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -28,8 +29,10 @@ from binlog_merge.node_capture.server_end import Standing, standing_of
 from binlog_merge.node_capture.stream import Place
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 
-HEARTBEAT_SECONDS: Final = 0.1
-"""The period of heartbeats from a source that has nothing to send: files are flushed then, and notes renewed."""
+HEARTBEAT_SECONDS: Final = 0.5
+"""The period of heartbeats from a source that has nothing to send: files are synced then."""
+NOTING_SECONDS: Final = 0.1
+"""The same where notes of the server's clock are written then."""
 SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
@@ -115,9 +118,17 @@ class Source:
             raise self._refused(error, _RIGHTS) from error
         return GtidSet.parse_text(next((str(row[5]) for row in events if row[2] == "Previous_gtids"), ""))
 
-    def dump(self, place: Place, replica_uuid: str, follow: bool) -> Iterator[memoryview]:
-        """Yield the events from `place` on as they arrive, with heartbeats.
+    def dump(
+        self,
+        place: Place,
+        replica_uuid: str,
+        follow: bool,
+        heartbeat: float = HEARTBEAT_SECONDS,
+        quiet: Callable[[], None] = lambda: None,
+    ) -> Iterator[memoryview]:
+        """Yield the events from `place` on as they arrive, with heartbeats after so many seconds without one.
 
+        `quiet` is called when all that has arrived is yielded, before the server is waited for.
         Ends when the server has sent all it has or, with `follow`, when the server ends the dump. Raises Lost,
         DumpRefused or ServerRefused.
         """
@@ -133,7 +144,7 @@ class Source:
             log_pos=place.asked,
             report_slave=("binlog-merge", "", "", 0),
             slave_uuid=replica_uuid,
-            slave_heartbeat=HEARTBEAT_SECONDS,
+            slave_heartbeat=heartbeat,
             pymysql_wrapper=lambda **settings: self._connection,
             enable_logging=False,
         )
@@ -142,7 +153,13 @@ class Source:
             reader._BinLogStreamReader__connect_to_stream()
             self._connection._sock.settimeout(self._silence)
             stream = self._connection._rfile
-            for payload in payloads(stream.read1, stream.read):
+
+            def some(size: int) -> bytes:
+                if not select([stream], [], [], 0)[0]:
+                    quiet()
+                return bytes(stream.read1(size))
+
+            for payload in payloads(some, stream.read):
                 kind = payload[0] if payload else _END
                 if kind == _OK:
                     yield payload[1:]

@@ -15,14 +15,17 @@ from binlog_merge.pipeline.result import MergeResult
 class Pace:
     """When a round begins, in seconds.
 
-    No sooner than `min_interval` after the one before began, and after a rest of half the time that one took, `rest` at
-    most: rounds without a rest would keep a core busy, on which a server or a reader may wait. `poll` is how often the
-    nodes' files are looked at. An error
-    that may pass is tried again after a pause that grows from `first_pause` to `last_pause`, for `patience` at most.
+    No sooner than `min_interval` after the one before began, and after a rest of half the time that one took, between
+    `least_rest` and `rest`: rounds without a rest would keep a core busy, on which a server or a reader may wait, and
+    many small rounds cost more than a few. Then as soon as a node has written: `look` is how often its files are looked
+    at where the system tells when they change, `poll` where it does not. An error that may pass is tried again after a
+    pause that grows from `first_pause` to `last_pause`, for `patience` at most.
     """
 
     min_interval: float = 0.0
+    least_rest: float = 0.05
     rest: float = 0.25
+    look: float = 0.5
     poll: float = 0.05
     first_pause: float = 0.5
     last_pause: float = 15.0
@@ -39,6 +42,8 @@ class Rounds(Protocol):
     def has_news(self) -> bool: ...
 
     def merge(self) -> MergeResult: ...
+
+    def wait(self, stop: Event, seconds: float, poll: float) -> None: ...
 
 
 class Watcher(Protocol):
@@ -85,4 +90,7 @@ def follow(
         if result is not None:
             watcher.merged(result)
         took = clock() - begun
-        stop.wait(max(pace.poll if result is None else min(pace.rest, took / 2), pace.min_interval - took))
+        if result is not None:
+            stop.wait(max(min(pace.rest, max(pace.least_rest, took / 2)), pace.min_interval - took))
+        elif not stop.is_set():
+            rounds.wait(stop, pace.look, pace.poll)

@@ -5,6 +5,7 @@ rounds. A round that fails leaves nothing behind it; the next one begins with wh
 """
 
 from pathlib import Path
+from threading import Event
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +13,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
+from binlog_merge.files.watch import FolderWatch
 from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
@@ -40,6 +42,7 @@ class Rounds:
         self._between = Between.of(config, self._directory)
         self._lock = OutputLock(self._directory)
         self._glance = Glance(config, self._between.schemas.paths)
+        self._watch: FolderWatch | None = None
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
@@ -54,6 +57,8 @@ class Rounds:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            if self._watch is not None:
+                self._watch.close()
             if self._between.archiver is not None:
                 self._between.archiver.close()
             self._job(silent).clear_work()
@@ -74,6 +79,18 @@ class Rounds:
         if self._glance.is_same(between.found):
             return False
         return discover(self._config, between.heads) != between.found or not between.schemas.fresh()
+
+    def wait(self, stop: Event, seconds: float, poll: float) -> None:
+        """Return when a node may have written, at a stop, or after so many `seconds`; after `poll` where nothing tells
+        of what nodes write.
+        """
+        folders = self._glance.folders(self._between.found)
+        if self._watch is None or self._watch.folders != folders:
+            if self._watch is not None:
+                self._watch.close()
+            self._watch = FolderWatch(folders)
+            return  # something may have been written before the watch began
+        self._watch.wait(stop, seconds, poll)
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""

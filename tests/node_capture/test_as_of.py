@@ -16,7 +16,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.as_of import AS_OF_NAME, AsOf, read_as_of
 from binlog_merge.files.head import file_identity
 from binlog_merge.files.source import LocalSource
-from binlog_merge.node_capture.beside import rows_of
+from binlog_merge.node_capture.beside import Activity, rows_of
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
 from binlog_merge.node_capture.server_end import Standing, standing_of
@@ -191,3 +191,13 @@ def test_a_damaged_note_is_named(data: bytes, tmp_path: Path) -> None:
     (tmp_path / AS_OF_NAME).write_bytes(data)
     notes, warnings = read_as_of([f"{tmp_path}/*"])
     assert not notes and len(warnings) == 1 and str(tmp_path / AS_OF_NAME) in warnings[0]
+
+
+def test_clocks_are_asked_often_only_while_a_node_writes() -> None:
+    asked_now, asked_long_ago = time.monotonic(), time.monotonic() - 3600
+    awake, asleep = Activity(awake=3600), Activity(awake=0)
+    assert awake.wants(asked_now)
+    assert not asleep.wants(asked_now)
+    assert asleep.wants(asked_long_ago)
+    asleep.wrote()
+    assert not asleep.wants(time.monotonic())

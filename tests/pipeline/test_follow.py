@@ -22,7 +22,7 @@ from binlog_merge.errors import (
 from binlog_merge.pipeline.follow import Pace, follow
 from binlog_merge.pipeline.result import MergeResult
 
-PACE = Pace(first_pause=0.001, last_pause=0.002, poll=0.0, rest=0.0)
+PACE = Pace(first_pause=0.001, last_pause=0.002, poll=0.0, rest=0.0, least_rest=0.0)
 
 
 @dataclass
@@ -38,6 +38,9 @@ class Script:
         if self.step == "stop":
             self.stop.set()
         return self.step not in (None, "stop")
+
+    def wait(self, stop: Event, seconds: float, poll: float) -> None:
+        stop.wait(poll)
 
     def merge(self) -> MergeResult:
         self.merged += 1
