@@ -25,6 +25,7 @@ from binlog_merge.pipeline.assemble.order_faults import (
     still_without,
     tso_conflict,
 )
+from binlog_merge.pipeline.assemble.several_tsos import with_several_tsos
 from binlog_merge.pipeline.assemble.undecided import undecided
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.branches import Hash
@@ -201,7 +202,9 @@ def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, fl
     keys = [cluster.bound(n.source_id, watermarks[n.source_id]) or GREATEST_KEY for n in open_ended]
     keys += [] if job.stop_tso is None else [OrderKey(job.stop_tso, 0, 0, 0)]
     end = min([*keys, *lowered.values()], default=GREATEST_KEY)
-    conflict = None if any(n.by_time for n in scanned) else tso_conflict(scanned, cluster.polardbx, floor)
+    conflict = None
+    if not any(n.by_time for n in scanned):
+        conflict = tso_conflict(scanned, with_several_tsos(job, scanned), cluster.polardbx, floor)
     bound = min(
         Bound(end, next((n.error for n in scanned if n.error is not None), None)),
         stepped,

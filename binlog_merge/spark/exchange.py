@@ -34,6 +34,8 @@ from binlog_merge.spark.tasks import (
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED_BYTES: Final = 64 << 20
 _AHEAD_ROWS: Final = 1 << 20
+_TOLD_BYTES: Final = 1 << 20
+"""Larger tasks, all together, are shuffled to where they run: else each of them would load all."""
 _TARGETS: Final = (
     "explode(cast(split(nullif(get(split(get(split('{}', '/'), number), ';'), place), ''), ',') as array<int>))"
     " as target"
@@ -148,7 +150,7 @@ class ShuffleExchange:
         """Run a stage: `work(inputs)` is its body. Returns the number and the result of each task."""
         from pyspark import StorageLevel
 
-        if any(reads):
+        if any(reads) or sum(map(len, tasks)) > _TOLD_BYTES:
             rows = self.inputs(tasks, reads)
             body = work(brought)
         else:

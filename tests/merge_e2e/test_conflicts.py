@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.errors import CommitTsoConflict
+from binlog_merge.pipeline.assemble import several_tsos
+from binlog_merge.pipeline.assemble.several_tsos import CompareTask, DealTask, compare, deal
+from binlog_merge.pipeline.base.blocks import Held, holding, write_block
 from binlog_merge.pipeline.scan.carriers import CARRIERS
 from tests.effort import keeping
 from tests.merge_e2e.local import merge, written
@@ -110,6 +114,37 @@ def test_nothing_of_it_comes_out(carrier: str, partitions: int | None, tmp_path:
 
 def merge_count(out: Path) -> int:
     return sum(data.count(b"# CTS::") for data in written(out).values())
+
+
+def test_many_branches_are_compared_in_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_tsos, "IN_DRIVER", -1)
+    monkeypatch.setattr(several_tsos, "DEALT", 1)
+    monkeypatch.setattr(several_tsos, "COMPARED", 4)
+    test_nothing_of_it_comes_out("polardbx", 6, tmp_path)
+
+
+@given(st.lists(st.tuples(st.integers(0, 30) | st.integers(-(2**63), 2**63 - 1), st.integers(0, 2)), max_size=80))
+def test_what_tasks_find_is_what_a_dictionary_finds(pairs: list[tuple[int, int]]) -> None:
+    known: dict[int, int] = {}
+    wanted = sorted({x for x, t in pairs if known.setdefault(x, t) != t})
+    held, paths = Held(), [f"held:{i}" for i in range(4)]
+    columns = [tuple(np.array([pair[i] for pair in pairs[n::5]], np.int64) for i in (0, 1)) for n in range(5)]
+    with holding(held), mock.patch.object(several_tsos, "AT_ONCE", 8):
+        for path, (transaction, times) in zip(paths, columns, strict=False):
+            write_block(path, {"transaction": transaction, "tso": times, "flags": np.zeros_like(times)})
+        for number in (0, 2):
+            deal(DealTask(f"held:dealt-{number}", 4, tuple(paths[number : number + 2])))
+        edges = several_tsos._shares((columns[4][0], columns[4][1]), 4)
+        shares = [CompareTask(share, ("held:dealt-0", "held:dealt-2"), edges[share]) for share in range(4)]
+        assert sorted(np.concatenate([compare(task) for task in shares]).tolist()) == wanted
+
+
+def test_more_ids_with_several_tsos_than_can_be_an_error_are_none() -> None:
+    many = np.arange(several_tsos.MANY + 1, dtype=np.int64)
+    both = [(many, np.zeros_like(many)), (many, np.ones_like(many))]
+    assert len(several_tsos.different(both)) == 0
+    assert len(several_tsos.different(both, several_tsos.MANY + 1)) == several_tsos.MANY + 1
+    assert len(several_tsos.different([(many[1:], tsos[1:]) for _, tsos in both])) == several_tsos.MANY
 
 
 def test_it_stops_only_what_it_reaches(tmp_path: Path) -> None:

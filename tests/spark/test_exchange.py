@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, UnannouncedDdl
+from binlog_merge.errors import CommitTsoConflict, ConfigError, UnannouncedDdl
+from binlog_merge.pipeline.assemble import several_tsos
 from binlog_merge.pipeline.base import blocks, pieces
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.spark import tasks
@@ -24,6 +25,7 @@ from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import written
+from tests.merge_e2e.test_conflicts import Shard, save, tso
 from tests.spark.sharing import Writing
 
 pytestmark = [pytest.mark.spark]
@@ -90,6 +92,21 @@ def test_rounds_here_and_there(carrying: Any, tmp_path: Path) -> None:
                 rounds.merge(end_of_input=number == ROUNDS)
             assert_prefix(written(tmp_path / "out"), good)
     assert written(tmp_path / "out") == good
+
+
+def test_torn_transactions_are_found_where_all_goes_through_spark(
+    carrying: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
+    monkeypatch.setattr("binlog_merge.spark.exchange._TOLD_BYTES", 0)
+    monkeypatch.setattr(several_tsos, "IN_DRIVER", -1)
+    shards = [Shard(1, "polardbx"), Shard(2, "polardbx")]
+    for number in range(1, 9):
+        for shard in shards:
+            shard.branch(number, tso(20 if (number, shard.number) == (5, 2) else number))
+    config = save(shards, tmp_path, "polardbx")
+    with pytest.raises(CommitTsoConflict, match=f"{tso(5)} on node dn-1, but {tso(20)} on node dn-2"):
+        merge(carrying, MergeConfig.load(config), tmp_path / "out", partitions=3)
 
 
 def test_an_exchange_that_is_none_is_refused(spark: Any) -> None:

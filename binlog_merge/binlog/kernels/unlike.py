@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit(cache=True, nogil=True)
@@ -17,7 +17,7 @@ def note_tsos(transaction: Any, tso: Any, table: Any, part: int, parts: int, fou
     """
     mask = np.uint64(len(table) - 1)
     for i in range(len(transaction)):
-        h = np.uint64(transaction[i]) * _MIX
+        h = np.uint64(transaction[i]) * MIX
         if np.int64(h >> np.uint64(48)) & (parts - 1) != part:
             continue
         slot = np.int64((h >> np.uint64(20)) & mask)

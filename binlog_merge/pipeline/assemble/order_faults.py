@@ -11,11 +11,9 @@ from itertools import combinations
 import numpy as np
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.config.sections import CommitTso
 from binlog_merge.errors import ClockStep, CommitTsoConflict, MissingCommitTso
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.blocks import read_blocks
 from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.branches import Hash
 from binlog_merge.pipeline.base.clock import steps_back
@@ -75,21 +73,18 @@ def check_clocks(nodes: Sequence[ScannedNode], config: CommitTso, floor: OrderKe
     return first, warnings
 
 
-PART = 1 << 20  # branches examined at once
-MANY = (
-    1 << 16
-)  # with more transactions that have several TSOs, their ids are taken to be reused, and nothing is reported
-
 Branch = tuple[int, int, str, str, int]  # transaction, TSO, node, file, offset
 
 
-def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) -> CommitTsoConflict | None:
+def tso_conflict(
+    nodes: Sequence[ScannedNode], suspects: Column, unique: bool, floor: OrderKey
+) -> CommitTsoConflict | None:
     """Return the conflict with the least order key from `floor` on, or None.
 
+    `suspects` are the ids of transactions with several TSOs, in order.
     `unique`: transaction ids are never reused (PolarDB-X). Elsewhere a coordinator may reuse a gtrid; then two TSOs of
     a gtrid only conflict if no node has both.
     """
-    suspects = _suspects(nodes)
     by_transaction: dict[int, list[Branch]] = {}
     for branch in _branches(nodes, suspects) if len(suspects) else ():
         by_transaction.setdefault(branch[0], []).append(branch)
@@ -111,31 +106,6 @@ def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) ->
         position=position,
         order_key=key,
     )
-
-
-def _suspects(nodes: Sequence[ScannedNode]) -> Column:
-    """Return the ids of transactions with several TSOs; none if there are more than MANY."""
-    paths = [b.scanned.timed_path for n in nodes for b in n.blocks if b.timed_span is not None]
-    columns = [_of_distributed(found) for found in read_blocks(paths, ("transaction", "tso", "flags"))]
-    edges = [e for n in nodes for e in n.edges if not e.seq]
-    columns.append((np.array([e.transaction for e in edges], np.int64), np.array([e.tso for e in edges], np.int64)))
-    total = sum(len(transaction) for transaction, _ in columns)
-    parts = 1 << max(0, (total // PART).bit_length())
-    table = np.empty((1 << max(4, (3 * total // parts).bit_length()), 2), np.int64)
-    found, count = np.empty(MANY, np.int64), 0
-    for part in range(parts if total else 0):
-        table[:, 1] = -1
-        for transaction, tso in columns:
-            count = int(note_tsos(transaction, tso, table, part, parts, found, count))
-            if count < 0:
-                return found[:0]
-    return np.unique(found[:count])
-
-
-def _of_distributed(columns: dict[str, Column]) -> tuple[Column, Column]:
-    own = (columns["flags"] & k.OWN_TSO) != 0
-    transaction, tso = columns["transaction"], columns["tso"]
-    return (transaction[~own], tso[~own]) if own.any() else (transaction, tso)
 
 
 def _branches(nodes: Sequence[ScannedNode], wanted: Column) -> list[Branch]:

@@ -1,6 +1,7 @@
 """Runs the order stage: one task per range of TSOs, or the four steps of `held_rows` if DDL of shards hold rows."""
 
 import logging
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,19 +68,20 @@ def order_all(
     edges = tuple(e for n in scanned for e in n.edges)
     seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
     ddl = frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0))
+    spans, begin = ranges(points, wanted), job.scratch("order")
     tasks = [
         OrderTask(
-            i, low, high, floor, limit,
-            tuple(b for b in blocks if b.has_timed(low, high) or b.has_local(low, high)),
-            edges, coordination.topology, ddl, seen,
-            f"{job.scratch('order')}-{i:06d}.arrow", coordination.places, job.config.output.heartbeat,
+            i, low, high, floor, limit, own, own_edges, coordination.topology, ddl, seen,
+            f"{begin}-{i:06d}.arrow", coordination.places, job.config.output.heartbeat,
         )
-        for i, (low, high) in enumerate(ranges(points, wanted))
+        for i, ((low, high), own, own_edges) in enumerate(
+            zip(spans, in_ranges(blocks, spans), edges_in(edges, spans), strict=True)
+        )
     ]  # fmt: skip
     branches = sum(piece.timed + piece.local for node in scanned for piece in node.pieces)
     with job.stage("order", len(tasks), branches=branches):
         if coordination.holds is not None:
-            ordered = _with_holds(runner, tasks, blocks, coordination, coordination.holds)
+            ordered = _with_holds(runner, tasks, blocks, _sets(blocks, edges), coordination, coordination.holds)
         else:
             ordered = Ordered(runner.run("order", order, tasks))
     for part in ordered.parts:
@@ -88,13 +90,38 @@ def order_all(
     return ordered
 
 
+def in_ranges(blocks: Sequence[Block], spans: Sequence[tuple[int, int]]) -> list[tuple[Block, ...]]:
+    """Return the blocks that may have rows in each range of TSOs. The ranges follow each other without a gap."""
+    lows, found = [low for low, _ in spans], [list[Block]() for _ in spans]
+    for block in blocks:
+        there = set[int]()
+        for span in (block.timed_span, block.local_span):
+            if span is not None and span.greatest >= lows[0]:
+                there.update(range(max(0, bisect_right(lows, span.least) - 1), bisect_right(lows, span.greatest)))
+        for number in there:
+            found[number].append(block)
+    return [tuple(each) for each in found]
+
+
+def edges_in(edges: Sequence[EdgeRow], spans: Sequence[tuple[int, int]]) -> list[tuple[EdgeRow, ...]]:
+    """Return the branches completed on the driver that are in each range of TSOs."""
+    lows, found = [low for low, _ in spans], [list[EdgeRow]() for _ in spans]
+    for edge in edges:
+        found[bisect_right(lows, edge.tso) - 1].append(edge)
+    return [tuple(each) for each in found]
+
+
 def _with_holds(
-    runner: Runner, tasks: Sequence[OrderTask], blocks: Sequence[Block], coordination: Coordination, holds: Holds
+    runner: Runner,
+    tasks: Sequence[OrderTask],
+    blocks: Sequence[Block],
+    sets: Sequence[tuple[str, TableSet]],
+    coordination: Coordination,
+    holds: Holds,
 ) -> Ordered:
     floor, limit = tasks[0].floor, tasks[0].limit
     effects = live(holds.effects, floor, limit)
     ddl = tuple(sorted(place for place in holds.ddl if floor <= place.key < limit))
-    sets = _sets(blocks, tasks[0].edges)
     tables = tuple(_coming_out(coordination.topology, *known) for known in sets)
     numbers = {known: number for number, known in enumerate(sets)}
     apart = frozenset(number for number, touched in enumerate(tables) if not touched)

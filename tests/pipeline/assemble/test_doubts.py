@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 import numpy as np
@@ -25,6 +25,7 @@ from binlog_merge.pipeline.assemble.order_faults import (
     split_transactions,
     tso_conflict,
 )
+from binlog_merge.pipeline.assemble.several_tsos import with_several_tsos
 from binlog_merge.pipeline.assemble.sync_points import windows
 from binlog_merge.pipeline.assemble.undecided import logged_elsewhere, undecided, with_rows
 from binlog_merge.pipeline.assemble.values import Patch, local_keys
@@ -33,6 +34,7 @@ from binlog_merge.pipeline.base.blocks import Held, holding
 from binlog_merge.pipeline.base.branches import KeptBranch
 from binlog_merge.pipeline.base.clock import Clocked, time_tso
 from binlog_merge.pipeline.base.logged import Logged, NodeGtids
+from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.scan.task import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
 from binlog_merge.pipeline.scan.values import PieceBlock
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -43,7 +45,9 @@ SID = bytes(16)
 
 def conflict(*texts: str, unique: bool = True, floor: OrderKey = ORIGIN) -> tuple[str | None, ...] | None:
     """Return (node, order key) of the first transaction that would come out torn."""
-    found = tso_conflict([assembled(text, number) for number, text in enumerate(texts, 1)], unique, floor)
+    nodes = [assembled(text, number) for number, text in enumerate(texts, 1)]
+    suspects = with_several_tsos(cast(Job, None), nodes)  # so few that no task is needed
+    found = tso_conflict(nodes, suspects, unique, floor)
     return None if found is None else (found.node, found.order_key)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import read_block
+from binlog_merge.pipeline.order.driver import edges_in, in_ranges
 from binlog_merge.pipeline.order.ordered import OrderResult, OrderTask, in_order, transactions
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order, ranges
 from snapshot_store.topology import Hidden, Topology
@@ -40,6 +41,18 @@ def rows_in(found: OrderResult) -> list[Row]:
     keys = [OrderKey(*key) for key in zip(*(of[name] for name in KEY), strict=True)]
     places = zip(*(of[name] for name in ("node", "file", "start", "end")), strict=True)
     return [Row(key, *place) for key, place in zip(keys, places, strict=True)]
+
+
+@given(st.data())
+def test_a_range_gets_the_blocks_and_edges_that_may_have_rows_in_it(data: st.DataObject) -> None:
+    texts = [data.draw(cut(data.draw(logs()))) for _ in range(data.draw(st.integers(1, 3)))]
+    nodes = [assembled(text, number) for number, text in enumerate(texts, 1)]
+    blocks, edges = [b for n in nodes for b in n.blocks], [e for n in nodes for e in n.edges]
+    spans = list(pairwise([LEAST, *sorted(data.draw(st.sets(st.integers(0, 12), max_size=4))), GREATEST]))
+    assert in_ranges(blocks, spans) == [
+        tuple(b for b in blocks if b.has_timed(low, high) or b.has_local(low, high)) for low, high in spans
+    ]
+    assert edges_in(edges, spans) == [tuple(e for e in edges if low <= e.tso < high) for low, high in spans]
 
 
 @HERE
