@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from binlog_merge.binlog_server.accounts import Account, Accounts
-from binlog_merge.binlog_server.limits import Limits
+from binlog_merge.binlog_server.settings import Limits
 from binlog_merge.binlog_server.tls import PasswordKey
 from binlog_merge.protocol.handshake import (
     CACHING_SHA2,

@@ -18,10 +18,9 @@ from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
-from binlog_merge.tables.as_text import of_text, text_array
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget
-from binlog_merge.tables.types import listed, place, quoted
+from binlog_merge.tables.types import listed, of_text, place, quoted, text_array
 from snapshot_store.model import Catalog
 
 SUFFIX: Final = ".bootstrap"

@@ -21,11 +21,9 @@ from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.bootstrap.asking import shown_key
-from binlog_merge.bootstrap.copying import copied_by_threads
-from binlog_merge.bootstrap.nodes import Changed, NodeReader
+from binlog_merge.bootstrap.nodes import Changed, NodeReader, copied_by_threads
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
-from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog
+from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog, shown_key
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import (
     CATCHING_UP,

@@ -96,7 +96,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _line(item: Any, name: tuple[str, str]) -> str:
-    from binlog_merge.ask.formats.text import values_text
+    from binlog_merge.ask.formats import values_text
     from binlog_merge.ask.life import Change
 
     if not isinstance(item, Change):

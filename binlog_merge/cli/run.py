@@ -26,8 +26,8 @@ from binlog_merge.errors import (
 
 if TYPE_CHECKING:
     from binlog_merge.cli.run_commands import RunOptions
+    from binlog_merge.cli.supervisor import Supervisor
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.supervise.supervisor import Supervisor
 
 LOCK_NAME = ".run.lock"
 
@@ -213,10 +213,10 @@ def run(
     """Capture, merge and serve a cluster, until it is stopped."""
     start_log(log_level, log_format)
     from binlog_merge.cli.run_commands import RunOptions, components, error_of
+    from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
     from binlog_merge.config import held
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.supervise.supervisor import Notice, Policy, Supervisor
 
     with held.holding():
         held.hold([config])

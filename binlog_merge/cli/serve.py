@@ -202,9 +202,9 @@ def serve(
 ) -> None:
     """Serve a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
-    from binlog_merge.binlog_server.limits import Limits
     from binlog_merge.binlog_server.log import PublishedLog
     from binlog_merge.binlog_server.server import ServeOptions
+    from binlog_merge.binlog_server.settings import Limits
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.streams.spec import load_streams
 
@@ -255,8 +255,8 @@ def _serve(
     output: OutputFormat,
 ) -> None:
     from binlog_merge.binlog_server.accounts import accounts_in
-    from binlog_merge.binlog_server.limits import take_descriptors, too_few
     from binlog_merge.binlog_server.server import BinlogServer
+    from binlog_merge.binlog_server.settings import take_descriptors, too_few
     from binlog_merge.streams.folder import FOLDER
     from binlog_merge.streams.keeper import StreamKeeper
 
@@ -266,7 +266,7 @@ def _serve(
     with ExitStack() as stack:
         kept = None
         if tables is not None:
-            from binlog_merge.binlog_server.limits import take_of_system
+            from binlog_merge.binlog_server.settings import take_of_system
             from binlog_merge.binlog_server.tables.keeper import Tables
 
             take_of_system()

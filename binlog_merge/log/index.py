@@ -17,8 +17,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ChecksumMismatch, ManifestError, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.file_events import events_of
-from binlog_merge.log.reader import DAMAGED, check_kept, file_items
+from binlog_merge.log.reader import DAMAGED, check_kept, events_of, file_items
 from snapshot_store.tso import OrderKey
 
 Numbers = npt.NDArray[np.int64]

@@ -28,11 +28,10 @@ from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import ManifestState, OutputFile
 from binlog_merge.log.chunks import CLOCKED, US, chunks_of, transactions_from
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.index import key_of
 from binlog_merge.log.place import FORMS, Place
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MERGE_ON, Item, file_items, removed_before
+from binlog_merge.log.reader import MERGE_ON, Item, events_of, file_items, removed_before
 from binlog_merge.log.transactions import FileTransactions, Transaction, event_offsets
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey, carries_time

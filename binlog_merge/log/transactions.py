@@ -22,9 +22,8 @@ from binlog_merge.errors import ChecksumMismatch, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.chunks import chunks_of, transactions_between
-from binlog_merge.log.file_events import events_in
 from binlog_merge.log.index import Numbers, key_of
-from binlog_merge.log.reader import DAMAGED, order_key
+from binlog_merge.log.reader import DAMAGED, events_in, order_key
 from binlog_merge.polardbx.ddl.comments import split_comment
 from snapshot_store.tso import OrderKey
 

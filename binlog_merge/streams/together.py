@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from binlog_merge.errors import MergeError, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState, OutputFile
-from binlog_merge.log.file_events import events_of
+from binlog_merge.log.reader import events_of
 from binlog_merge.streams.chosen import Shared
 from binlog_merge.streams.derive import Item, items_of
 from binlog_merge.streams.folder import Part, StreamWriter

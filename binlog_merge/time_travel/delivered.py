@@ -9,13 +9,12 @@ import numpy as np
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
 from binlog_merge.log.checkpoint import Checkpoint
-from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.types import duckdb_type, listed, place, quoted
-from binlog_merge.targets.server.inserts import inserts
+from binlog_merge.tables.types import duckdb_type, in_duckdb, listed, place, quoted
 from binlog_merge.targets.server.mysql import MysqlTarget, Session
+from binlog_merge.targets.server.overwriting import inserts
 from binlog_merge.time_travel.bases import Made
-from binlog_merge.undo.statements import key_of
+from binlog_merge.time_travel.statements import key_of
 from binlog_merge.values.sql.server_text import literal_of_text
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import DATES, TEMPORAL, Family

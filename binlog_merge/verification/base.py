@@ -15,9 +15,8 @@ import pyarrow as pa
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.alter import Alteration
-from binlog_merge.tables.as_text import moment_text, of_text, text_array, time_text
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
-from binlog_merge.tables.types import duckdb_type, listed, place, quoted
+from binlog_merge.tables.types import duckdb_type, listed, moment_text, of_text, place, quoted, text_array, time_text
 from binlog_merge.verification.compare_sides import Compared, ServerSide, Texts
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_plainly

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.bootstrap.asking import chunk_sql
 from binlog_merge.bootstrap.nodes import difference, next_rows
-from binlog_merge.bootstrap.plan import check_tables
+from binlog_merge.bootstrap.plan import check_tables, chunk_sql
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import Chunk, End, Reading, Shard
 from binlog_merge.errors import UnsupportedInput

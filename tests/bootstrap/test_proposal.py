@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Kind, Overlap
 from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of, proposed
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.yaml import YamlDocument, parse_yaml

@@ -22,8 +22,8 @@ from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
 from binlog_merge.tables.ddl import understood
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.passable_ddl import Written, after_ddl
-from binlog_merge.undo.selection import touched_by
+from binlog_merge.time_travel.passable_ddl import Written, after_ddl
+from binlog_merge.time_travel.selection import touched_by
 from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog

@@ -21,10 +21,10 @@ from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import remove
 from binlog_merge.log import key_index
 from binlog_merge.log.chunks import chunks_of
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.key_conditions import hash_of, kind_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
+from binlog_merge.log.reader import events_of
 from binlog_merge.values.duckdb.compile import parse
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType

@@ -21,9 +21,8 @@ from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeErr
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import Rows
+from binlog_merge.log.reader import Rows, events_of
 from binlog_merge.log.rows import op_of
 from binlog_merge.log.statement import Statement
 from binlog_merge.streams import together

@@ -14,11 +14,11 @@ import pytest
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog_server.dictionary import _sizes
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.table_options import status_of
+from binlog_merge.binlog_server.table_facts import status_of
 from binlog_merge.binlog_server.tables.columns import Reading, printed, sorted_by
 from binlog_merge.binlog_server.tables.fields import Results, field_of
 from binlog_merge.errors import MergeError
-from binlog_merge.messages import maxwell_ddl, simple
+from binlog_merge.messages import maxwell, simple
 from binlog_merge.messages.canal import Canal, CanalOptions
 from binlog_merge.messages.debezium import ddl as debezium_ddl
 from binlog_merge.messages.debezium import types as debezium
@@ -96,7 +96,7 @@ PARTS: Final[dict[str, Callable[[Column], object]]] = {
 }
 BY_NAME: Final[dict[str, Callable[[Column], object]]] = {
     "DDL": lambda column: type_sql(column.type),
-    "Maxwell's schema changes": maxwell_ddl._column,
+    "Maxwell's schema changes": maxwell._column,
     "a joined type": lambda column: join_types("c", column.type, column.type),
 }
 """What carries any type by its name."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.protocol.packets import ErrorCode
-from binlog_merge.tables.as_text import moment_text, number_text, time_text
+from binlog_merge.tables.types import moment_text, number_text, time_text
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import Sql

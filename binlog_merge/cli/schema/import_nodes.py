@@ -15,10 +15,10 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
 from binlog_merge.binlog.query_session import session_of
-from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Beginning, Overlap, beginning_of, overlap_of
 from binlog_merge.bootstrap.plan import Places
 from binlog_merge.bootstrap.proposal import proposal
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import read_server_note, write_server_note
@@ -26,7 +26,7 @@ from binlog_merge.config.yaml import YamlDocument
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import events_of
-from binlog_merge.log.file_events import events_in
+from binlog_merge.log.reader import events_in
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.pipeline.coordinate.shards.events import as_logical
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns

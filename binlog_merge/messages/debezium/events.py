@@ -5,8 +5,8 @@ with the new key. Source: RelationalChangeRecordEmitter of Debezium 3.6.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +14,14 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, typed
 from binlog_merge.messages.debezium import transactions
 from binlog_merge.messages.debezium.ddl import schema_change
-from binlog_merge.messages.debezium.names import field_names
-from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
-from binlog_merge.messages.debezium.ordering import BEGIN, CHANGE, CREATED, END, TOMBSTONE, Ordering
+from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions, field_names
 from binlog_merge.messages.debezium.schema import envelope_schema, key_schema
 from binlog_merge.messages.debezium.types import kind_of
 from binlog_merge.messages.message import Encoded, Message, Schemas
-from binlog_merge.messages.placing import Weights
-from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import DELETE, UPDATE, TableRows
+from binlog_merge.messages.read import Ddl, Weights
+from binlog_merge.messages.rows import DELETE, UPDATE, TableRows, guarded, typed
 from snapshot_store.model import Table
 
 
@@ -175,3 +171,40 @@ class Debezium:
 
     def _times(self, now_ns: int) -> str:
         return f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'
+
+
+BEGIN, CHANGE, TOMBSTONE, CREATED, END = range(5)
+"""The places of a row's messages."""
+_PLACES: Final = 8
+
+
+@dataclass
+class Ordering:
+    """Collects messages; `made` puts them into their order."""
+
+    _values: list[Any] = field(default_factory=list)
+    _keys: list[Any] = field(default_factory=list)
+    _places: list[Any] = field(default_factory=list)
+    _aside: list[Any] = field(default_factory=list)
+
+    def take(self, place: int, at: Any, values: Any, keys: Any) -> None:
+        """Take the messages of the rows `at` among those of all rows."""
+        chosen = pa.array(at)
+        self.add(place, at, values.take(chosen), keys.take(chosen))
+
+    def add(self, place: int, at: Any, values: Any, keys: Any) -> None:
+        """Take messages, one for each row of `at`."""
+        self._values.append(pc.cast(values, pa.large_string()))
+        self._keys.append(pc.cast(keys, pa.large_string()))
+        self._places.append(at * _PLACES + place)
+        self._aside.append(np.full(len(at), place in (BEGIN, END)))
+
+    def made(self, schemas: Schemas, aside: Schemas | None) -> Encoded:
+        """Return all messages."""
+        places = np.concatenate(self._places)
+        if len(self._places) == 1:
+            return Encoded(self._keys[0], self._values[0], places // _PLACES, schemas)
+        turn = np.argsort(places, kind="stable")
+        values, keys = (pa.concat_arrays(parts).take(pa.array(turn)) for parts in (self._values, self._keys))
+        marked = np.concatenate(self._aside)[turn] if aside is not None else None
+        return Encoded(keys, values, places[turn] // _PLACES, schemas, marked, aside)

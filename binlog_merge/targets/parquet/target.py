@@ -29,8 +29,7 @@ from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.log.columns import Shape, shape_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.read import Definitions
-from binlog_merge.log.segments import StatementAt
-from binlog_merge.log.statements import DDL_COLUMNS, statement_record
+from binlog_merge.log.segments import DDL_COLUMNS, StatementAt, statement_record
 from binlog_merge.log.table_changes import FIELDS, Form, TableChanges, schema_of
 from binlog_merge.log.versions import history_of
 from binlog_merge.values.column_facts import facts_of

@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from binlog_merge.ask.life import life_of
-from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.cli.output import summary
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
 from binlog_merge.cli.verify import lines_of

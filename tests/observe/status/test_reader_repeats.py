@@ -6,8 +6,7 @@ import pytest
 
 from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.binlog_server.place import Start
-from binlog_merge.binlog_server.readers import Reader
-from binlog_merge.binlog_server.repeats import OFTEN, Repeats
+from binlog_merge.binlog_server.readers import OFTEN, Reader, Repeats
 from binlog_merge.protocol.commands import Dump
 from tests.binlog_server.running import Running, caught_up, from_position, replica_of, replica_status, serving
 from tests.merge_e2e.cases import case_named
