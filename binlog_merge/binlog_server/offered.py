@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from binlog_merge.binlog_server.answers import World
 from binlog_merge.binlog_server.definitions import DefinitionReader, Definitions
-from binlog_merge.binlog_server.log import LogView, PublishedLog
-from binlog_merge.binlog_server.place import NotServed
+from binlog_merge.binlog_server.log import LogView, NotServed, PublishedLog
 from binlog_merge.binlog_server.readers import Reader
 from binlog_merge.binlog_server.show_events import event_rows
 from binlog_merge.binlog_server.statements import ShowEvents

@@ -20,8 +20,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
-from binlog_merge.binlog_server.dump import DumpOptions
-from binlog_merge.binlog_server.feed import Feed, Told
+from binlog_merge.binlog_server.feed import DumpOptions, Feed, Told
 from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.binlog_server.readers import Reader
 from binlog_merge.binlog_server.settings import Memory, take_descriptors

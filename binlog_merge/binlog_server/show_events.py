@@ -18,8 +18,7 @@ from binlog_merge.binlog.events import (
     parse_event,
 )
 from binlog_merge.binlog.header import frame
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.log import PublishedLog, Start
 from binlog_merge.binlog_server.statements import ShowEvents
 from binlog_merge.binlog_server.stream import Events, Opened, stream
 from binlog_merge.protocol.packets import Value

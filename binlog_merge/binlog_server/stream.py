@@ -18,8 +18,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
 from binlog_merge.binlog.kernels import packets as k
-from binlog_merge.binlog_server.log import LogView, PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start, place_of
+from binlog_merge.binlog_server.log import LogView, NotServed, PublishedLog, Start, place_of
 from binlog_merge.errors import ChecksumMismatch, io_error
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Sizes, event_packets

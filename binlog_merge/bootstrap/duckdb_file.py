@@ -11,8 +11,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from binlog_merge.bootstrap.record import Record
-from binlog_merge.bootstrap.values import Chunk, Name, Progress, Shard, Stage, Texts
+from binlog_merge.bootstrap.values import Chunk, Name, Progress, Record, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint

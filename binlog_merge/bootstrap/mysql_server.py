@@ -12,8 +12,7 @@ from typing import Final
 
 from binlog_merge.bootstrap.duckdb_file import TAKEN
 from binlog_merge.bootstrap.plan import found_sql
-from binlog_merge.bootstrap.record import SHARDS, Record
-from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
+from binlog_merge.bootstrap.values import EXACT, SHARDS, Chunk, Name, Progress, Record, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import checkpoints_of

@@ -11,8 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of
-from binlog_merge.cli.output import printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import counted, printable
 from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
 
 if TYPE_CHECKING:

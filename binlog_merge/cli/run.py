@@ -13,10 +13,9 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, is_quiet, start_log, verbosity
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
 from binlog_merge.cli.options import Output, WrittenMerged, local_path
-from binlog_merge.cli.output import OutputFormat, print_json
+from binlog_merge.cli.output import OutputFormat, print_json, size_of
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.run_commands import ComponentLines
-from binlog_merge.cli.sizes import size_of
 from binlog_merge.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,

@@ -11,9 +11,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
-from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.cli.replay_options import password_of
-from binlog_merge.cli.sizes import counted
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
 from binlog_merge.redaction import Routine
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from binlog_merge.binlog_server.offered import Offered
     from binlog_merge.binlog_server.server import ServeOptions
     from binlog_merge.streams.folder import StreamWriter
-    from binlog_merge.streams.keeper import StreamKeeper
     from binlog_merge.streams.spec import StreamSpec
+    from binlog_merge.streams.together import StreamKeeper
     from snapshot_store.server import ServerAddress
 
 HELP = """Serve a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
@@ -258,7 +257,7 @@ def _serve(
     from binlog_merge.binlog_server.server import BinlogServer
     from binlog_merge.binlog_server.settings import take_descriptors, too_few
     from binlog_merge.streams.folder import FOLDER
-    from binlog_merge.streams.keeper import StreamKeeper
+    from binlog_merge.streams.together import StreamKeeper
 
     root = streams_folder or log.folder.directory / FOLDER
     if warning := too_few(take_descriptors(), options.limits):

@@ -12,8 +12,7 @@ import typer
 from binlog_merge.ask.stats import Count, Stats
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
-from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.sizes import size_text
+from binlog_merge.cli.output import OutputFormat, print_document, printable, size_text
 from binlog_merge.errors import ConfigError, io_error
 from binlog_merge.json_values import utc_text
 

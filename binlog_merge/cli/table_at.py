@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.options import Merged, SslCa, local_path, merged_of
-from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.output import counted, print_json, printable
 from binlog_merge.cli.replay_options import TimeZone, time_zone_of
-from binlog_merge.cli.sizes import counted
 from binlog_merge.errors import ConfigError, io_error
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Sidecars: what readers have found out about a file of a merged log, kept beside it so that none has to look again.
 
-    MERGED_DIR/.sparse/binlog.000001.places    where transactions stand (`log.chunks`)
+    MERGED_DIR/.sparse/binlog.000001.places    where transactions stand (`log.index`)
     MERGED_DIR/.sparse/binlog.000001.keys      where rows of which tables and keys stand (`log.key_index`)
 
 A file is "BLMSIDE", a version byte, CRC-32, the header's length, the header (JSON), and the arrays that it names. It

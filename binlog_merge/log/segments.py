@@ -25,8 +25,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.chunks import transactions_between
-from binlog_merge.log.index import checksum_of, transactions_of
+from binlog_merge.log.index import checksum_of, transactions_between, transactions_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.reader import DAMAGED, Begin, check_kept, file_items, order_key
 from binlog_merge.log.statement import Statement

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import canal_kind
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import Encoded, Message, canal_kind
 from binlog_merge.messages.plain import value_texts
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import UPDATE, TableRows, guarded, row_keys, sparse

@@ -20,8 +20,7 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import RENAMES, action_of
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import RENAMES, Encoded, Message, action_of
 from binlog_merge.messages.plain import member_lists
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import UPDATE, TableRows, guarded, sparse

@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import tidb_number
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import Encoded, Message, tidb_number
 from binlog_merge.messages.plain import go_quoted, member_numbers, vector_texts
 from binlog_merge.messages.read import Ddl
 from binlog_merge.messages.rows import DELETE, UPDATE, TableRows, guarded, sparse

@@ -23,8 +23,8 @@ from urllib.parse import quote, unquote, urlsplit
 from binlog_merge.errors import ConfigError, ReplayStopped, TargetBusy, io_error
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.objects import FolderObjects, Objects
-from binlog_merge.messages.ddl_kinds import tidb_number
 from binlog_merge.messages.delivery import Outgoing
+from binlog_merge.messages.message import tidb_number
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import Family

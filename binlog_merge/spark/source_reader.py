@@ -19,7 +19,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.chunks import transactions_between
+from binlog_merge.log.index import transactions_between
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection
 from binlog_merge.log.versions import key_at

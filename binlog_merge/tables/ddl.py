@@ -12,8 +12,7 @@ from typing import Any, Final
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.alter import Alteration
-from binlog_merge.tables.key_partitions import KeyPlaces
-from binlog_merge.tables.partitions import PartitionRows
+from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
 from binlog_merge.tables.types import BY_HAND, definitions, place, quoted
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import apply_parsed

@@ -14,9 +14,8 @@ from threading import Timer
 import pytest
 
 from binlog_merge.binlog.control import HeartbeatV2
-from binlog_merge.binlog_server.dump import DumpOptions, Sending
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.feed import DumpOptions, Sending
+from binlog_merge.binlog_server.log import PublishedLog, Start
 from binlog_merge.binlog_server.stream import AtEnd, Opened
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import Header, Manifest, Publish

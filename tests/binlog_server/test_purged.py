@@ -7,8 +7,7 @@ from unittest import mock
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start
+from binlog_merge.binlog_server.log import NotServed, PublishedLog, Start
 from binlog_merge.binlog_server.stream import AtEnd, Events, Opened, stream
 from binlog_merge.errors import InternalError
 from binlog_merge.files.log_folder import LogFolder

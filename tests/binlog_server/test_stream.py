@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.constants import EVENT_HEADER_LEN
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog_server import stream as serve_stream
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start
+from binlog_merge.binlog_server.log import NotServed, PublishedLog, Start
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped, stream
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.files.manifest import Manifest, OutputFile

@@ -74,7 +74,7 @@ def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """A log has a sparse index of small chunks, or none: the answers are the same."""
     if request.param == "sparse":
         monkeypatch.setattr(sidecar, "LEAST_BYTES", 0)
-        monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 2000)
+        monkeypatch.setattr("binlog_merge.log.index.CHUNK", 2000)
 
 
 def stop_of(asked: Asked) -> int:

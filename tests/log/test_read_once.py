@@ -46,7 +46,7 @@ READERS: Final = (
 
 PARSE: Final = {
     "log/statement.py": "every statement",
-    "streams/statements.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
+    "streams/chosen.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
     "streams/mariadb/ddl.py": "a statement's tokens, which it changes for MariaDB",
 }
 """The modules of those rooms that cut or parse a statement, and what for."""
@@ -178,7 +178,7 @@ def test_one_module_parses_the_gtids_of_places() -> None:
 
 
 def test_one_module_resolves_places() -> None:
-    assert importing("log.chunks", "transactions_from") == RESOLVES
+    assert importing("log.index", "transactions_from") == RESOLVES
     assert calling(lambda node: called(node).endswith(".last_before")) == RESOLVES
     says = finding(lambda node: isinstance(node, ast.Attribute) and node.attr in ("moment", "micros"), ASKING)
     assert {name for name in says if not name.startswith("cli/schema/")} == MOMENTS

@@ -92,7 +92,7 @@ def test_a_statement_makes_the_same_versions_wherever_reading_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """A chunk is a transaction here; the same text stands in the log twice, and is skipped to."""
-    monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 1)
+    monkeypatch.setattr("binlog_merge.log.index.CHUNK", 1)
     run_session(mysql_server, STATEMENTS, "d")
     for file in mysql_server.binlog_files():
         (tmp_path / file.name).write_bytes(file.read_bytes())

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.log import PublishedLog, Start
 from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.errors import ManifestError, ObjectStoreRefused, ObjectStoreUnreachable, UnannouncedDdl
 from binlog_merge.files import away, remote_log

@@ -15,8 +15,7 @@ from binlog_merge.binlog.events import Query, RowsEvent, RowsQuery, TableMap, pa
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start, place_of
+from binlog_merge.binlog_server.log import NotServed, PublishedLog, Start, place_of
 from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
@@ -26,13 +25,12 @@ from binlog_merge.log.reader import Rows, events_of
 from binlog_merge.log.rows import op_of
 from binlog_merge.log.statement import Statement
 from binlog_merge.streams import together
+from binlog_merge.streams.chosen import StatementChooser
 from binlog_merge.streams.derive import items_of
 from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.hashing import Hashing
-from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.streams.spec import StreamSpec
-from binlog_merge.streams.statements import StatementChooser
-from binlog_merge.streams.together import Family
+from binlog_merge.streams.together import Family, StreamKeeper
 from binlog_merge.streams.transaction import Transaction
 from binlog_merge.verification.whole import verify
 from tests.binlog_server.merged import merged, merged_copy

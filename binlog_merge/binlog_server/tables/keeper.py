@@ -20,8 +20,8 @@ import duckdb
 
 from binlog_merge.binlog_server.log import LogView, PublishedLog
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.columns import Reading
 from binlog_merge.binlog_server.tables.compiled import Shape
+from binlog_merge.binlog_server.tables.fields import Reading
 from binlog_merge.binlog_server.tables.view import View
 from binlog_merge.errors import ConfigError, InternalError, MergeError
 from binlog_merge.files.log_folder import LogFolder

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.wire import pack_packed
-from binlog_merge.binlog_server.tables.columns import Form, display_width
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Form, Results, display_width
 from binlog_merge.protocol.fields import NULL, SHORTEST, Bytes, Field, binary_of, binary_rows
 from snapshot_store.model import Column
 from snapshot_store.mysql.text.codecs import encode_text

@@ -11,9 +11,8 @@ import duckdb
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.binlog_server.log import LogView
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.columns import Reading
 from binlog_merge.binlog_server.tables.compiled import Compiled, Shape
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Reading, Results
 from binlog_merge.binlog_server.tables.values import rows_of
 from binlog_merge.errors import IoError
 from binlog_merge.protocol.packets import ErrorCode

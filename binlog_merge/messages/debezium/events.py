@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.debezium import transactions
 from binlog_merge.messages.debezium.ddl import schema_change
 from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions, field_names
 from binlog_merge.messages.debezium.schema import envelope_schema, key_schema
@@ -78,10 +77,10 @@ class Debezium:
         before, after = (self._image(rows, side, known.fields) for side in (BEFORE, AFTER))
         keys = [self._keys(rows, side, known) for side in (BEFORE, AFTER)]
         source, times = self._source(rows), self._times(now_ns)
-        ids = transactions.ids_of(rows) if self.options.transactions else None
+        ids = ids_of(rows) if self.options.transactions else None
 
         def events(was: Any, became: Any, op: Any, later: int = 0) -> Any:
-            block = "null" if ids is None else transactions.blocks(rows, ids, later)
+            block = "null" if ids is None else blocks(rows, ids, later)
             return j.joined(
                 [known.value_head, '{"before":', was, ',"after":', became, ',"source":', source, ',"transaction":',
                  block, ',"op":"', op, '",', times, "}", "}" if known.value_head else ""]
@@ -104,17 +103,17 @@ class Debezium:
             found.take(TOMBSTONE, gone, pa.nulls(len(rows), values.type), keys[BEFORE])
         if ids is not None:
             for place, at, made in (
-                (BEGIN, transactions.begin_rows(rows), transactions.begins),
-                (END, transactions.end_rows(rows), transactions.ends),
+                (BEGIN, begin_rows(rows), begins),
+                (END, end_rows(rows), ends),
             ):
                 found.add(place, at, *(self._headed(part, i) for i, part in enumerate(made(rows, ids, at))))
-        return found.made(known.schemas, transactions.SCHEMAS if ids is not None else None)
+        return found.made(known.schemas, SCHEMAS if ids is not None else None)
 
     def _headed(self, payloads: Any, part: int) -> Any:
         """Return values (0) or keys (1) of transactions, with their schema if it is asked for."""
         if not self.options.schemas:
             return payloads
-        schema = transactions.SCHEMAS.key if part else transactions.SCHEMAS.value
+        schema = SCHEMAS.key if part else SCHEMAS.value
         return j.joined([f'{{"schema":{j.literal(schema)},"payload":', payloads, "}"])
 
     def _weights(self, rows: TableRows) -> Any:
@@ -208,3 +207,95 @@ class Ordering:
         values, keys = (pa.concat_arrays(parts).take(pa.array(turn)) for parts in (self._values, self._keys))
         marked = np.concatenate(self._aside)[turn] if aside is not None else None
         return Encoded(keys, values, places[turn] // _PLACES, schemas, marked, aside)
+
+
+def ids_of(rows: TableRows) -> Any:
+    """Return the id of each row's transaction."""
+    gtids = rows.gtids
+    if gtids.null_count == 0:
+        return gtids
+    places = pa.array(rows.begun_at).cast(pa.string())
+    return pc.coalesce(gtids, pc.binary_join_element_wise(f"file={rows.file},pos=", places, ""))
+
+
+def blocks(rows: TableRows, ids: Any, later: int = 0) -> Any:
+    """Return the block of each row; `later` is 1 for the second one of the changes that a row makes."""
+    total, own = (pa.array(numbers + 1 + later) for numbers in (rows.place.offsets, rows.place.own))
+    return j.joined(
+        ['{"id":', j.quoted(ids), ',"total_order":', j.numbers(total), ',"data_collection_order":', j.numbers(own), "}"]
+    )
+
+
+def begin_rows(rows: TableRows) -> Any:
+    """Return the numbers of the rows with which transactions begin."""
+    return np.flatnonzero(rows.place.offsets == 0)
+
+
+def end_rows(rows: TableRows) -> Any:
+    """Return the numbers of the rows with which transactions end."""
+    return np.flatnonzero(rows.place.last)
+
+
+def begins(rows: TableRows, ids: Any, at: Any) -> tuple[Any, Any]:
+    """Return the values and keys of the BEGINs of rows."""
+    return _messages(rows, ids, at, "BEGIN", [',"event_count":null,"data_collections":null'])
+
+
+def ends(rows: TableRows, ids: Any, at: Any) -> tuple[Any, Any]:
+    """Return the values and keys of the ENDs of rows."""
+    counts = [rows.place.counts[rank] for rank in rows.ranks[at].tolist()]
+    tables = [
+        [{"data_collection": f"{schema}.{table}", "event_count": count} for (schema, table), count in counted.items()]
+        for counted in counts
+    ]
+    shown = pa.array(
+        [
+            f',"event_count":{counted.total()},"data_collections":{j.literal(each)}'
+            for counted, each in zip(counts, tables, strict=True)
+        ],
+        pa.large_string(),
+    )
+    return _messages(rows, ids, at, "END", [shown])
+
+
+def _messages(rows: TableRows, ids: Any, at: Any, status: str, parts: list[Any]) -> tuple[Any, Any]:
+    id_ = j.quoted(ids.take(pa.array(at)))
+    millis = j.numbers(pa.array(rows.commit_us[at] // 1000))
+    values = j.joined([f'{{"status":"{status}","id":', id_, *parts, ',"ts_ms":', millis, "}"])
+    return values, j.joined(['{"id":', id_, "}"])
+
+
+def _field(name: str, kind: str, optional: bool = False) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, "field": name}
+
+
+_COLLECTION: Final = {
+    "type": "struct",
+    "fields": [_field("data_collection", "string"), _field("event_count", "int64")],
+    "optional": True,
+    "name": "event.collection",
+    "version": 1,
+}
+SCHEMAS: Final = Schemas(
+    {
+        "type": "struct",
+        "fields": [_field("id", "string")],
+        "optional": False,
+        "name": "io.debezium.connector.common.TransactionMetadataKey",
+        "version": 1,
+    },
+    {
+        "type": "struct",
+        "fields": [
+            _field("status", "string"),
+            _field("id", "string"),
+            _field("event_count", "int64", True),
+            {"type": "array", "items": _COLLECTION, "optional": True, "field": "data_collections"},
+            _field("ts_ms", "int64"),
+        ],
+        "optional": False,
+        "name": "io.debezium.connector.common.TransactionMetadataValue",
+        "version": 1,
+    },
+)
+"""The schemas of BEGIN and END."""

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.log import PublishedLog, Start
 from binlog_merge.binlog_server.readers import OFTEN, Reader, Repeats
 from binlog_merge.protocol.commands import Dump
 from tests.binlog_server.running import Running, caught_up, from_position, replica_of, replica_status, serving
