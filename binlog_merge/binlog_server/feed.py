@@ -13,7 +13,7 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, EventF
 from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog_server.log import NotServed, PublishedLog, Start
+from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog
 from binlog_merge.binlog_server.readers import LONGEST_NAME, Reader
 from binlog_merge.binlog_server.settings import Settings
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped, stream
@@ -34,7 +34,7 @@ class DumpOptions:
     `semi_sync`: packets have the form of semi-synchronous replication, and the reader acknowledges what it has stored.
     """
 
-    start: Start
+    start: DumpRequest
     wait: bool
     checksum: bool
     heartbeat_v2: bool
@@ -50,7 +50,7 @@ class DumpOptions:
     def of(cls, dump: Dump, settings: Settings) -> Self:
         """Return the options from a dump request and from the variables that its session has set."""
         file = dump.file.rstrip(b"\0").decode("utf-8", "replace")
-        start = Start(file, dump.position, dump.gtids if isinstance(dump, BinlogDumpGtid) else None)
+        start = DumpRequest(file, dump.position, dump.gtids if isinstance(dump, BinlogDumpGtid) else None)
         # A server id of 0 had the meaning of the flag before the flag existed; MariaDB's flag 2 means something else.
         wait = not (dump.flags & DumpFlag.BINLOG_DUMP_NON_BLOCK or dump.server_id == 0)
         mariadb = settings.either("@mariadb_slave_capability") is not None

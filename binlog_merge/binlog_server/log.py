@@ -285,7 +285,7 @@ class NotServed(Exception):  # noqa: N818 (named after what is the case, like th
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class DumpRequest:
     """A request: a file (the first if "") and position and, with auto-position, the GTIDs that the reader has."""
 
     file: str
@@ -294,7 +294,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DumpStart:
     """Where a dump begins: a file's index, and a position; `resumes`: the reader has the file's beginning."""
 
     number: int
@@ -303,7 +303,7 @@ class Place:
     resumes: bool
 
 
-def place_of(view: LogView, start: Start) -> Place:
+def dump_start_of(view: LogView, start: DumpRequest) -> DumpStart:
     """Return where the dump for a request begins. Raises NotServed."""
     has = RankSet() if start.has is None else view.ranks_of(start.has)
     if start.has is not None:
@@ -313,13 +313,13 @@ def place_of(view: LogView, start: Start) -> Place:
     if start.has is not None and not start.file:
         first = view.file_of(has)
         resumes = first < view.count and view.file(first).first_rank in has
-        return Place(first, len(BINLOG_MAGIC), has, resumes)
+        return DumpStart(first, len(BINLOG_MAGIC), has, resumes)
     number = view.number(start.file) if start.file else view.first
     if number is None:
         raise NotServed("Could not find first log file name in binary log index file")
     if start.position > view.size(number):
         raise NotServed("Client requested source to start replication from position > file size")
-    return Place(number, start.position, has, start.position > len(BINLOG_MAGIC))
+    return DumpStart(number, start.position, has, start.position > len(BINLOG_MAGIC))
 
 
 def _check_gtids(view: LogView, has: GtidSet, by_file: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
-from binlog_merge.binlog_server.log import LogView, PublishedLog, Start
+from binlog_merge.binlog_server.log import DumpRequest, LogView, PublishedLog
 from binlog_merge.errors import IoError
 from binlog_merge.files.state_notes import (
     NOTES_FOLDER,
@@ -294,7 +294,7 @@ class Repeats:
         self._lock = Lock()
         self._begun: dict[Who, tuple[At, Repeated]] = {}
 
-    def begins(self, reader: Reader, start: Start, view: LogView, place: str) -> None:
+    def begins(self, reader: Reader, start: DumpRequest, view: LogView, place: str) -> None:
         """Take a beginning; `place` is what it is called. A reader that has the whole log has kept everything."""
         address = reader.peer.rpartition(":")[0]
         who = reader.user, reader.uuid or address, reader.server_id
@@ -319,7 +319,7 @@ class Repeats:
         return tuple(one for one in found if one.times >= OFTEN and self._clock() - one.latest <= _SETTLED)
 
 
-def _at(view: LogView, start: Start) -> At | None:
+def _at(view: LogView, start: DumpRequest) -> At | None:
     """Return a place in a form that is equal for equal places; None at the end of the log."""
     if start.has is not None and not start.file:
         has = view.ranks_of(start.has)

@@ -19,7 +19,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget
-from binlog_merge.tables.types import listed, of_text, place, quoted, text_array
+from binlog_merge.tables.types import listed, of_text, qualified, quoted, text_array
 from snapshot_store.model import Catalog
 
 SUFFIX: Final = ".bootstrap"
@@ -177,7 +177,7 @@ class DuckdbFile:
             ).fetchall()
             return found
 
-        return Record(ask, ask, place(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
+        return Record(ask, ask, qualified(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
 
     def _opened(self) -> DuckdbTarget:
         target = DuckdbTarget(self._work, self.cluster, self.temporal_text, unfinished=True)
@@ -201,7 +201,7 @@ class DuckdbFile:
     def _empty(self, tables: Sequence[Name]) -> None:
         for name in tables:
             if self._target.columns_of(*name):
-                self._target.connection.execute(f"DELETE FROM {place(*name)}")
+                self._target.connection.execute(f"DELETE FROM {qualified(*name)}")
 
     def _register(self, chunk: Chunk) -> None:
         columns = chunk.reading.columns
@@ -221,13 +221,13 @@ class DuckdbFile:
     def _double(self, chunk: Chunk) -> list[Texts]:
         keys = ", ".join(f'k."bootstrap {i}"' for i in range(len(chunk.reading.key)))
         found = self._target.connection.execute(
-            f"SELECT {keys} FROM bootstrap_rows k SEMI JOIN {place(*chunk.reading.name)} t ON {_match(chunk)} "
+            f"SELECT {keys} FROM bootstrap_rows k SEMI JOIN {qualified(*chunk.reading.name)} t ON {_match(chunk)} "
             f"LIMIT {_MOST_KEYS}"
         ).fetchall()
         return [tuple(row) for row in found]
 
     def _write(self, chunk: Chunk, replace: bool) -> None:
-        name = place(*chunk.reading.name)
+        name = qualified(*chunk.reading.name)
         if replace:
             self._target.connection.execute(f"DELETE FROM {name} t USING bootstrap_rows k WHERE {_match(chunk)}")
         names = listed([column.name for column in chunk.reading.columns])

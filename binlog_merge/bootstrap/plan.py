@@ -20,14 +20,14 @@ _MOST_NAMED: Final = 10
 
 
 @dataclass(frozen=True)
-class Places:
+class RoutedTables:
     """Which logical table a physical one belongs to, and what its route fills in."""
 
     topology: Topology
     extracts: Mapping[Route, Extract]
 
     @classmethod
-    def of(cls, config: MergeConfig) -> "Places":
+    def of(cls, config: MergeConfig) -> "RoutedTables":
         """Return the places that a configuration's routes say."""
         extracts = {route_of(rule, config): found for rule in config.routes if (found := rule.extract()) is not None}
         return cls(topology_of(config), extracts)

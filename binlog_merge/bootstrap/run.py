@@ -23,7 +23,7 @@ import duckdb
 
 from binlog_merge.bootstrap.nodes import Changed, NodeReader, copied_by_threads
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
-from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog, shown_key
+from binlog_merge.bootstrap.plan import RoutedTables, check_tables, of_catalog, shown_key
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import (
     CATCHING_UP,
@@ -65,7 +65,7 @@ _LOOKS: Final = 25
 
 def bootstrap(
     binlog: Log,
-    places: Places,
+    places: RoutedTables,
     nodes: Sequence[Node],
     target: Target,
     options: Options,
@@ -88,7 +88,7 @@ def bootstrap(
 @dataclass
 class _Bootstrap:
     binlog: Log
-    places: Places
+    places: RoutedTables
     nodes: Sequence[Node]
     target: Target
     options: Options

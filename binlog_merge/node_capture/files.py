@@ -34,8 +34,8 @@ from binlog_merge.node_capture.stream import (
     Action,
     Append,
     Begin,
+    CapturedEnd,
     Expect,
-    Place,
     other_file,
     sound,
 )
@@ -54,7 +54,7 @@ class Record:
 
     server_uuid: str
     replica_uuid: str
-    synced: Place | None = None
+    synced: CapturedEnd | None = None
 
 
 class NodeFiles:
@@ -98,7 +98,7 @@ class NodeFiles:
         self._record = record
         return record
 
-    def resume(self) -> Place | None:
+    def resume(self) -> CapturedEnd | None:
         """Open the last file, cut off an incomplete event, and return the position; None if there is no file."""
         self.close()
         paths = self.paths()
@@ -117,9 +117,9 @@ class NodeFiles:
         return place
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> CapturedEnd | None:
         """Return the position in the last file; None if there is no file."""
-        return Place(self._name, self._last, self._end) if self._name else None
+        return CapturedEnd(self._name, self._last, self._end) if self._name else None
 
     @property
     def ended(self) -> bool:
@@ -276,7 +276,7 @@ def _read_record(path: Path) -> Record:
         place = values.get("synced")
         if values["version"] != 1:
             raise ValueError(f"version {values['version']} is not known")
-        synced = None if place is None else Place(str(place["file"]), int(place["last"]), int(place["end"]))
+        synced = None if place is None else CapturedEnd(str(place["file"]), int(place["last"]), int(place["end"]))
         return Record(str(uuid.UUID(values["server_uuid"])), str(uuid.UUID(values["replica_uuid"])), synced)
     except OSError as error:
         raise io_error(error, str(path)) from error
@@ -288,7 +288,7 @@ def _read_record(path: Path) -> Record:
         ) from None
 
 
-def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, int]:
+def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None) -> tuple[CapturedEnd, int]:
     """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins."""
     with LocalSource(str(path)) as source:
         try:
@@ -296,7 +296,7 @@ def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, 
         except ChecksumMismatch:
             head = None  # a crash of the machine may leave anything after what was synced
     if head is None:
-        return Place(path.name), 0
+        return CapturedEnd(path.name), 0
     checksum = head.checksum_alg == ChecksumAlg.CRC32
     certain = FIRST_POSITION
     with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
@@ -306,7 +306,7 @@ def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, 
         if certain > FIRST_POSITION and end <= certain:  # the record does not fit these bytes
             certain = FIRST_POSITION
             last, end = _whole_events(view, certain, checksum)
-    return Place(path.name, last if checksum else certain, end), last
+    return CapturedEnd(path.name, last if checksum else certain, end), last
 
 
 def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:

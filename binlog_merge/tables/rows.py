@@ -23,7 +23,7 @@ from binlog_merge.log.whole_json import Key
 from binlog_merge.reshape.pads import constant_pad
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.types import duckdb_type, for_duckdb, listed, place, quoted, told_apart
+from binlog_merge.tables.types import duckdb_type, for_duckdb, listed, qualified, quoted, told_apart
 from binlog_merge.tables.values import array_of, cells_of
 from binlog_merge.values.standing_keys import key_text
 from snapshot_store.model import Column, Table
@@ -65,7 +65,7 @@ class TableWriter:
 
     @property
     def _name(self) -> str:
-        return place(self.table.schema, self.table.name)
+        return qualified(self.table.schema, self.table.name)
 
     def _names(self, columns: Sequence[int]) -> list[str]:
         return [self.table.columns[c].name for c in columns]
@@ -329,7 +329,7 @@ class DuckdbDocuments:
         match = " AND ".join(_same(column, text) for column in columns)
         found = connection.sql(
             f'SELECT k."replay n ", {listed([known.columns[i].name for i in json], "t.")} '
-            f"FROM {place(known.schema, known.name)} t JOIN replay_wanted k ON {match}"
+            f"FROM {qualified(known.schema, known.name)} t JOIN replay_wanted k ON {match}"
         ).to_arrow_table()
         cells = [cells_of(known.columns[i], found.column(1 + n)) for n, i in enumerate(json)]
         numbers = found.column("replay n ").to_pylist()

@@ -43,7 +43,7 @@ def quoted(*names: str) -> str:
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
-def place(*names: str) -> str:
+def qualified(*names: str) -> str:
     """Return a schema's or a table's quoted name, qualified with CATALOG, as a schema may have the file's name."""
     return quoted(CATALOG, *names)
 

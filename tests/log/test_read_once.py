@@ -208,3 +208,13 @@ def test_one_module_makes_rows_of_a_log() -> None:
     assert calling(lambda node: called(node) in ("TableChanges", "TableRows")) == set(ROWS)
     assert calling(lambda node: called(node) == "gtid_prefix") == {"log/read.py"}
     assert importing("log.where", "Undecided") == {"log/read.py"}
+
+
+def test_a_place_is_what_a_user_says() -> None:
+    """One class has the name; what else stands somewhere is called what it is."""
+    assert finding(lambda node: isinstance(node, ast.ClassDef) and node.name == "Place") == {"log/place.py"}
+    assert not finding(lambda node: isinstance(node, ast.Assign) and any(_is_place(each) for each in node.targets))
+
+
+def _is_place(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "Place"

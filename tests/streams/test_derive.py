@@ -15,7 +15,7 @@ from binlog_merge.binlog.events import Query, RowsEvent, RowsQuery, TableMap, pa
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.binlog_server.log import NotServed, PublishedLog, Start, place_of
+from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog, dump_start_of
 from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
@@ -157,8 +157,8 @@ def test_a_stream_loses_files_with_the_log_and_says_what_it_never_had(tmp_path: 
     view = PublishedLog(tmp_path / "streams" / "late").view()
     assert view.purged_rank == files[-1].last_rank
     with pytest.raises(NotServed, match="purged required binary logs"):
-        place_of(view, Start("", 4, GtidSet()))
-    assert place_of(view, Start("", 4, view.purged)).number == view.first
+        dump_start_of(view, DumpRequest("", 4, GtidSet()))
+    assert dump_start_of(view, DumpRequest("", 4, view.purged)).number == view.first
 
 
 def test_what_is_written_of_a_stream_is_not_declared_otherwise(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ class _Proposed:
 
 
 def _import_nodes(config: Path, password_file: Path | None, store: Path, output: OutputFormat) -> None:
-    from binlog_merge.bootstrap.plan import Places
+    from binlog_merge.bootstrap.plan import RoutedTables
     from binlog_merge.bootstrap.proposal import mode_of
     from binlog_merge.bootstrap.published import captured_nodes
     from binlog_merge.cli.schema.import_nodes import base_of, logical_of, overlaps_of, proposed
@@ -134,7 +134,7 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
 
     document, folder = load_yaml(config.absolute(), name=str(config)), config.absolute().parent
     cluster = MergeConfig.from_document(document, folder, str(config))
-    places = Places.of(cluster)
+    places = RoutedTables.of(cluster)
     password = None if password_file is None else _text(password_file).rstrip("\n")
     if store_path(store).exists():
         raise ConfigError("the store exists", file=str(store_path(store)), remedy="give --store a new file's name")
