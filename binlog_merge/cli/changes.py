@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +12,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, io_error
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+from binlog_merge.whole_files import appearing
 
 if TYPE_CHECKING:
     from binlog_merge.log.log import Log
@@ -201,13 +202,6 @@ def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]
         return
     if path.is_dir():  # the root has no name, either
         raise IoError("Is a directory", file=str(path), remedy=CHECK_PATH)
-    part: Any = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file.write
-        part.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    finally:
-        with suppress(OSError):  # where nothing can be written, nothing can be removed
-            part.unlink(missing_ok=True)
+    with appearing(path) as part, part.open("wb") as file:
+        yield file.write
+        file.flush()

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -13,6 +13,7 @@ import typer
 from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of
 from binlog_merge.cli.output import counted, printable
 from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
+from binlog_merge.whole_files import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -263,16 +264,8 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
         return
     if to.exists():
         raise ConfigError("the file is there already", file=str(to), remedy="give --to another name, or remove it")
-    part = to.with_name(f"{to.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.rename(to)
-    except OSError as error:
-        raise io_error(error, str(to)) from error
-    finally:
-        with suppress(OSError):  # where nothing can be written, nothing can be removed
-            part.unlink(missing_ok=True)
+    with appearing(to) as part, part.open("wb") as file:
+        yield file
 
 
 def _write(reader: "Reader", out: IO[bytes], output: UndoFormat, forward: bool, gtids: str | None) -> str:

@@ -13,14 +13,13 @@ The age of a file is the time since it was last written, as with MySQL's binlog_
 LOGS BEFORE.
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError, io_error
@@ -32,6 +31,7 @@ from binlog_merge.files.publish import basename_of
 from binlog_merge.files.sidecar import remove_sidecars
 from binlog_merge.files.source import open_source
 from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, read_state_note
+from binlog_merge.whole_files import NoteKind, read_note
 
 FAILPOINTS: Final = (
     "manifest-torn",
@@ -204,7 +204,6 @@ def _number(name: str) -> int:
 
 
 REMOVED_NAME: Final = ".removed.json"  # patterns with * do not match a hidden file
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +219,13 @@ class RemovedBefore:
     out: str
     at: float
 
+    def __post_init__(self) -> None:
+        if len(self.below) != 54 or not self.below.isdecimal():
+            raise ValueError(f"{self.below[:60]!r} is no order key")
+
+
+_KIND: Final = NoteKind(RemovedBefore)
+
 
 def note_removed(folder: Path, names: Sequence[str], below: str, out: Path) -> None:
     """Note that a node's captured files are removed, the oldest first. Raises IoError, ManifestError if it is damaged.
@@ -230,7 +236,7 @@ def note_removed(folder: Path, names: Sequence[str], below: str, out: Path) -> N
     first = names[0] if before is None else before.first
     below = below if before is None else max(below, before.below)
     found = RemovedBefore(first, names[-1], below, str(out), time.time())
-    replace_file(folder / REMOVED_NAME, json.dumps({"version": _VERSION, **asdict(found)}).encode() + b"\n")
+    replace_file(folder / REMOVED_NAME, _KIND.dump(found))
 
 
 def read_removed(patterns: Sequence[str]) -> RemovedBefore | None:
@@ -241,18 +247,5 @@ def read_removed(patterns: Sequence[str]) -> RemovedBefore | None:
 
 
 def _read(path: Path) -> RemovedBefore | None:
-    try:
-        values: dict[str, Any] = json.loads(path.read_bytes())
-        if values.pop("version") != _VERSION:
-            raise ValueError("another version")
-        return RemovedBefore(**{**values, "below": f"{int(values['below']):054d}"})
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ManifestError(
-            f"the note of what was removed is damaged: {error}",
-            file=str(path),
-            remedy="if no captured file of the node was removed, or none is needed any more, remove the note",
-        ) from None
+    remedy = "if no captured file of the node was removed, or none is needed any more, remove the note"
+    return read_note(path, _KIND, "the note of what was removed", remedy)

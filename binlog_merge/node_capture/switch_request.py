@@ -7,21 +7,19 @@ that has the node now, or why nothing was switched. Who asked removes it. It cou
 gives up, so that one that was forgotten switches nothing later on.
 """
 
-import json
-import os
 import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import MergeError, OutputBusy, ServerRefused, io_error
+from binlog_merge.errors import MergeError, OutputBusy, ServerRefused
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.whole_files import NoteKind, write_note
 
 ASKED_NAME: Final = ".switch.json"
-_VERSION: Final = 1
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -107,24 +105,16 @@ def _is_locked(directory: Path) -> bool:
         return True
 
 
+_KIND: Final = NoteKind(Asked)
+
+
 def _read(directory: Path) -> Asked | None:
     try:
-        values: dict[str, Any] = json.loads((directory / ASKED_NAME).read_bytes())
-        if values.pop("version") != _VERSION:
-            return None
-        return Asked(**{**values, "until": float(values["until"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _KIND.parse((directory / ASKED_NAME).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
 def _write(directory: Path, asked: Asked) -> None:
     """Replace the file; nobody else may read it, as the URL may hold a password. Raises IoError."""
-    path = directory / ASKED_NAME
-    temporary = path.with_name(f"{ASKED_NAME}.{asked.id}.part")
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps({"version": _VERSION, **asdict(asked)}).encode() + b"\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
+    write_note(directory / ASKED_NAME, _KIND, asked, mode=0o600, writer=asked.id)
