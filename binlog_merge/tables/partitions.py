@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.tables.types import BY_HAND, listed, quoted
+from binlog_merge.tables.types import BY_HAND, listed, moment_text, quoted
 from binlog_merge.tables.values import cells_of
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import column_sql
@@ -298,7 +298,7 @@ class PartitionRows:
             return f"CAST({quoted(name)} AS VARCHAR)"
         if kind.family is Family.MOMENT:
             zone = " AT TIME ZONE 'UTC'" if kind.name == "timestamp" else ""
-            return f"strftime({quoted(name)}{zone}, '%Y-%m-%d %H:%M:%S.%f')"
+            return moment_text(f"{quoted(name)}{zone}", 6)
         return quoted(name)
 
 
