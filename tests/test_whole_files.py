@@ -19,7 +19,7 @@ from binlog_merge.files.removal import RemovedBefore
 from binlog_merge.node_capture.files import _KIND as RECORD
 from binlog_merge.node_capture.files import _Recorded, _Synced
 from binlog_merge.node_capture.switch_request import _KIND as SWITCH
-from binlog_merge.node_capture.switch_request import Asked
+from binlog_merge.node_capture.switch_request import SwitchRequest
 from binlog_merge.whole_files import NoteKind, appearing, read_note, write_note, write_whole
 
 UUID: Final = "3f0e5a2c-0000-4000-8000-00000000001d"
@@ -45,7 +45,7 @@ NOTES: Final[list[tuple[NoteKind[Any], Any, str]]] = [
     ),
     (
         SWITCH,
-        Asked("a1", "mysql://u@h", 5.0, {"folder": "x"}),
+        SwitchRequest("a1", "mysql://u@h", 5.0, {"folder": "x"}),
         '{"version": 1, "id": "a1", "server": "mysql://u@h", "until": 5.0, "answer": {"folder": "x"}}',
     ),
 ]

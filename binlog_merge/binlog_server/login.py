@@ -141,7 +141,7 @@ INSECURE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What all logins of a server have in common. `inside` returns how many clients are logged in."""
+    """The state that all logins of a server share. `inside` returns how many clients are logged in."""
 
     accounts: Accounts
     key: PasswordKey

@@ -40,8 +40,8 @@ def awaited(folder: LogFolder, seconds: float, report: Callable[[str], None]) ->
         time.sleep(_LOOK_SECONDS)
 
 
-def missing(state: ManifestState, ends: Mapping[str, End]) -> dict[str, End | None]:
-    """Return, for each node of which not all is published up to its end, up to where it is; None: nothing is known.
+def unpublished(state: ManifestState, ends: Mapping[str, End]) -> dict[str, End | None]:
+    """Return the nodes that are not published up to their ends, with the first position that is not; None: not known.
 
     All transactions that the node committed before such an end are in the log then, none is held back.
     """

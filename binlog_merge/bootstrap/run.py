@@ -24,7 +24,7 @@ import duckdb
 from binlog_merge.bootstrap.nodes import Changed, NodeReader, copied_by_threads
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
 from binlog_merge.bootstrap.plan import RoutedTables, check_tables, of_catalog, shown_key
-from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.published import unpublished
 from binlog_merge.bootstrap.values import (
     CATCHING_UP,
     COPYING,
@@ -262,7 +262,7 @@ class _Bootstrap:
     def _not_published(self, stage: Stage, ends: Mapping[str, End]) -> str:
         """Return what of the nodes' logs is not published yet, as text; "" if all is."""
         self.binlog.refresh()
-        found = missing(self.binlog.state, ends)
+        found = unpublished(self.binlog.state, ends)
         for node in self.nodes:
             if node.name in found:
                 with node.reader(stage.servers[node.name]):

@@ -93,7 +93,7 @@ class Canal:
         return Encoded(row_keys(rows, now), values, np.arange(len(rows)))
 
     def _old(self, rows: TableRows, before: list[Any]) -> Any:
-        """Return what an update's columns were: those that it changes, or all of them."""
+        """Return the values before each update, of the columns that it changes or of all; null of other operations."""
         whole = sparse(rows, before) if self.options.only_updated else j.objects(rows.names, before)
         shown = j.joined(["[", whole, "]"])
         return pc.if_else(pa.array(rows.ops == UPDATE), shown, pa.scalar(None, shown.type))

@@ -39,7 +39,7 @@ from binlog_merge.node_capture.source import (
     SourceFacts,
 )
 from binlog_merge.node_capture.stream import CapturedEnd, Stream, file_number, other_file, successor
-from binlog_merge.node_capture.switch_request import asked_of
+from binlog_merge.node_capture.switch_request import pending_request
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
@@ -162,7 +162,7 @@ class NodeCapture:
 
     def look(self) -> None:
         """Break off what is captured if a switch is asked for: what connects next takes it."""
-        if asked_of(self.servers.directory) is not None:
+        if pending_request(self.servers.directory) is not None:
             self._break_off()
 
     @property
@@ -233,7 +233,7 @@ class NodeCapture:
                         f"{self.address}: {lost}",
                         remedy=f"{first}run it again when the server is there; it goes on where it stopped",
                     ) from lost
-                asked = asked_of(self.servers.directory) is not None
+                asked = pending_request(self.servers.directory) is not None
                 if not asked and (anew or (self.servers.choosing and str(lost) != told)):
                     told = str(lost)
                     self._report(self.node.source_id, f"{self.address}: {lost}; trying again")

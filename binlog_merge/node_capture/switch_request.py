@@ -19,12 +19,12 @@ from binlog_merge.errors import MergeError, OutputBusy, ServerRefused
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.whole_files import NoteKind, write_note
 
-ASKED_NAME: Final = ".switch.json"
+REQUEST_NAME: Final = ".switch.json"
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SwitchRequest:
     """A switch that is asked for. `server` is the URL; `until` in seconds since 1970; `answer` is None before there is
     one: {"server": …, "server_uuid": …, "folder": …, "begins_in": …} or {"refused": …}.
     """
@@ -35,17 +35,17 @@ class Asked:
     answer: Mapping[str, Any] | None = None
 
 
-def asked_of(directory: Path) -> Asked | None:
+def pending_request(directory: Path) -> SwitchRequest | None:
     """Return the switch that is asked for and not answered yet. What is damaged, or too old, is none."""
     found = _read(directory)
     return found if found is not None and found.answer is None and time.time() < found.until else None
 
 
-def answer(directory: Path, asked: Asked, values: Mapping[str, Any]) -> None:
+def answer(directory: Path, asked: SwitchRequest, values: Mapping[str, Any]) -> None:
     """Answer a switch, unless who asked has given up. Raises IoError."""
     now = _read(directory)
     if now is not None and now.id == asked.id:
-        _write(directory, Asked(asked.id, asked.server, asked.until, values))
+        _write(directory, SwitchRequest(asked.id, asked.server, asked.until, values))
 
 
 def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: float) -> dict[str, Mapping[str, Any]]:
@@ -73,7 +73,7 @@ def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: fl
 
 def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[str, Any]:
     until = time.time() + min(seconds, 86400.0)
-    asked = Asked(uuid.uuid4().hex, url, until)
+    asked = SwitchRequest(uuid.uuid4().hex, url, until)
     _write(directory, asked)
     try:
         while time.time() < until:
@@ -89,7 +89,7 @@ def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[st
         found = _read(directory)
         if found is not None and found.id == asked.id:
             with suppress(OSError):
-                (directory / ASKED_NAME).unlink(missing_ok=True)
+                (directory / REQUEST_NAME).unlink(missing_ok=True)
     raise ServerRefused(
         f"the capture that is running has not answered within {seconds:g} s",
         node=node,
@@ -105,16 +105,16 @@ def _is_locked(directory: Path) -> bool:
         return True
 
 
-_KIND: Final = NoteKind(Asked)
+_KIND: Final = NoteKind(SwitchRequest)
 
 
-def _read(directory: Path) -> Asked | None:
+def _read(directory: Path) -> SwitchRequest | None:
     try:
-        return _KIND.parse((directory / ASKED_NAME).read_bytes())
+        return _KIND.parse((directory / REQUEST_NAME).read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _write(directory: Path, asked: Asked) -> None:
+def _write(directory: Path, asked: SwitchRequest) -> None:
     """Replace the file; nobody else may read it, as the URL may hold a password. Raises IoError."""
-    write_note(directory / ASKED_NAME, _KIND, asked, mode=0o600, writer=asked.id)
+    write_note(directory / REQUEST_NAME, _KIND, asked, mode=0o600, writer=asked.id)
