@@ -9,7 +9,6 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from binlog_merge.ask.stats import Count, Stats
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
 from binlog_merge.cli.output import OutputFormat, print_document, printable, size_text
@@ -17,6 +16,7 @@ from binlog_merge.errors import ConfigError, io_error
 from binlog_merge.json_values import utc_text
 
 if TYPE_CHECKING:
+    from binlog_merge.ask.stats import Count, Stats
     from binlog_merge.log.log import Log
 
 
@@ -215,7 +215,7 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 960, 420, 80, 60, 40, 220
 _MOST_BARS: Final = 480
 
 
-def svg(stats: Stats, value: Callable[[Count], int], title: str) -> str:
+def svg(stats: "Stats", value: "Callable[[Count], int]", title: str) -> str:
     """Return a plot of a value by time; all tables but the six with most of it are one."""
     totals: dict[str, int] = {}
     for (_, name), count in stats.cells.items():
@@ -232,7 +232,7 @@ def svg(stats: Stats, value: Callable[[Count], int], title: str) -> str:
                       *_legend(names), "</svg>", ""])  # fmt: skip
 
 
-def _steps(stats: Stats) -> tuple[list[int], int]:
+def _steps(stats: "Stats") -> tuple[list[int], int]:
     """Return the beginnings of the bars and the time between them: several steps where there are too many."""
     found = sorted({time for time, _ in stats.cells}) or [0]
     step = stats.every_us * max(1, -(-((found[-1] - found[0]) // stats.every_us + 1) // _MOST_BARS))
