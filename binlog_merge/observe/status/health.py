@@ -246,6 +246,9 @@ def _why(node: NodeStatus, began_at: float, why: str) -> str:
     if news := node.news(began_at):
         return f"{news:,} bytes after {node.read or 'its beginning'} are captured and not merged yet"
     why = why or "it is idle: nothing newer is captured"
+    if node.open_branches and "prepared" not in why:  # it is not what the watermark waits for, but may be next
+        branches = "branch is" if node.open_branches == 1 else "branches are"
+        why += f"; {node.open_branches} {branches} prepared, and neither committed nor rolled back"
     if capture is not None and capture.state == "stopped":
         return f"{why}; its capture was stopped"
     if capture is not None and capture.state == "connecting":
