@@ -216,8 +216,7 @@ def _columns(options: "ReplayOptions") -> Callable[[str, str], Any]:
 
 
 def _to_parquet(binlog: "Log", folder: Path, options: "ReplayOptions", text: bool) -> "ReplayResult":
-    from binlog_merge.targets.parquet.replay import capture
-    from binlog_merge.targets.parquet.target import ParquetTarget
+    from binlog_merge.targets.parquet import ParquetTarget, capture
 
     columns = _columns(options)
     with ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target:

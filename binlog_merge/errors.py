@@ -569,7 +569,7 @@ class EngineFailed(MergeError):
 
 
 class EngineLost(EngineFailed):
-    """The JVM is gone: it may pass, but only another process can start one."""
+    """The JVM has died, and cannot be started again in this process: another process may try."""
 
 
 class ExecutorUnfit(MergeError):

@@ -5,16 +5,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.moved_keys import Place, is_moved, key_of, moved_key, place_of
+from binlog_merge.moved_keys import DdlPlace, is_moved, key_of, moved_key, place_of
 from binlog_merge.pipeline.coordinate.shards.together import in_order_of_keys
 from snapshot_store.tso import ORIGIN, OrderKey
 
 KEYS = st.builds(OrderKey, st.integers(1, 2), st.integers(0, 1), st.integers(0, 2), st.integers(1, 4))
-PLACES = st.lists(st.builds(Place, KEYS, st.integers(0, 3)), max_size=12)
+PLACES = st.lists(st.builds(DdlPlace, KEYS, st.integers(0, 3)), max_size=12)
 
 
 @given(PLACES, KEYS)
-def test_keys_are_in_the_order_of_places(places: list[Place], floor: OrderKey) -> None:
+def test_keys_are_in_the_order_of_places(places: list[DdlPlace], floor: OrderKey) -> None:
     stands = in_order_of_keys(places, ORIGIN)
     found = [stands.get(place, place) for place in sorted(set(places))]
     keys = [key for place in found for key in (key_of(place), moved_key(place))]

@@ -3,14 +3,25 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from binlog_merge.errors import UnknownTable
+import pyarrow as pa
+
+from binlog_merge.ask.values import plain_of
+from binlog_merge.binlog.arrow import cell_value
+from binlog_merge.binlog.encode import encode_cell
+from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.errors import MergeError, UnknownTable
+from binlog_merge.log.altered_cells import altered_cells
 from binlog_merge.log.log import Log
 from binlog_merge.log.names import Named, Said, Tenure
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
+from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
+from binlog_merge.values.column_facts import column_facts_of
+from binlog_merge.values.value import ConversionError
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
@@ -18,6 +29,7 @@ from snapshot_store.diff import same_type
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import ColumnType, Family
+from snapshot_store.mysql.sql.session import STRICT_ALL_TABLES, STRICT_TRANS_TABLES
 from snapshot_store.render_sql import type_sql
 from snapshot_store.store.db import Store
 
@@ -164,3 +176,63 @@ def _names_before(columns: tuple[str, ...], later: list[Said]) -> tuple[str, ...
                 old[action.column.name.lower()] = action.old
         columns = tuple(old.get(name.lower(), name) for name in columns)
     return columns
+
+
+Values = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredKey:
+    """A statement that gives a key other values, and the key before and after it."""
+
+    said: Said
+    before: Span
+    after: Span
+
+    def made_of(self, values: Values) -> Values | None:
+        """Return what the statement makes of a key."""
+        return _converted(self.before.parts, self.after.parts, values, self._session, self._alone)
+
+    def source_of(self, values: Values) -> Values | None:
+        """Return a key of which the statement makes this one; there may be others."""
+        session = self._session
+        lenient = replace(session.ddl, sql_mode=session.ddl.sql_mode & ~(STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
+        session = replace(session, ddl=lenient)
+        found = _converted(self.after.parts, self.before.parts, values, session, self._alone)
+        return found if found is not None and self.made_of(found) == values else None
+
+    @property
+    def _session(self) -> StatementSession:
+        return StatementSession.of(self.said.at.statement)
+
+    @property
+    def _alone(self) -> bool:
+        statement = self.said.statement
+        actions = statement.actions if isinstance(statement, st.AlterTable) else ()
+        return len(actions) == 1 and isinstance(actions[0], act.ChangeColumn)
+
+
+def _converted(
+    old: Sequence[Column], new: Sequence[Column], values: Values, session: StatementSession, alone: bool
+) -> Values | None:
+    try:
+        return tuple(
+            _shown(after, altered_cells(before, after, [_cell(before, value)], session, alone)[0])
+            for before, after, value in zip(old, new, values, strict=True)
+        )
+    except (ConversionError, CellValueError, BinlogFormatError, MergeError):
+        return None
+
+
+def _cell(column: Column, shown: Any) -> bytes:
+    facts = column_facts_of(column, True)
+    value = bytes.fromhex(shown[2:]) if pa.types.is_binary(facts.type) else shown
+    if column.type.name == "binary":
+        value = value.rstrip(b"\0")  # which its cells leave out
+    return encode_cell(facts.code, facts.meta, value, facts.unsigned, facts.charset, facts.members)
+
+
+def _shown(column: Column, cell: bytes | None) -> Any:
+    facts = column_facts_of(column, True)
+    value = cell_value(cell, facts.code, facts.meta, facts.unsigned, facts.charset, facts.members, facts.kind, True)
+    return plain_of(facts.type)(value)

@@ -19,9 +19,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from binlog_merge.ask.altered_keys import AlteredKey, Values
-from binlog_merge.ask.formats.json_lines import records
-from binlog_merge.ask.key_spans import Span, primary_key, rewritten, spans_of, versions_made
+from binlog_merge.ask.formats import records
+from binlog_merge.ask.key_spans import AlteredKey, Span, Values, primary_key, rewritten, spans_of, versions_made
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.log import Log

@@ -11,7 +11,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.log.index import transactions_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.statements import DDL_COLUMNS, statement_record, statements
+from binlog_merge.log.segments import DDL_COLUMNS, statement_record, statements
 from binlog_merge.log.table_changes import gtid_array, order_key_array
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.render_sql import type_sql

@@ -30,7 +30,7 @@ from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import Question, Selection, select
 from binlog_merge.log.read import batches
-from binlog_merge.log.statements import DDL_COLUMNS
+from binlog_merge.log.segments import DDL_COLUMNS
 from binlog_merge.log.table_changes import FIELDS
 
 _ARGUMENTS: Final = ("start", "stop", "where", "op", "as_of", "time_zone")

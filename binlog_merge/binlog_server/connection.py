@@ -13,13 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
-from binlog_merge.binlog_server.dump import DumpOptions
-from binlog_merge.binlog_server.feed import Feed, Told, await_made, failure
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed
-from binlog_merge.binlog_server.readers import LONGEST_NAME, Pace, Reader
+from binlog_merge.binlog_server.feed import DumpOptions, Feed, Told, await_made, failure
+from binlog_merge.binlog_server.log import NotServed, PublishedLog
+from binlog_merge.binlog_server.readers import LONGEST_NAME, Pace, Reader, Repeats
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.repeats import Repeats
 from binlog_merge.binlog_server.senders import Senders
 from binlog_merge.binlog_server.session import Session, Step, Then
 from binlog_merge.binlog_server.wire import WRITE_TIMEOUT, Broken, Gone, Wire

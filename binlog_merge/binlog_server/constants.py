@@ -4,24 +4,27 @@ Read by MySQL's grammar and compiled piece by piece like conditions over tables,
 the session and its clock stands in the statement as a constant, before it is compiled.
 """
 
-from collections.abc import Callable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog_server.expressions import value_of
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog_server.in_memory import Database, in_turn
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.binlog_server.relation import Row
-from binlog_merge.binlog_server.session_variables import is_double
+from binlog_merge.binlog_server.session_variables import is_double, value_of_variable
 from binlog_merge.binlog_server.settings import Settings
+from binlog_merge.binlog_server.show_sql import column_name, cursor_of
 from binlog_merge.binlog_server.sql import SCOPES
-from binlog_merge.binlog_server.statements import Call, SystemVariable, UserVariable
+from binlog_merge.binlog_server.statements import Call, Default, Expression, Literal, SystemVariable, UserVariable
 from binlog_merge.binlog_server.tables.values import real_text
 from binlog_merge.binlog_server.variables import Facts
-from binlog_merge.binlog_server.words import column_name, cursor_of
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value
@@ -234,3 +237,57 @@ def _value(piece: Sql, value: Value) -> Value:
         case "binary":
             return bytes.fromhex(str(value)).decode("utf-8", "surrogateescape")
     return str(value)
+
+
+WHAT: Final = (
+    "this is binlog-merge serve, which hands out a merged binlog: it answers what replicas and binlog readers ask, and "
+    "with --tables SELECTs from tables (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, "
+    "SHOW VARIABLES, SELECT @@…, SET, SHOW CREATE TABLE, information_schema, COM_BINLOG_DUMP), not"
+)
+
+
+def value_of(expression: Expression, settings: Settings, facts: Facts) -> Value:
+    match expression:
+        case Literal(value):
+            return value
+        case UserVariable(name):
+            return settings.values.get("@" + name)
+        case SystemVariable(name, scope):
+            return value_of_variable(name, scope, settings, facts)
+        case Default():
+            return None
+        case Call(name, arguments):
+            return _call(name, [value_of(argument, settings, facts) for argument in arguments], settings, facts)
+
+
+def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
+    match name, values:
+        case "version", []:
+            return settings.version_prefix + facts.version
+        case "unix_timestamp", []:
+            return int(time.time())
+        case "now" | "current_timestamp" | "sysdate", []:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        case "connection_id", []:
+            return settings.connection_id
+        case "user" | "current_user" | "session_user" | "system_user", []:
+            return f"{settings.user}@%"
+        case "database" | "schema", []:
+            return settings.schema
+        case "uuid", []:
+            return str(uuid.uuid4())
+        case "gtid_subset", [str(inner), str(outer)]:
+            return int(_gtids(outer).contains_set(_gtids(inner)))
+        case "gtid_subtract", [str(one), str(other)]:
+            return str(_gtids(one).minus(_gtids(other)))
+        case _:
+            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {WHAT} functions")
+
+
+def _gtids(text: str) -> GtidSet:
+    try:
+        return GtidSet.parse_text(text)
+    except BinlogFormatError:
+        raise Refused(
+            ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
+        ) from None

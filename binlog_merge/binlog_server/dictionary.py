@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from binlog_merge.binlog_server.constraints import (
-    check_constraints,
-    key_column_usage,
-    referential_constraints,
-    table_constraints,
-)
 from binlog_merge.binlog_server.definitions import Definitions
-from binlog_merge.binlog_server.partition_rows import partitions
 from binlog_merge.binlog_server.recorded import constant_rows, escaped, listed_tables, system_tables
 from binlog_merge.binlog_server.relation import Relation, Row
-from binlog_merge.binlog_server.table_options import status_of, text_of
+from binlog_merge.binlog_server.table_facts import (
+    check_constraints,
+    key_column_usage,
+    partitions,
+    referential_constraints,
+    status_of,
+    table_constraints,
+    text_of,
+)
 from snapshot_store.errors import UnsupportedType
 from snapshot_store.mysql.column_type import ColumnType as ColumnSpec
 from snapshot_store.mysql.column_type import Family

@@ -4,6 +4,7 @@ A database has 256 MiB, and a question ten seconds. However many clients ask, fe
 memory of all together is bounded: a large result keeps its place until it is sent.
 """
 
+import logging
 import re
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,10 @@ from threading import Lock, Timer
 from typing import Any, Final
 
 from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog_server.engine_words import in_mysqls_words
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.binlog_server.relation import Row
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
+from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
 
 _MOST_HELD: Final = 1 << 29
 _LARGE: Final = 1 << 20
@@ -203,3 +204,56 @@ def _stored_type(column: Column, cased: bool) -> str:
     if column.number:
         return "BIGINT"
     return "VARCHAR" if cased else "VARCHAR COLLATE NOCASE"
+
+
+_LOG = logging.getLogger(__name__)
+_WORDS: Final = tuple(
+    (re.compile(pattern), code, message)
+    for pattern, code, message in (
+        (
+            r'Referenced column "(.*)" not found|column "(.*)" must appear in the GROUP BY clause or be used',
+            ErrorCode.ER_BAD_FIELD_ERROR,
+            "Unknown column '{}' in 'field list'",
+        ),
+        (r'Referenced table "(.*)" not found', ErrorCode.ER_BAD_FIELD_ERROR, "Unknown table '{}' before a column"),
+        (
+            r'Ambiguous reference to column name "(.*?)"',
+            ErrorCode.ER_NON_UNIQ_ERROR,
+            "Column '{}' in field list is ambiguous",
+        ),
+        (
+            r'column "(.*)" must appear in the GROUP BY clause',
+            ErrorCode.ER_WRONG_FIELD_WITH_GROUP,
+            "Expression of SELECT list is not in GROUP BY clause and contains nonaggregated column '{}' which is not "
+            "functionally dependent on columns in GROUP BY clause; this is incompatible with "
+            "sql_mode=only_full_group_by",
+        ),
+        (r"cannot contain aggregates", ErrorCode.ER_INVALID_GROUP_FUNC_USE, "Invalid use of group function"),
+        (r"More than one row returned by a sub", ErrorCode.ER_SUBQUERY_NO_1_ROW, "Subquery returns more than 1 row"),
+        (r"ORDER term out of range", ErrorCode.ER_BAD_FIELD_ERROR, "Unknown column in 'order clause'"),
+        (r"stopped: ", ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve does not know the value of an expression"),
+        (r"Out of Memory Error", ErrorCode.ER_OUT_OF_RESOURCES, "Out of memory: binlog-merge serve bounds a question"),
+        (
+            r"Conversion Error|No function matches|Cannot (?:mix|compare) values",
+            ErrorCode.ER_NOT_SUPPORTED_YET,
+            "binlog-merge serve takes no text for a number here: write texts beside texts, numbers beside numbers",
+        ),
+        (r"Out of Range Error", ErrorCode.ER_DATA_OUT_OF_RANGE, "BIGINT value is out of range"),
+    )
+)
+"""What is found in DuckDB's text, and the error of which it is the cause; the first that is found."""
+_OTHER: Final = "binlog-merge serve does not answer this SELECT"
+
+
+def in_mysqls_words(error: Exception) -> Refused:
+    """Return the error that a client gets for one of DuckDB's; what is not known goes to the operator's log."""
+    stopped = why_stopped(error)
+    if stopped is not None and stopped.endswith(OUT_OF_RANGE):
+        return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped)
+    text = (str(error).splitlines() or [""])[0]
+    for pattern, code, message in _WORDS:
+        if found := pattern.search(text):
+            named = next((group for group in found.groups() if group is not None), "")
+            return Refused(code, message.format(named[:64]))
+    _LOG.warning("%s: %s", _OTHER, text[:1000])
+    return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, _OTHER)

@@ -1,17 +1,18 @@
 """Streams that a server offers beside its log: each is a log of its own, with clients of its own port or account."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from binlog_merge.binlog_server.answers import World
 from binlog_merge.binlog_server.definitions import DefinitionReader, Definitions
-from binlog_merge.binlog_server.log import LogView, PublishedLog
-from binlog_merge.binlog_server.place import NotServed
+from binlog_merge.binlog_server.log import LogView, NotServed, PublishedLog
 from binlog_merge.binlog_server.readers import Reader
 from binlog_merge.binlog_server.show_events import event_rows
 from binlog_merge.binlog_server.statements import ShowEvents
 from binlog_merge.binlog_server.variables import Facts, Traits, traits_of
+from binlog_merge.errors import MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.protocol.packets import Value
 
@@ -158,3 +159,41 @@ class Chosen:
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
         return self._whole.kill(connection_id)
+
+
+_EVERY: Final = 10.0
+
+
+class Unmatched:
+    """The rules without a table, by stream; for one thread. `tables` returns those of the log, as (schema, table)."""
+
+    def __init__(
+        self,
+        streams: Sequence[Offered],
+        tables: Callable[[], Iterable[tuple[str, str]]],
+        report: Callable[[str], None],
+    ) -> None:
+        self._streams = streams
+        self._tables = tables
+        self._report = report
+        self._looked: float | None = None
+        self.found: dict[str, Rules] = {}
+
+    def look(self) -> None:
+        """Look at the log's tables, if it is time: at the first call, and then while rules are without any."""
+        now, last = time.monotonic(), self._looked
+        if last is not None and (not self.found or now - last < _EVERY):
+            return
+        try:
+            tables = list(self._tables())
+        except MergeError:  # what definitions are asked for says it
+            return
+        self._looked, before = now, self.found
+        self.found = {stream.name: rules for stream in self._streams if (rules := stream.unmatched(tables))}
+        for name, rules in self.found.items() if last is None else ():
+            for rule in rules:
+                self._report(f"stream {name}: no table of the log matches {rule}; one that comes later is taken")
+        for name, rules in before.items():
+            for rule in rules:
+                if rule not in self.found.get(name, ()):
+                    self._report(f"stream {name}: {rule} matches a table now")

@@ -7,13 +7,13 @@ import contextlib
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
-from binlog_merge.binlog_server.replicas import Replica
+from binlog_merge.binlog_server.log import DumpRequest, LogView, PublishedLog
 from binlog_merge.errors import IoError
 from binlog_merge.files.state_notes import (
     NOTES_FOLDER,
@@ -22,10 +22,119 @@ from binlog_merge.files.state_notes import (
     remove_state_note,
     write_state_note,
 )
+from binlog_merge.log.ranks import RankSet
+from snapshot_store.server import ServerAddress, message_of
+
+_EVERY: Final = 1.0
+_SILENCE: Final = 10.0
+_LONGEST: Final = 500
+_PARSE_ERROR: Final = 1064
+
+_ASK_EVERY: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What a server says of the channels by which it follows this log.
+
+    `server` is its address, without the password. `applies`: whether all their appliers run; None if it cannot be asked
+    or follows another log, as `text` says. `error` is the number of the error with which one has stopped, 0 if none.
+    """
+
+    server: str
+    applies: bool | None
+    error: int = 0
+    text: str = ""
+
+
+class Replicas:
+    """Asks servers every few seconds, each in a thread of its own, from the construction on until `close`.
+
+    `logs` are the logs that they may follow.
+    """
+
+    def __init__(self, addresses: Iterable[ServerAddress], logs: Sequence[PublishedLog]) -> None:
+        self._logs = logs
+        self._closed = Event()
+        self._found: dict[str, Replica] = {}
+        for address in addresses:
+            self._found[str(address)] = Replica(str(address), None, text="it has not answered yet")
+            Thread(target=self._ask, args=(address,), daemon=True, name=f"asks {address}").start()
+
+    def now(self) -> tuple[Replica, ...]:
+        """Return what they said last, in the order in which they were given."""
+        return tuple(self._found.values())
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._closed.set()
+
+    def _ask(self, address: ServerAddress) -> None:
+        connection: Any = None
+        name = str(address)
+        while not self._closed.is_set():
+            try:
+                connection = connection or address.connect(read_timeout=_SILENCE)
+                self._found[name] = judged(name, channels(connection), *self._identity())
+            except Exception as error:  # PyMySQL's, and what its sockets and TLS raise
+                self._found[name] = Replica(name, None, text=f"it cannot be asked: {message_of(error)}"[:_LONGEST])
+                with contextlib.suppress(Exception):
+                    connection.close()
+                connection = None
+            self._closed.wait(_ASK_EVERY)
+
+    def _identity(self) -> tuple[frozenset[str], frozenset[int]]:
+        views = [log.view() for log in self._logs]
+        return frozenset(view.header.cluster_uuid for view in views), frozenset(view.server_id for view in views)
+
+
+def judged(
+    server: str, channels: Sequence[Mapping[str, Any]], uuids: frozenset[str], server_ids: frozenset[int]
+) -> Replica:
+    """Return what rows of SHOW REPLICA STATUS say of the channels whose source has one of these UUIDs.
+
+    MariaDB tells no UUID of a source: there its server id counts.
+    """
+    of_log = [
+        channel
+        for channel in channels
+        if (channel["Source_UUID"] in uuids if "Source_UUID" in channel else channel["Source_Server_Id"] in server_ids)
+    ]
+    if not of_log:
+        return Replica(server, None, text="none of its channels follows this log")
+    stopped = next((channel for channel in of_log if channel["Replica_SQL_Running"] != "Yes"), None)
+    if stopped is None:
+        return Replica(server, True)
+    error = int(stopped["Last_SQL_Errno"] or 0)
+    text = " ".join(str(stopped["Last_SQL_Error"] or "its applier was stopped").split())
+    return Replica(server, False, error, text[:_LONGEST])
+
+
+def channels(connection: Any) -> list[dict[str, Any]]:
+    """Return the rows of SHOW REPLICA STATUS, under MySQL 8's names of columns. Raises what PyMySQL raises."""
+    import pymysql
+
+    if "mariadb" in str(connection.get_server_info()).lower():
+        return _rows(connection, "SHOW ALL SLAVES STATUS")
+    try:
+        return _rows(connection, "SHOW REPLICA STATUS")
+    except pymysql.MySQLError as error:
+        if error.args[0] != _PARSE_ERROR:
+            raise
+        return _rows(connection, "SHOW SLAVE STATUS")  # before 8.0.22
+
+
+def _rows(connection: Any, sql: str) -> list[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        names = [
+            str(column[0]).replace("Slave_", "Replica_").replace("Master_", "Source_") for column in cursor.description
+        ]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
 
 LONGEST_NAME: Final = 80
 """Characters of a name that a client gives, in what is shown and told."""
-_EVERY: Final = 1.0
 _WINDOW: Final = 5.0
 _FORGOTTEN_SECONDS: Final = 86400.0
 
@@ -162,3 +271,58 @@ class ReadersNote:
             for path in self._folder.glob(SERVE_NOTES):
                 if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
                     path.unlink(missing_ok=True)
+
+
+OFTEN: Final = 3
+_SETTLED: Final = 600.0
+"""Seconds without another beginning after which a reader is over it, or gone: nobody waits longer to start it again."""
+_MOST: Final = 1000
+
+
+Who = tuple[str, str, int]
+At = RankSet | tuple[str, int]
+
+
+class Repeats:
+    """Counts at which place each reader begins, one after the other; for any thread.
+
+    A reader is known by its user, UUID (else its address) and server id. `clock` returns seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = Lock()
+        self._begun: dict[Who, tuple[At, Repeated]] = {}
+
+    def begins(self, reader: Reader, start: DumpRequest, view: LogView, place: str) -> None:
+        """Take a beginning; `place` is what it is called. A reader that has the whole log has kept everything."""
+        address = reader.peer.rpartition(":")[0]
+        who = reader.user, reader.uuid or address, reader.server_id
+        at = _at(view, start)
+        name = f"{reader.uuid or address}, server id {reader.server_id}, user {reader.user}"
+        with self._lock:
+            before, now = self._begun.pop(who, None), self._clock()
+            if at is None:
+                return
+            if before is None or before[0] != at or now - before[1].latest > _SETTLED:
+                found = Repeated(name, place, 1, now, now)
+            else:
+                found = replace(before[1], times=before[1].times + 1, latest=now)
+            self._begun[who] = at, found
+            if len(self._begun) > _MOST:
+                del self._begun[next(iter(self._begun))]  # who has not come for the longest time
+
+    def now(self) -> tuple[Repeated, ...]:
+        """Return the readers that have begun often at one place, the last time not long ago."""
+        with self._lock:
+            found = [one for _, one in self._begun.values()]
+        return tuple(one for one in found if one.times >= OFTEN and self._clock() - one.latest <= _SETTLED)
+
+
+def _at(view: LogView, start: DumpRequest) -> At | None:
+    """Return a place in a form that is equal for equal places; None at the end of the log."""
+    if start.has is not None and not start.file:
+        has = view.ranks_of(start.has)
+        return has if (RankSet.upto(view.state.rank) - has).intervals else None
+    at = start.file or view.name(view.first), start.position
+    return at if view.size_behind(*at) else None

@@ -20,11 +20,10 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final
 
-from binlog_merge.binlog_server.dump import DumpOptions
-from binlog_merge.binlog_server.feed import Feed, Told
-from binlog_merge.binlog_server.limits import Memory, take_descriptors
+from binlog_merge.binlog_server.feed import DumpOptions, Feed, Told
 from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.binlog_server.readers import Reader
+from binlog_merge.binlog_server.settings import Memory, take_descriptors
 from binlog_merge.binlog_server.stream import warm
 from binlog_merge.binlog_server.wire import Broken, Gone, State, Wire
 from binlog_merge.errors import MergeError

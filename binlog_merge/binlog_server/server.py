@@ -20,21 +20,17 @@ from typing import TYPE_CHECKING, Final
 from binlog_merge.binlog_server.accounts import Account, Accounts
 from binlog_merge.binlog_server.connection import Connection
 from binlog_merge.binlog_server.definitions import DefinitionReader, Definitions
-from binlog_merge.binlog_server.limits import Limits, Memory
 from binlog_merge.binlog_server.log import LogView, PublishedLog
-from binlog_merge.binlog_server.login import Gate
-from binlog_merge.binlog_server.offered import Chosen, Offered, StreamWorld
-from binlog_merge.binlog_server.readers import Reader, ReadersNote
-from binlog_merge.binlog_server.repeats import Repeats
-from binlog_merge.binlog_server.replicas import Replicas
+from binlog_merge.binlog_server.login import Gate, PasswordKey, TlsFiles, tls_context
+from binlog_merge.binlog_server.offered import Chosen, Offered, StreamWorld, Unmatched
+from binlog_merge.binlog_server.readers import Reader, ReadersNote, Repeats, Replicas
 from binlog_merge.binlog_server.senders import Senders
 from binlog_merge.binlog_server.session import Session
+from binlog_merge.binlog_server.settings import Limits, Memory
 from binlog_merge.binlog_server.show_events import event_rows
 from binlog_merge.binlog_server.sql import parse_statement
 from binlog_merge.binlog_server.statements import ShowEvents
 from binlog_merge.binlog_server.stream import warm
-from binlog_merge.binlog_server.tls import PasswordKey, TlsFiles, tls_context
-from binlog_merge.binlog_server.unmatched import Unmatched
 from binlog_merge.binlog_server.variables import Facts, Traits, traits_of
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.files.manifest import MANIFEST_NAME

@@ -18,8 +18,7 @@ from binlog_merge.binlog.events import (
     parse_event,
 )
 from binlog_merge.binlog.header import frame
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
 from binlog_merge.binlog_server.statements import ShowEvents
 from binlog_merge.binlog_server.stream import Events, Opened, stream
 from binlog_merge.protocol.packets import Value
@@ -48,11 +47,11 @@ _NAMES: Final[dict[int, str]] = {
 
 def event_rows(log: PublishedLog, show: ShowEvents) -> Iterator[Sequence[Value]]:
     """Yield the rows of a file's events. Raises NotServed for a file or a position that does not exist."""
-    rows = _rows(log, Start(show.file, show.position))
+    rows = _rows(log, DumpRequest(show.file, show.position))
     return islice(rows, show.skip, None if show.limit is None else show.skip + show.limit)
 
 
-def _rows(log: PublishedLog, start: Start) -> Iterator[Sequence[Value]]:
+def _rows(log: PublishedLog, start: DumpRequest) -> Iterator[Sequence[Value]]:
     opened = False
     for item in stream(log, start):
         if isinstance(item, Opened) and not opened:

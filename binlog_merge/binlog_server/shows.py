@@ -17,7 +17,7 @@ from binlog_merge.binlog_server.refused import Refused, unknown_database, unknow
 from binlog_merge.binlog_server.relation import Row, columns
 from binlog_merge.binlog_server.show_sql import CONSTANT
 from binlog_merge.binlog_server.statements import Names, ShowDefinitions
-from binlog_merge.binlog_server.table_options import status_of
+from binlog_merge.binlog_server.table_facts import status_of
 from binlog_merge.protocol.packets import Column, ErrorCode
 
 if TYPE_CHECKING:

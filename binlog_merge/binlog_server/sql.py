@@ -9,7 +9,16 @@ A SELECT … FROM is a Question, which is parsed later. Everything else is Unsup
 import re
 from typing import Final
 
-from binlog_merge.binlog_server.show_sql import describe, show_definitions, transaction
+from binlog_merge.binlog_server.show_sql import (
+    QUOTED,
+    column_name,
+    cursor_of,
+    describe,
+    name,
+    rest,
+    show_definitions,
+    transaction,
+)
 from binlog_merge.binlog_server.statements import (
     Call,
     Constants,
@@ -33,7 +42,6 @@ from binlog_merge.binlog_server.statements import (
     UserVariable,
     exactly,
 )
-from binlog_merge.binlog_server.words import QUOTED, column_name, cursor_of, name, rest
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import CANONICAL, FUNCTIONS

@@ -18,8 +18,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
 from binlog_merge.binlog.kernels import packets as k
-from binlog_merge.binlog_server.log import LogView, PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start, place_of
+from binlog_merge.binlog_server.log import DumpRequest, LogView, NotServed, PublishedLog, dump_start_of
 from binlog_merge.errors import ChecksumMismatch, io_error
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Sizes, event_packets
@@ -74,12 +73,12 @@ class AtEnd:
 Item = Opened | Events | Skipped | AtEnd
 
 
-def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
+def stream(log: PublishedLog, start: DumpRequest) -> Iterator[Item]:
     """Yield the items for a request, endlessly: AtEnd is repeated while nothing more is published.
 
     Raises NotServed, and ChecksumMismatch or IoError, with the position, for a file that was changed.
     """
-    place = place_of(log.view(), start)
+    place = dump_start_of(log.view(), start)
     number, position, resumes = place.number, place.position, place.resumes
     while True:
         while number >= (view := log.view()).count:

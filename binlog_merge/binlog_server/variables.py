@@ -16,7 +16,7 @@ from binlog_merge.errors import MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.publish import basename_of
-from binlog_merge.log.file_events import events_of
+from binlog_merge.log.reader import events_of
 from binlog_merge.protocol.packets import Value
 
 VERSION_COMMENT: Final = "binlog-merge serve: a merged binlog, nothing else"

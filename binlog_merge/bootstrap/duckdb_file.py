@@ -11,17 +11,15 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from binlog_merge.bootstrap.record import Record
-from binlog_merge.bootstrap.values import Chunk, Name, Progress, Shard, Stage, Texts
+from binlog_merge.bootstrap.values import Chunk, Name, Progress, Record, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ConversionFailed, ReplayStopped
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, history_of
-from binlog_merge.tables.as_text import of_text, text_array
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget
-from binlog_merge.tables.types import listed, place, quoted
+from binlog_merge.tables.types import listed, of_text, qualified, quoted, text_array
 from snapshot_store.model import Catalog
 
 SUFFIX: Final = ".bootstrap"
@@ -179,7 +177,7 @@ class DuckdbFile:
             ).fetchall()
             return found
 
-        return Record(ask, ask, place(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
+        return Record(ask, ask, qualified(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
 
     def _opened(self) -> DuckdbTarget:
         target = DuckdbTarget(self._work, self.cluster, self.temporal_text, unfinished=True)
@@ -203,7 +201,7 @@ class DuckdbFile:
     def _empty(self, tables: Sequence[Name]) -> None:
         for name in tables:
             if self._target.columns_of(*name):
-                self._target.connection.execute(f"DELETE FROM {place(*name)}")
+                self._target.connection.execute(f"DELETE FROM {qualified(*name)}")
 
     def _register(self, chunk: Chunk) -> None:
         columns = chunk.reading.columns
@@ -223,13 +221,13 @@ class DuckdbFile:
     def _double(self, chunk: Chunk) -> list[Texts]:
         keys = ", ".join(f'k."bootstrap {i}"' for i in range(len(chunk.reading.key)))
         found = self._target.connection.execute(
-            f"SELECT {keys} FROM bootstrap_rows k SEMI JOIN {place(*chunk.reading.name)} t ON {_match(chunk)} "
+            f"SELECT {keys} FROM bootstrap_rows k SEMI JOIN {qualified(*chunk.reading.name)} t ON {_match(chunk)} "
             f"LIMIT {_MOST_KEYS}"
         ).fetchall()
         return [tuple(row) for row in found]
 
     def _write(self, chunk: Chunk, replace: bool) -> None:
-        name = place(*chunk.reading.name)
+        name = qualified(*chunk.reading.name)
         if replace:
             self._target.connection.execute(f"DELETE FROM {name} t USING bootstrap_rows k WHERE {_match(chunk)}")
         names = listed([column.name for column in chunk.reading.columns])

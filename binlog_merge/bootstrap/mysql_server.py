@@ -10,19 +10,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from binlog_merge.bootstrap.asking import found_sql
 from binlog_merge.bootstrap.duckdb_file import TAKEN
-from binlog_merge.bootstrap.record import SHARDS, Record
-from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
+from binlog_merge.bootstrap.plan import found_sql
+from binlog_merge.bootstrap.values import EXACT, SHARDS, Chunk, Name, Progress, Record, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import checkpoints_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.replay_options import ReplayOptions
-from binlog_merge.targets.server.inserts import inserts
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
+from binlog_merge.targets.server.overwriting import inserts
 from binlog_merge.targets.server.run import replay
 from binlog_merge.values.sql.server_text import literal_of_written
 from snapshot_store.ddl import parse_dump

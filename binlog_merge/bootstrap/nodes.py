@@ -8,13 +8,15 @@ A chunk is one SELECT. What it has seen is bounded by two facts, for which nothi
 The definition of the table is asked in the transaction of the SELECT, whose metadata lock no DDL passes.
 """
 
+import queue
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from binlog_merge.bootstrap.asking import chunk_sql, found_sql
-from binlog_merge.bootstrap.values import Chunk, Identity, Reading, Shard, Texts, Unsettled
+from binlog_merge.bootstrap.plan import chunk_sql, found_sql
+from binlog_merge.bootstrap.values import Chunk, Identity, Name, Progress, Reading, Shard, Texts, Unsettled
 from binlog_merge.errors import ServerRefused, UnsupportedInput
 from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import SnapshotStoreError
@@ -280,3 +282,63 @@ def difference(reading: Reading, physical: Table) -> str | None:
         ):  # fmt: skip
             return f"its column {column.name} has another type"
     return None
+
+
+_WAITING_CHUNKS: Final = 4
+
+
+def copied_by_threads(
+    readers: Mapping[str, NodeReader],
+    work: Mapping[Shard, Reading],
+    progress: Mapping[Shard, Progress],
+    chunk_rows: int,
+    as_text: bool,
+    given_up: Collection[Name],
+) -> Iterator[Chunk | Unsettled]:
+    """Yield what the nodes' tables have behind what is copied of them. Raises what the readers raise.
+
+    Tables that are `given_up` meanwhile are not read on.
+    """
+    found: queue.Queue[Any] = queue.Queue(_WAITING_CHUNKS)
+    stop = threading.Event()
+    begun = dict(progress)  # the caller's grows meanwhile
+
+    def put(item: Any) -> None:
+        while not stop.is_set():
+            try:
+                found.put(item, timeout=0.5)
+                return
+            except queue.Full:
+                continue
+
+    def read(node: str) -> None:
+        try:
+            for shard, reading in work.items():
+                done = begun.get(shard, Progress())
+                if shard.node != node or done.done or reading.name in given_up:
+                    continue
+                for item in readers[node].chunks(shard, reading, done.after, chunk_rows, as_text):
+                    put(item)
+                    if stop.is_set() or reading.name in given_up:
+                        break
+        except BaseException as error:  # for the thread that asks
+            put(error)
+        put(node)
+
+    threads = [threading.Thread(target=read, args=(node,), daemon=True) for node in readers]
+    for thread in threads:
+        thread.start()
+    left = len(threads)
+    try:
+        while left:
+            item = found.get()
+            if isinstance(item, str):
+                left -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                yield item
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

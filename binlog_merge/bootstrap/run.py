@@ -21,12 +21,10 @@ from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.bootstrap.asking import shown_key
-from binlog_merge.bootstrap.copying import copied_by_threads
-from binlog_merge.bootstrap.nodes import Changed, NodeReader
+from binlog_merge.bootstrap.nodes import Changed, NodeReader, copied_by_threads
 from binlog_merge.bootstrap.parties import Node, Options, Result, Target
-from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog
-from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.plan import RoutedTables, check_tables, of_catalog, shown_key
+from binlog_merge.bootstrap.published import unpublished
 from binlog_merge.bootstrap.values import (
     CATCHING_UP,
     COPYING,
@@ -67,7 +65,7 @@ _LOOKS: Final = 25
 
 def bootstrap(
     binlog: Log,
-    places: Places,
+    places: RoutedTables,
     nodes: Sequence[Node],
     target: Target,
     options: Options,
@@ -90,7 +88,7 @@ def bootstrap(
 @dataclass
 class _Bootstrap:
     binlog: Log
-    places: Places
+    places: RoutedTables
     nodes: Sequence[Node]
     target: Target
     options: Options
@@ -264,7 +262,7 @@ class _Bootstrap:
     def _not_published(self, stage: Stage, ends: Mapping[str, End]) -> str:
         """Return what of the nodes' logs is not published yet, as text; "" if all is."""
         self.binlog.refresh()
-        found = missing(self.binlog.state, ends)
+        found = unpublished(self.binlog.state, ends)
         for node in self.nodes:
             if node.name in found:
                 with node.reader(stage.servers[node.name]):

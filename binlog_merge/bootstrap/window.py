@@ -17,7 +17,7 @@ several shards may have had a part in the transaction.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,14 +66,21 @@ def judged(binlog: Log, low: int, high: int, copied: Iterable[Name], catalog: Ca
             table = catalog.get(*name)
             key = None if table is None or name in found else next(keys_of(table), None)
             if key is not None:
-                moved, unclear = moves(changes, key)
-                found |= {name} if moved else set()
-                doubted |= {name} if unclear else set()
+                moved = key_moves(changes, key)
+                found |= {name} if moved.certain else set()
+                doubted |= {name} if moved.possible else set()
     return Window(frozenset(found), frozenset(doubted - found))
 
 
-def moves(changes: Changes, key: list[int]) -> tuple[bool, bool]:
-    """Return whether a transaction gives a key to a row and then takes it from another one, and whether it may have."""
+class KeyMoves(NamedTuple):
+    """Whether a transaction gives a key to a row, and then takes it from another one, or may have done so."""
+
+    certain: bool
+    possible: bool
+
+
+def key_moves(changes: Changes, key: list[int]) -> KeyMoves:
+    """Return whether keys move between rows within transactions; `key` are the indexes of the key's columns."""
     inserts, deletes = changes.rows_of("insert"), changes.rows_of("delete")
     given = inserts | _keys_changed(changes, key, ~(inserts | deletes))
     of_row = changes.segment.events[changes.events, k.E_TRANSACTION][changes.cut.events]
@@ -82,10 +89,10 @@ def moves(changes: Changes, key: list[int]) -> tuple[bool, bool]:
     for rows in _rows_of(of_row, both):
         moved, same = _given_first(changes, key, inserts, deletes, rows)
         if moved:
-            return True, False
+            return KeyMoves(True, False)
         order = changes.segment.key(int(of_row[rows[0]]))
         unclear |= same and (order is None or not order.seq)  # a `seq` is that of a transaction of one shard
-    return False, unclear
+    return KeyMoves(False, unclear)
 
 
 def _keys_changed(changes: Changes, key: list[int], updates: Any) -> Any:

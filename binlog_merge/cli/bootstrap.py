@@ -95,10 +95,9 @@ def bootstrap(
 ) -> None:
     """Fill a target with the rows that a running cluster has."""
     start_log(log_level, log_format)
-    from binlog_merge.bootstrap.captured import captured_nodes
     from binlog_merge.bootstrap.parties import Options
-    from binlog_merge.bootstrap.plan import Places
-    from binlog_merge.bootstrap.published import awaited
+    from binlog_merge.bootstrap.plan import RoutedTables
+    from binlog_merge.bootstrap.published import awaited, captured_nodes
     from binlog_merge.bootstrap.run import bootstrap as run
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
@@ -120,7 +119,7 @@ def bootstrap(
             target = stack.enter_context(_server(to, binlog.cluster_uuid, to_password_file, ca, workers))
         options = Options(chunk_rows, wait, zone)
         stack.enter_context(as_merge_errors(None))
-        result = run(binlog, Places.of(cluster), nodes, target, options, lambda text: say(text, text))
+        result = run(binlog, RoutedTables.of(cluster), nodes, target, options, lambda text: say(text, text))
     if output is not OutputFormat.text:
         print_json(document_of(merged=redacted(place), result=result))
     else:

@@ -9,8 +9,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.options import Output, SslCa, local_path
-from binlog_merge.cli.output import OutputFormat, document_of, print_document, print_json, printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
 from binlog_merge.redaction import Routine
 

@@ -2,16 +2,60 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from binlog_merge.cli.change_formats import FORMATS, ChangeFormat
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, io_error
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+from binlog_merge.whole_files import appearing
+
+if TYPE_CHECKING:
+    from binlog_merge.log.log import Log
+    from binlog_merge.log.question import Selection
+
+
+Pieces = Callable[["Log", "Selection"], Iterator[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFormat:
+    """A format: the function that turns a selection into pieces of output, as MODULE:NAME.
+
+    With `typed` dates and times come in Arrow's types, else as MySQL's text; `binary` output is no text. `messages`
+    are those of another maker's format, which has options.
+    """
+
+    made_by: str
+    typed: bool = False
+    binary: bool = False
+    messages: bool = False
+
+    def pieces(self) -> Pieces:
+        """Return the function, whose module is loaded now."""
+        module, _, name = self.made_by.partition(":")
+        found: Pieces = getattr(import_module(module), name)
+        return found
+
+
+FORMATS: Final[dict[str, ChangeFormat]] = {
+    "text": ChangeFormat("binlog_merge.ask.formats:text_pieces"),
+    "jsonl": ChangeFormat("binlog_merge.ask.formats:json_pieces"),
+    "json": ChangeFormat("binlog_merge.ask.formats:document_pieces"),
+    "csv": ChangeFormat("binlog_merge.ask.formats:csv_pieces"),
+    "parquet": ChangeFormat("binlog_merge.ask.formats:parquet_pieces", typed=True, binary=True),
+    "sql": ChangeFormat("binlog_merge.time_travel.sql_script:pieces"),
+    **dict.fromkeys(
+        ("debezium", "canal", "maxwell", "open-protocol", "simple"),
+        ChangeFormat("binlog_merge.messages.formats:pieces", messages=True),
+    ),
+}
+
 
 HELP = f"""Print the changes of a table's rows, in commit order: what happened to order 4711.
 
@@ -158,13 +202,6 @@ def _opened(path: Path | None, binary: bool) -> Iterator[Callable[[bytes], Any]]
         return
     if path.is_dir():  # the root has no name, either
         raise IoError("Is a directory", file=str(path), remedy=CHECK_PATH)
-    part: Any = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file.write
-        part.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    finally:
-        with suppress(OSError):  # where nothing can be written, nothing can be removed
-            part.unlink(missing_ok=True)
+    with appearing(path) as part, part.open("wb") as file:
+        yield file.write
+        file.flush()

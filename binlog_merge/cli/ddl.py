@@ -11,8 +11,7 @@ from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text,
 from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_text
 from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.schema.place import floor_of
-from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_name, store_path
+from binlog_merge.cli.schema.store import STORE_NAME, floor_of, moment_of, opened, store_name, store_path
 from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.redaction import redacted

@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -11,15 +11,15 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of
-from binlog_merge.cli.output import printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import counted, printable
 from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
+from binlog_merge.whole_files import appearing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from binlog_merge.log.log import Log
-    from binlog_merge.undo.selection import Reader, Selected
+    from binlog_merge.time_travel.selection import Reader, Selected
 
 HELP = """Write the statements, or the binlog, that undo changes of a merged log: inverse rows in reverse order.
 
@@ -127,7 +127,7 @@ def flashback(
         raise ConfigError("--gtids goes with -o binlog")
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
-    from binlog_merge.undo.selection import Reader
+    from binlog_merge.time_travel.selection import Reader
 
     with opened_log(merged_of(directory, merged)) as folder:
         log = Log(folder)
@@ -160,8 +160,8 @@ def _selected(
     from binlog_merge.log.question import Question, name_of, operations_of
     from binlog_merge.log.versions import versions_between
     from binlog_merge.log.where import condition_on
-    from binlog_merge.undo.passable_ddl import Written
-    from binlog_merge.undo.selection import Selected
+    from binlog_merge.time_travel.passable_ddl import Written
+    from binlog_merge.time_travel.selection import Selected
 
     first, last = Question(start=between[0], stop=between[1], time_zone=time_zone, option="--").range_in(log)
     versions = tuple(versions_between(log, *name_of(name), first, last) for name in dict.fromkeys(tables))
@@ -178,7 +178,7 @@ def _by_nodes(
 ) -> None:
     """Write a file for each node that has rows of the selection: all of them, or none."""
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.undo.physical import node_readers
+    from binlog_merge.time_travel.physical import node_readers
 
     assert config is not None and to is not None
     for _ in reader.pieces():  # the merged log has the DDL that stops it
@@ -214,8 +214,8 @@ def _check(reader: "Reader", server: str, password_file: Path | None, ssl_ca: Pa
     from binlog_merge.cli.replay_options import address_of
     from binlog_merge.errors import ServerRefused
     from binlog_merge.targets.server.mysql import MysqlTarget, Session
-    from binlog_merge.undo.check import conflicts, expected
-    from binlog_merge.undo.statements import key_of
+    from binlog_merge.time_travel.check import conflicts, expected
+    from binlog_merge.time_travel.statements import key_of
     from snapshot_store.server import message_of
 
     address = address_of("--check", server, password_file)
@@ -264,30 +264,22 @@ def _opened(to: Path | None, output: UndoFormat) -> "Iterator[IO[bytes]]":
         return
     if to.exists():
         raise ConfigError("the file is there already", file=str(to), remedy="give --to another name, or remove it")
-    part = to.with_name(f"{to.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.rename(to)
-    except OSError as error:
-        raise io_error(error, str(to)) from error
-    finally:
-        with suppress(OSError):  # where nothing can be written, nothing can be removed
-            part.unlink(missing_ok=True)
+    with appearing(to) as part, part.open("wb") as file:
+        yield file
 
 
 def _write(reader: "Reader", out: IO[bytes], output: UndoFormat, forward: bool, gtids: str | None) -> str:
     """Write what is asked, and say how much it is."""
     word = "done again" if forward else "undone"
     if output is UndoFormat.sql:
-        from binlog_merge.undo.sql_script import Counts, script
+        from binlog_merge.time_travel.sql_script import Counts, script
 
         counts = Counts()
         for text in script(reader, counts, forward):
             out.write(text.encode("utf-8", "surrogateescape"))
         rows = ", ".join(counted(number, op) for op, number in sorted(counts.rows.items()) if number)
         return f"{counted(counts.transactions, 'transaction')} {word}" + (f" by {rows}" if rows else "")
-    from binlog_merge.undo.binlog_file import Binlog, binlog
+    from binlog_merge.time_travel.binlog_file import Binlog, binlog
 
     description = reader.format_description()
     if description is None:

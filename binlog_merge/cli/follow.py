@@ -12,8 +12,16 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.cli.log_lines import say
-from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable, removal_lines
-from binlog_merge.cli.sizes import ago, counted, decimal_size
+from binlog_merge.cli.output import (
+    OutputFormat,
+    ago,
+    counted,
+    decimal_size,
+    document_of,
+    print_json,
+    printable,
+    removal_lines,
+)
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, Output, merged_of
-from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.errors import ConfigError
 
 HELP = """Print the life of one row: each change, under every key and table name that it had, and DDL on the table.
@@ -96,7 +95,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _line(item: Any, name: tuple[str, str]) -> str:
-    from binlog_merge.ask.formats.text import values_text
+    from binlog_merge.ask.formats import values_text
     from binlog_merge.ask.life import Change
 
     if not isinstance(item, Change):

@@ -14,9 +14,8 @@ import typer
 from binlog_merge import without_pandas
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log, verbosity
 from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso, local_path, written_folder
-from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result
+from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result, size_of
 from binlog_merge.cli.progress import LineProgress, progress
-from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted

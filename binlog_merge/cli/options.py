@@ -84,7 +84,7 @@ SslCa = Annotated[
 ]
 
 
-Place = TypeVar("Place", str, Path)
+PathOrText = TypeVar("PathOrText", str, Path)
 
 MERGED_ENV: Final = "BINLOG_MERGE_MERGED"
 _HELP: Final = "The directory of the merged log"
@@ -163,7 +163,7 @@ def commit_tso(option: str) -> Callable[[str | int], int]:
     return parsed
 
 
-def merged_of(directory: Place | None, merged: Place | None) -> Place:
+def merged_of(directory: PathOrText | None, merged: PathOrText | None) -> PathOrText:
     """Return the merged log that a verb's line names. Raises ConfigError if there are two of them, or none."""
     if directory is not None and merged is not None:
         raise ConfigError("the merged log is named twice", remedy="give --merged DIR, or DIR alone")

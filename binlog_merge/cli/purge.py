@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.options import Output, PurgedArgument, PurgedMerged, merged_of
-from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.errors import ConfigError, ManifestError, NotArchived, ReadersBehind
 
 if TYPE_CHECKING:

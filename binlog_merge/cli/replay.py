@@ -314,8 +314,7 @@ def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: b
 def _capture(
     binlog: "Log", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
-    from binlog_merge.targets.parquet.replay import capture
-    from binlog_merge.targets.parquet.target import ParquetTarget
+    from binlog_merge.targets.parquet import ParquetTarget, capture
 
     folder, chosen = path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns

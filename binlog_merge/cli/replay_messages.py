@@ -35,7 +35,7 @@ def replay_messages(
     binlog: "Log", shown: str, asked: MessageOptions, options: "ReplayOptions", output: OutputFormat
 ) -> None:
     """Deliver a log as messages. Raises what delivering does."""
-    from binlog_merge.deliver.run import deliver
+    from binlog_merge.messages.delivery import deliver
     from binlog_merge.messages.formats import format_of, given_options
 
     given = given_options(asked.format_options)
@@ -66,11 +66,10 @@ def _target(binlog: "Log", asked: MessageOptions, given: dict[str, str]) -> Any:
                 "--topic, --ddl-topic, --kafka-config, --schema-registry and --name are for kafka://",
                 remedy="leave them out",
             )
-        from binlog_merge.deliver.storage import StorageTarget
+        from binlog_merge.messages.storage import StorageTarget
 
         return StorageTarget.of(asked.to, asked.form, binlog.cluster_uuid)
-    from binlog_merge.deliver.kafka import KafkaTarget
-    from binlog_merge.deliver.routes import routes_of
+    from binlog_merge.messages.kafka import KafkaTarget, routes_of
 
     parts = urlsplit(asked.to)
     if not parts.netloc or parts.query or "@" in parts.netloc:
@@ -96,7 +95,7 @@ def _target(binlog: "Log", asked: MessageOptions, given: dict[str, str]) -> Any:
 
 
 def _settings(path: Path | None) -> dict[str, str]:
-    from binlog_merge.deliver.kafka import settings_of
+    from binlog_merge.messages.kafka import settings_of
 
     if path is None:
         return {}
@@ -120,8 +119,7 @@ def _for_avro(asked: MessageOptions, given: dict[str, str]) -> dict[str, str]:
 
 
 def _avro(url: str, config: Path | None) -> Any:
-    from binlog_merge.deliver.avro import AvroWire
-    from binlog_merge.deliver.registry import Registry, RegistrySettings
+    from binlog_merge.messages.registry import AvroWire, Registry, RegistrySettings
 
     file = None if config is None else str(config)
     return AvroWire(Registry(RegistrySettings.of(url, _settings(config), file), file))

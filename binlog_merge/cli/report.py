@@ -10,8 +10,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say_error, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
-from binlog_merge.cli.output import print_document, printable
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import counted, print_document, printable
 from binlog_merge.errors import ConfigError, IoError, MergeError
 
 if TYPE_CHECKING:

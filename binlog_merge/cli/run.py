@@ -13,10 +13,9 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, is_quiet, start_log, verbosity
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
 from binlog_merge.cli.options import Output, WrittenMerged, local_path
-from binlog_merge.cli.output import OutputFormat, print_json
+from binlog_merge.cli.output import OutputFormat, print_json, size_of
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.run_commands import ComponentLines
-from binlog_merge.cli.sizes import size_of
 from binlog_merge.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
@@ -26,8 +25,8 @@ from binlog_merge.errors import (
 
 if TYPE_CHECKING:
     from binlog_merge.cli.run_commands import RunOptions
+    from binlog_merge.cli.supervisor import Supervisor
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.supervise.supervisor import Supervisor
 
 LOCK_NAME = ".run.lock"
 
@@ -213,10 +212,10 @@ def run(
     """Capture, merge and serve a cluster, until it is stopped."""
     start_log(log_level, log_format)
     from binlog_merge.cli.run_commands import RunOptions, components, error_of
+    from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
     from binlog_merge.config import held
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.supervise.supervisor import Notice, Policy, Supervisor
 
     with held.holding():
         held.hold([config])

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_merge.cli.child import Component
 from binlog_merge.cli.log_lines import Level, LineFormat
 from binlog_merge.cli.output import printable
 from binlog_merge.config import held
 from binlog_merge.errors import EXIT_CODES, InternalError
 from binlog_merge.json_values import utc_text
-from binlog_merge.supervise.child import Component
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,8 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
-from binlog_merge.cli.output import OutputFormat, print_document, printable
+from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.cli.replay_options import password_of
-from binlog_merge.cli.sizes import counted
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
 from binlog_merge.redaction import Routine
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from binlog_merge.binlog_server.offered import Offered
     from binlog_merge.binlog_server.server import ServeOptions
     from binlog_merge.streams.folder import StreamWriter
-    from binlog_merge.streams.keeper import StreamKeeper
     from binlog_merge.streams.spec import StreamSpec
+    from binlog_merge.streams.together import StreamKeeper
     from snapshot_store.server import ServerAddress
 
 HELP = """Serve a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
@@ -202,9 +201,9 @@ def serve(
 ) -> None:
     """Serve a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
-    from binlog_merge.binlog_server.limits import Limits
     from binlog_merge.binlog_server.log import PublishedLog
     from binlog_merge.binlog_server.server import ServeOptions
+    from binlog_merge.binlog_server.settings import Limits
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.streams.spec import load_streams
 
@@ -255,10 +254,10 @@ def _serve(
     output: OutputFormat,
 ) -> None:
     from binlog_merge.binlog_server.accounts import accounts_in
-    from binlog_merge.binlog_server.limits import take_descriptors, too_few
     from binlog_merge.binlog_server.server import BinlogServer
+    from binlog_merge.binlog_server.settings import take_descriptors, too_few
     from binlog_merge.streams.folder import FOLDER
-    from binlog_merge.streams.keeper import StreamKeeper
+    from binlog_merge.streams.together import StreamKeeper
 
     root = streams_folder or log.folder.directory / FOLDER
     if warning := too_few(take_descriptors(), options.limits):
@@ -266,7 +265,7 @@ def _serve(
     with ExitStack() as stack:
         kept = None
         if tables is not None:
-            from binlog_merge.binlog_server.limits import take_of_system
+            from binlog_merge.binlog_server.settings import take_of_system
             from binlog_merge.binlog_server.tables.keeper import Tables
 
             take_of_system()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from binlog_merge.cli.sizes import ago, decimal_size, seconds_text
+from binlog_merge.cli.output import ago, decimal_size, seconds_text
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.observe.status.health import waiting_text
 from binlog_merge.observe.status.values import (

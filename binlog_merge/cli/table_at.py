@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.options import Merged, SslCa, local_path, merged_of
-from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.output import counted, print_json, printable
 from binlog_merge.cli.replay_options import TimeZone, time_zone_of
-from binlog_merge.cli.sizes import counted
-from binlog_merge.errors import ConfigError, io_error
+from binlog_merge.errors import ConfigError
+from binlog_merge.whole_files import appearing
 
 if TYPE_CHECKING:
     from binlog_merge.log.log import Log
@@ -144,18 +144,11 @@ def _deliver(log: "Log", made: "Made", to: str, text: bool, password_file: Path 
         raise ConfigError(f"--to {to} is no target", remedy="give FILE.db, FILE.parquet, or mysql://user@host:3306")
     if path.exists():
         raise ConfigError("the file is there already", file=str(path), remedy="give --to another name, or remove it")
-    part = path.with_name(f"{path.name}.part")
-    try:
-        part.unlink(missing_ok=True)  # of one that was killed
+    with appearing(path) as part:
         if path.suffix == ".parquet":
             delivered.to_parquet(made, part, text)
         else:
             delivered.to_duckdb(made, part, text, checkpoints_of(log, {made.rank})[made.rank])
-        part.rename(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _report(made: "Made", at: str, to: str | None, text: bool, most: int, output: RowFormat) -> None:

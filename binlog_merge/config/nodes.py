@@ -8,14 +8,15 @@ Files do not tell it: the setting decides how a server compares names, and no ev
 before the first file, and a server that takes over must have the same setting.
 """
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from binlog_merge.config.values import Patterns, PlainName, Section, ServerId, Uuid
-from binlog_merge.errors import ConfigError, IoError, io_remedy
+from binlog_merge.errors import ConfigError
+from binlog_merge.whole_files import NoteKind, read_note, write_note
 from snapshot_store.server import ServerAddress
 
 MAX_NODE_NUMBER = 999_999  # six digits of the order key's text
@@ -108,8 +109,17 @@ class Node(Section):
 
 
 SERVER_NOTE: Final = ".server/note.json"  # patterns with * do not match a hidden folder
-_VERSION: Final = 1
 _REMEDY: Final = "remove it: `capture` writes it again; or say `lower-case-table-names` of the node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """What is noted of a node's server."""
+
+    lower_case_table_names: CaseOfNames
+
+
+_KIND: Final = NoteKind(_Server)
 
 
 def read_server_note(directory: Path) -> CaseOfNames | None:
@@ -117,33 +127,10 @@ def read_server_note(directory: Path) -> CaseOfNames | None:
 
     Raises ConfigError for a damaged note.
     """
-    path = directory / SERVER_NOTE
-    try:
-        values: dict[str, Any] = json.loads(path.read_bytes())
-        if values["version"] != _VERSION:
-            raise ValueError(f"version {values['version']} is not known")
-        found: CaseOfNames = values["lower_case_table_names"]
-        if found not in (0, 1, 2):
-            raise ValueError(f"lower_case_table_names {found}")
-        return found
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise IoError(f"cannot be read: {error.strerror or error}", file=str(path), remedy=io_remedy(error)) from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"the note of the capture is damaged: {error}", file=str(path), remedy=_REMEDY) from None
+    found = read_note(directory / SERVER_NOTE, _KIND, "the note of the capture", _REMEDY, ConfigError)
+    return None if found is None else found.lower_case_table_names
 
 
 def write_server_note(directory: Path, lower_case_table_names: int) -> None:
     """Replace the note beside captured files. Raises IoError."""
-    path = directory / SERVER_NOTE
-    temporary = path.with_name(f"{path.name}.part")
-    values = {"version": _VERSION, "lower_case_table_names": lower_case_table_names}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(json.dumps(values).encode() + b"\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise IoError(
-            f"cannot be written: {error.strerror or error}", file=str(path), remedy=io_remedy(error)
-        ) from error
+    write_note(directory / SERVER_NOTE, _KIND, _Server(cast(CaseOfNames, lower_case_table_names)))

@@ -160,7 +160,7 @@ def check_output(place: str) -> str:
 
 
 def local_or_refused(path: str, instead: str = "copy it here, or mount it") -> str:
-    """Return what `only_local` returns. Raises ConfigError, with what to do `instead`, where that raises ValueError."""
+    """Return a local path. Raises ConfigError for a URI of anything else; `instead` is what to do."""
     try:
         return only_local(path)
     except ValueError as error:

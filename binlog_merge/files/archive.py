@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.errors import ConfigError, OutputBusy, io_error
-from binlog_merge.files.archived import Archived, is_same_file, read_note, without_keys, write_note
+from binlog_merge.files.archived import Archived, is_same_file, read_note, without_credentials, write_note
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import check_whole
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
@@ -49,7 +49,7 @@ class Sender:
 
     def begin(self) -> None:
         """Note where the archive is, before anything can be removed. Raises IoError, ManifestError."""
-        known, to = read_note(self._directory), without_keys(self._to)
+        known, to = read_note(self._directory), without_credentials(self._to)
         self._known = Archived(to, True) if known is None or known.to != to else replace(known, active=True)
         if self._known != known:
             write_note(self._directory, self._known)
@@ -136,7 +136,7 @@ class Sender:
 
     def _note(self, output: ObjectOutput) -> None:
         files = {file.name: file for file in output.state.files}
-        self._known = Archived(without_keys(self._to), True, files, output.names.files, output.state.header)
+        self._known = Archived(without_credentials(self._to), True, files, output.names.files, output.state.header)
         write_note(self._directory, self._known)
 
 

@@ -89,8 +89,8 @@ def write_note(directory: Path, archived: Archived) -> None:
     replace_file(directory / NOTE_NAME, data)
 
 
-def without_keys(place: str) -> str:
-    """Return a path or a URI without what opens it."""
+def without_credentials(place: str) -> str:
+    """Return a path, or a URI without its login and without options that are secrets."""
     if not is_uri(place):
         return place
     uri = Uri.parse(place)
@@ -98,8 +98,8 @@ def without_keys(place: str) -> str:
     return str(replace(uri, login="", options=options))
 
 
-def at(place: str, name: str) -> str:
-    """Return where an object of an archive is."""
+def object_uri(place: str, name: str) -> str:
+    """Return the path or the URI of an object of an archive."""
     if not is_uri(place):
         return str(Path(place) / name)
     uri = Uri.parse(place)

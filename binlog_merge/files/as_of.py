@@ -10,19 +10,18 @@ the folder's time tells a merge that follows whether there are new files.
 """
 
 import glob
-import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import io_error
 from binlog_merge.files.servers import servers_of
+from binlog_merge.whole_files import NoteKind, write_note
 
 AS_OF_NAME: Final = ".as-of/note.json"  # patterns with * do not match a hidden folder
-_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +34,13 @@ class AsOf:
     position: int
     clock_us: int
 
-    @classmethod
-    def parse(cls, data: bytes) -> "AsOf":
-        """Read a note. Raises ValueError if it is damaged, or of a version that is not known."""
-        try:
-            values: dict[str, Any] = json.loads(data)
-            if values["version"] != _VERSION:
-                raise ValueError(f"version {values['version']} is not known")
-            return cls(
-                str(uuid.UUID(values["server_uuid"])),
-                str(values["file"]),
-                str(values["identity"]),
-                _natural(values["position"]),
-                _natural(values["clock_us"]),
-            )
-        except (KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
+    def __post_init__(self) -> None:
+        uuid.UUID(self.server_uuid)
+        if min(self.position, self.clock_us) < 0:
+            raise ValueError("there is no place or time below 0")
 
 
-def _natural(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no place or time")
-    return value
+_KIND: Final = NoteKind(AsOf)
 
 
 def write_as_of(directory: Path, note: AsOf) -> None:
@@ -64,14 +48,7 @@ def write_as_of(directory: Path, note: AsOf) -> None:
 
     It is not synced: after a crash of the machine an older one serves as well, and a new one comes at once.
     """
-    path = directory / AS_OF_NAME
-    temporary = path.with_name(f"{path.name}.part")
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_bytes(json.dumps({"version": _VERSION, **asdict(note)}).encode() + b"\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
+    write_note(directory / AS_OF_NAME, _KIND, note)
 
 
 def remove_as_of(directory: Path) -> None:
@@ -96,7 +73,7 @@ def read_as_of(patterns: Sequence[str]) -> tuple[list[AsOf], list[str]]:
     notes, warnings = list[AsOf](), list[str]()
     for path in paths:
         try:
-            note = AsOf.parse(Path(path).read_bytes())
+            note = _KIND.parse(Path(path).read_bytes())
             notes.append(replace(note, file=f"{later[path]}/{note.file}") if path in later else note)
         except FileNotFoundError:
             continue  # its server vouches for nothing any more

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Final
 
 from binlog_merge.errors import MergeError, io_error
+from binlog_merge.whole_files import write_whole
 
 
 def sync_file(path: Path) -> None:
@@ -41,13 +42,7 @@ def _sync(path: Path, flags: int) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """Replace a file's contents atomically: readers see the old or the new contents, never a mixture."""
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        temporary.write_bytes(data)
-        sync_file(temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
+    write_whole(path, data, synced=True)
     sync_directory(path.parent)
 
 

@@ -23,9 +23,10 @@ import numpy.typing as npt
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels.crc32 import sound_to
-from binlog_merge.errors import ManifestError, io_error
+from binlog_merge.errors import IoError, ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import Source, open_source
+from binlog_merge.whole_files import write_whole
 
 NOTE_NAME: Final = ".intact.json"
 TAIL: Final = 64 << 10
@@ -67,10 +68,8 @@ def read_note(directory: Path) -> dict[str, Stamp]:
 
 def write_note(directory: Path, stamps: dict[str, Stamp]) -> None:
     """Write the stamps of files known to be right. If that fails, the next run reads the files, nothing worse."""
-    temporary = directory / f"{NOTE_NAME}.part"
-    with suppress(OSError):
-        temporary.write_text(json.dumps(stamps))
-        temporary.replace(directory / NOTE_NAME)
+    with suppress(IoError):
+        write_whole(directory / NOTE_NAME, json.dumps(stamps).encode())
 
 
 def check_believed(path: Path, file: OutputFile) -> None:

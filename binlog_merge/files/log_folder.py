@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from binlog_merge.errors import ManifestError
-from binlog_merge.files.archived import NOTE_NAME, Archived, at, read_note, with_archived
+from binlog_merge.files.archived import NOTE_NAME, Archived, object_uri, read_note, with_archived
 from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
 from binlog_merge.redaction import redacted
 
@@ -53,7 +53,7 @@ class LogFolder:
         if name and not (self.directory / name).exists():
             archived = self._archived()
             if archived is not None and name in archived.files:
-                return redacted(at(archived.to, archived.object_of(name)))
+                return redacted(object_uri(archived.to, archived.object_of(name)))
         return str(self.directory / name if name else self.directory)
 
     @property

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, io_error
+from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.intact import PUT_BACK
@@ -47,6 +47,7 @@ from binlog_merge.files.manifest import (
 from binlog_merge.files.objects import FolderObjects, Objects, put_new
 from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
+from binlog_merge.whole_files import write_whole
 
 FOLD: Final = 64
 SCHEMA_NAME: Final = "schema.duckdb"
@@ -153,7 +154,7 @@ class ObjectOutput:
         while schema and self.names.schema is not None and self.names.schema != self._brought:
             name, data = self.names.schema, self.objects.read(self.names.schema)
             if data is not None:
-                _replace(folder / SCHEMA_NAME, data)
+                write_whole(folder / SCHEMA_NAME, data)
                 self._brought = name
             elif not self.advance():  # else a later record has replaced it
                 raise self._missing(name)
@@ -161,7 +162,7 @@ class ObjectOutput:
         if state.header is None:
             return
         line, _ = encode_record(Folded(state.header, state.last, state.files, state.gone), "")
-        _replace(folder / MANIFEST_NAME, line)
+        write_whole(folder / MANIFEST_NAME, line)
 
     def published_at(self) -> float:
         """Return when the last record was put, in seconds since 1970."""
@@ -287,16 +288,6 @@ class ObjectOutput:
             self.objects.delete(gone)
         except ObjectStoreUnreachable:
             pass
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file of a copy, so that whoever reads it has the old or the new contents."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
 
 
 def _object_of(number: int) -> str:

@@ -3,7 +3,7 @@
     1  append the record to the manifest              <- from here on they are gone
     2  replace binlog.index                           (whole, by rename)
     3  remove the output's files, the oldest first, and what is kept beside them (`files.sidecar`)
-    4  note beside a node's captured files up to where they are removed (`files.removed`)
+    4  note beside a node's captured files up to where they are removed
     5  remove them, the oldest first
 
 A crash after 1 leaves files that the manifest does not list. `recover` and `finish` remove them at the next start. The
@@ -21,16 +21,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError, io_error
 from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, OutputFile, Removed
 from binlog_merge.files.publish import basename_of
-from binlog_merge.files.removed import note_removed
 from binlog_merge.files.sidecar import remove_sidecars
 from binlog_merge.files.source import open_source
 from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, read_state_note
+from binlog_merge.whole_files import NoteKind, read_note
 
 FAILPOINTS: Final = (
     "manifest-torn",
@@ -200,3 +201,51 @@ def _written_at(path: Path) -> float:
 def _number(name: str) -> int:
     number = name.rpartition(".")[2]
     return int(number) if number.isdecimal() else 0
+
+
+REMOVED_NAME: Final = ".removed.json"  # patterns with * do not match a hidden file
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedBefore:
+    """The captured files `first` to `last` of a node were removed; `out` is the output for which that was done.
+
+    Everything in them has an order key less than `below`, a 54-digit text. `at` is in seconds since 1970.
+    """
+
+    first: str
+    last: str
+    below: str
+    out: str
+    at: float
+
+    def __post_init__(self) -> None:
+        if len(self.below) != 54 or not self.below.isdecimal():
+            raise ValueError(f"{self.below[:60]!r} is no order key")
+
+
+_KIND: Final = NoteKind(RemovedBefore)
+
+
+def note_removed(folder: Path, names: Sequence[str], below: str, out: Path) -> None:
+    """Note that a node's captured files are removed, the oldest first. Raises IoError, ManifestError if it is damaged.
+
+    Returns when that is on disk.
+    """
+    before = _read(folder / REMOVED_NAME)
+    first = names[0] if before is None else before.first
+    below = below if before is None else max(below, before.below)
+    found = RemovedBefore(first, names[-1], below, str(out), time.time())
+    replace_file(folder / REMOVED_NAME, _KIND.dump(found))
+
+
+def read_removed(patterns: Sequence[str]) -> RemovedBefore | None:
+    """Return the note in the folders of a node's file patterns. Raises IoError, ManifestError if it is damaged."""
+    local = [path for pattern in patterns if (path := local_path(pattern)) is not None]
+    found = (_read(Path(path).parent / REMOVED_NAME) for path in local)
+    return next((note for note in found if note is not None), None)
+
+
+def _read(path: Path) -> RemovedBefore | None:
+    remedy = "if no captured file of the node was removed, or none is needed any more, remove the note"
+    return read_note(path, _KIND, "the note of what was removed", remedy)

@@ -1,6 +1,6 @@
 """Sidecars: what readers have found out about a file of a merged log, kept beside it so that none has to look again.
 
-    MERGED_DIR/.sparse/binlog.000001.places    where transactions stand (`log.chunks`)
+    MERGED_DIR/.sparse/binlog.000001.places    where transactions stand (`log.index`)
     MERGED_DIR/.sparse/binlog.000001.keys      where rows of which tables and keys stand (`log.key_index`)
 
 A file is "BLMSIDE", a version byte, CRC-32, the header's length, the header (JSON), and the arrays that it names. It
@@ -24,7 +24,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from binlog_merge.errors import IoError
 from binlog_merge.files.manifest import OutputFile
+from binlog_merge.whole_files import write_whole
 
 FOLDER: Final = ".sparse"
 KINDS: Final = ("places", "keys")
@@ -84,14 +86,8 @@ def read_sidecar(folder: Path, kind: str, cluster_uuid: str, file: OutputFile) -
 def write_sidecar(folder: Path, kind: str, sidecar: Sidecar) -> None:
     """Keep a sidecar, if that is possible: it is worth no error."""
     path = folder / FOLDER / f"{sidecar.covered.name}.{kind}"
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    with suppress(OSError):
-        path.parent.mkdir(exist_ok=True)
-        try:
-            part.write_bytes(_packed(sidecar))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with suppress(IoError):
+        write_whole(path, _packed(sidecar), make_folder=True, writer=uuid.uuid4().hex)
 
 
 def may_keep(folder: Path) -> bool:

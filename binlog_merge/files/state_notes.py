@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import ManifestError, io_error
+from binlog_merge.whole_files import write_whole
 
 NOTES_FOLDER: Final = ".status"
 MERGE_NOTE: Final = "merge.json"
@@ -36,14 +37,8 @@ _GREATEST_NUMBER: Final = 2.0**63
 
 def write_state_note(path: Path, values: Mapping[str, Any]) -> None:
     """Replace a note, and create its folder if necessary. Adds `at`, the time now. Raises IoError."""
-    temporary = path.with_name(f".{path.name}.part")  # a note has one writer; a killed one's rest is written over
     data = json.dumps({"version": _VERSION, "at": time.time(), **values}, default=str).encode() + b"\n"
-    try:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
+    write_whole(path, data, make_folder=True)
 
 
 def read_state_note(path: Path) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """The sparse index of keys: which chunks of a file have rows of a table, and which may have those with some key.
 
-    chunks      AT, RANK                                     as in `chunks`
+    chunks      AT, RANK                                     as in `index`
     entries     CHUNK, SHAPE, COLUMN, FLAGS, FIRST, BLOCKS   rows of a shape in a chunk, and a filter of their values
     words       the filters (`kernels.key_hashes`)
     statements  the numbers of the chunks that have statements
@@ -30,7 +30,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import MergeError, UnknownTableSchema
 from binlog_merge.files import sidecar as kept
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.chunks import AT, RANK, TAIL, Chunks, chunks_of
+from binlog_merge.log.index import AT, RANK, TAIL, Chunks, chunks_of
 from binlog_merge.log.key_conditions import BYTES, NUMBER, hash_of, key_columns, needed
 from binlog_merge.log.log import Log
 from binlog_merge.log.segments import Segment, StatementAt, file_segments

@@ -10,7 +10,7 @@ transaction. All others are moments: a range begins with the first transaction a
 first one at or after it. A time is compared with TSOs, to the millisecond, where these carry time, else with commit
 times. A position is between two events; one inside a transaction is before it.
 
-Finding a place takes a bisection over the manifest's files, one over a file's chunks (`chunks`), and a walk through a
+Finding a place takes a bisection over the manifest's files, one over a file's chunks (`index`), and a walk through a
 chunk from GTID event to GTID event. What has no key there (a DDL, all of a log with `output.cts: end`) is looked at by
 itself (`transactions`).
 """
@@ -27,12 +27,10 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import ManifestState, OutputFile
-from binlog_merge.log.chunks import CLOCKED, US, chunks_of, transactions_from
-from binlog_merge.log.file_events import events_of
-from binlog_merge.log.index import key_of
+from binlog_merge.log.index import CLOCKED, US, chunks_of, key_of, transactions_from
 from binlog_merge.log.place import FORMS, Place
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.log.reader import MERGE_ON, Item, file_items, removed_before
+from binlog_merge.log.reader import MERGE_ON, Item, events_of, file_items, removed_before
 from binlog_merge.log.transactions import FileTransactions, Transaction, event_offsets
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey, carries_time

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from binlog_merge.log.log import Log
-from binlog_merge.log.segments import StatementAt
-from binlog_merge.log.statements import statements
+from binlog_merge.log.segments import StatementAt, statements
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import Name, Verb
 from snapshot_store.errors import SnapshotStoreError

@@ -10,11 +10,12 @@ anonymous GTIDs, its number in the order of the log.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import (
+    FormatDescription,
     Gtid,
     Query,
     RowsEvent,
@@ -22,11 +23,10 @@ from binlog_merge.binlog.events import (
     TableMap,
     parse_event,
 )
-from binlog_merge.binlog.header import RawEvent
-from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, UnsupportedInput
+from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, UnsupportedInput, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Gone, OutputFile
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.statement import Statement
 from snapshot_store.tso import OrderKey
 
@@ -223,3 +223,37 @@ _INERT = frozenset(
         EventType.STOP_EVENT,
     }
 )
+
+
+def events_of(folder: LogFolder, file: OutputFile, position: int = len(BINLOG_MAGIC)) -> Iterator[RawEvent]:
+    """Yield the published events of a file from a position on. Raises BinlogFormatError for damage, and MergeError."""
+    name = folder.place(file.name)
+    try:
+        source = folder.opened(file, 1 << 20)
+    except OSError as error:
+        raise io_error(error, name) from error
+    with source:
+        yield from events_in(source, name, file.size, position)
+
+
+def events_in(source: BinaryIO, name: str, size: int, position: int = len(BINLOG_MAGIC)) -> Iterator[RawEvent]:
+    """Yield the events of the first `size` bytes of an open file from a position on, where an event begins.
+
+    Raises BinlogFormatError for damage.
+    """
+    source.seek(0)
+    check_magic(source.read(len(BINLOG_MAGIC)), name)
+    # Behind the format description every event of a merged log has its checksum.
+    checksum = position > len(BINLOG_MAGIC)
+    source.seek(position)
+    while position < size:
+        head = source.read(EVENT_HEADER_LEN)
+        length = EventHeader.parse(head).event_size if len(head) == EVENT_HEADER_LEN else 0
+        if not EVENT_HEADER_LEN <= length <= size - position:
+            raise BinlogFormatError(f"event of {length} bytes, {size - position} are published", name, position)
+        data = memoryview(head + source.read(length - EVENT_HEADER_LEN))
+        event = frame(data, 0, file=name, offset=position, checksum=checksum)
+        if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
+            checksum = FormatDescription.parse(event.body).checksum
+        yield event
+        position += length

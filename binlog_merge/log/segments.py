@@ -9,11 +9,13 @@ comes in several segments; `ended` is False in all but the last.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from io import RawIOBase
 from typing import Any, Final, NoReturn, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -23,8 +25,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.chunks import transactions_between
-from binlog_merge.log.index import checksum_of
+from binlog_merge.log.index import checksum_of, transactions_between, transactions_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.reader import DAMAGED, Begin, check_kept, file_items, order_key
 from binlog_merge.log.statement import Statement
@@ -349,3 +350,43 @@ def _begin(event: RawEvent, rank: int, file: str) -> Begin:
     value: Any = parse_event(event)
     assert isinstance(value, Gtid)
     return Begin(rank, value.text, value.immediate_commit_timestamp or 0, file, event.offset)
+
+
+_WINDOW = 1 << 16
+DDL_COLUMNS: Final = pa.schema(
+    [
+        ("gtid", pa.string()),
+        ("commit_time", pa.timestamp("us", tz="UTC")),
+        ("file", pa.string()),
+        ("position", pa.int64()),
+        ("schema", pa.string()),
+        ("statement", pa.string()),
+    ]
+)
+"""The columns of a table of statements."""
+
+
+def statements(binlog: Log, first: int = 1, last: int | None = None) -> Iterator[StatementAt]:
+    """Yield the statements among transactions `first` to `last`, in order. Raises what reading the log does."""
+    until = binlog.last_rank if last is None else last
+    for file in binlog.state.files:
+        if file.last_rank < first or file.first_rank > until:
+            continue
+        for rows in transactions_of(binlog.folder, file):
+            found = rows[(rows[:, x.X_ROWS] != 1) & (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= until)]
+            for rank, position in found[:, [x.X_RANK, x.X_AT]].tolist():
+                pieces = file_segments(binlog, file, rank, rank, _WINDOW, position)
+                yield from (piece for piece in pieces if isinstance(piece, StatementAt))
+
+
+def statement_record(piece: StatementAt, text: str) -> dict[str, Any]:
+    """Return a row of a table of statements: one that stands in the log, with the text to show of it."""
+    begin = piece.begin
+    return {
+        "gtid": begin.gtid if ":" in begin.gtid else None,
+        "commit_time": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=begin.commit_us),
+        "file": begin.file.rpartition("/")[2],
+        "position": begin.position,
+        "schema": piece.statement.schema,
+        "statement": text,
+    }

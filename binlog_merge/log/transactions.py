@@ -1,6 +1,6 @@
 """The transactions of a merged log's file by their ranks: file, offsets, GTID, order key, and the text of a DDL.
 
-Where they stand is in the index (`chunks`); what stands in one is read when it is asked for, so that whoever looks for
+Where they stand is in the index (`index`); what stands in one is read when it is asked for, so that whoever looks for
 a key reads about log2(n) of them. A key is in the transaction's CTS text; a DDL's key is in its PolarDB-X comment
 lines, else in the schema store, else it is only known to be between its neighbours' keys.
 """
@@ -21,10 +21,8 @@ from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch, io_error
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.chunks import chunks_of, transactions_between
-from binlog_merge.log.file_events import events_in
-from binlog_merge.log.index import Numbers, key_of
-from binlog_merge.log.reader import DAMAGED, order_key
+from binlog_merge.log.index import Numbers, chunks_of, key_of, transactions_between
+from binlog_merge.log.reader import DAMAGED, events_in, order_key
 from binlog_merge.polardbx.ddl.comments import split_comment
 from snapshot_store.tso import OrderKey
 

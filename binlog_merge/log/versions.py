@@ -13,8 +13,7 @@ from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnknownTable, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.chunks import chunks_of, transactions_between
-from binlog_merge.log.index import key_of
+from binlog_merge.log.index import chunks_of, key_of, transactions_between
 from binlog_merge.log.log import Log
 from binlog_merge.log.segments import Segment, segments
 from binlog_merge.reshape.witness import check_witness

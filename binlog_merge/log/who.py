@@ -11,9 +11,8 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, RowsQuery, parse_event
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import DAMAGED, order_key
+from binlog_merge.log.reader import DAMAGED, events_of, order_key
 from snapshot_store.surrogates import shown
 
 

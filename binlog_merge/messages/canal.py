@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, row_keys, sparse
-from binlog_merge.messages.ddl_kinds import canal_kind
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import Encoded, Message, canal_kind
 from binlog_merge.messages.plain import value_texts
 from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import UPDATE, TableRows
+from binlog_merge.messages.rows import UPDATE, TableRows, guarded, row_keys, sparse
 from binlog_merge.values.types import forms_of
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.render_sql import type_sql
@@ -95,7 +93,7 @@ class Canal:
         return Encoded(row_keys(rows, now), values, np.arange(len(rows)))
 
     def _old(self, rows: TableRows, before: list[Any]) -> Any:
-        """Return what an update's columns were: those that it changes, or all of them."""
+        """Return the values before each update, of the columns that it changes or of all; null of other operations."""
         whole = sparse(rows, before) if self.options.only_updated else j.objects(rows.names, before)
         shown = j.joined(["[", whole, "]"])
         return pc.if_else(pa.array(rows.ops == UPDATE), shown, pa.scalar(None, shown.type))

@@ -8,6 +8,7 @@ instead. Times are MySQL's text, TIMESTAMP in UTC; decimals are numbers, bytes b
 Well-Known Text. Source: zendesk/maxwell, row/RowMap.java and schema/columndef.
 """
 
+import struct
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -19,14 +20,12 @@ from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, sparse
-from binlog_merge.messages.geometry import wkt_of
-from binlog_merge.messages.maxwell_ddl import schema_change
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import RENAMES, Encoded, Message, action_of
 from binlog_merge.messages.plain import member_lists
 from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import UPDATE, TableRows
-from snapshot_store.mysql.column_type import Family
+from binlog_merge.messages.rows import UPDATE, TableRows, guarded, sparse
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import MEMBERS, Family
 
 _TYPES: Final = ("insert", "update", "delete")
 
@@ -173,3 +172,127 @@ def _shapes(array: Any) -> Any:
         return j.quoted(pa.array([None if v is None else wkt_of(v) for v in array.to_pylist()], pa.string()))
     except ValueError as error:
         raise CellValueError(str(error)) from None
+
+
+_DATABASES: Final = {"ActionCreateSchema": "database-create", "ActionDropSchema": "database-drop"}
+
+
+def schema_change(ddl: Ddl) -> list[Message]:
+    """Return the messages; a statement that the schema store does not have is one message without definitions."""
+    action, head = action_of(ddl.statement.ddl), dict[str, Any]()
+    if not ddl.versions:
+        schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
+        word = _DATABASES.get(action, "table-alter")
+        found = {"type": word, "database": schema}
+        return [_message(ddl, schema, table, found | ({"table": table} if table else {}))]
+    if action in RENAMES and len(ddl.versions) == 2:
+        gone, come = sorted(zip(ddl.versions, ddl.before, strict=True), key=lambda each: each[0].table is not None)
+        if gone[0].table is None and gone[1] is not None and come[0].table is not None and come[1] is None:
+            head = {"type": "table-alter", "database": gone[0].schema, "table": gone[0].name}
+            head |= {"old": _definition(gone[1]), "def": _definition(come[0].table)}
+            return [_message(ddl, gone[0].schema, gone[0].name, head)]
+    messages = []
+    for version, before in zip(ddl.versions, ddl.before, strict=True):
+        head = {"type": "table-alter", "database": version.schema, "table": version.name}
+        if version.table is None:
+            head["type"] = "table-drop"
+        elif before is None:
+            head |= {"type": "table-create", "def": _definition(version.table)}
+        else:
+            head |= {"old": _definition(before), "def": _definition(version.table)}
+        messages.append(_message(ddl, version.schema, version.name, head))
+    return messages
+
+
+def _message(ddl: Ddl, schema: str, table: str, head: dict[str, Any]) -> Message:
+    value = head | {"ts": ddl.begin.commit_us // 1000, "sql": ddl.text}
+    return Message("ddl", schema, table, None, j.literal(value).encode())
+
+
+def _definition(table: Table) -> dict[str, Any]:
+    index = table.primary_key
+    return {
+        "database": table.schema,
+        "charset": table.charset,
+        "table": table.name,
+        "primary-key": [] if index is None else [part.column for part in index.parts],
+        "columns": [_column(column) for column in table.columns],
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    type_ = column.type
+    found: dict[str, Any] = {"type": type_.name, "name": column.name}
+    if type_.family is Family.INTEGER:
+        found["signed"] = not type_.unsigned
+    if type_.family is Family.TEXT:
+        found["charset"] = type_.charset
+    if type_.family in MEMBERS:
+        found["enum-values"] = list(type_.members)
+    if type_.family in (Family.TIME, Family.MOMENT):
+        found["column-length"] = type_.fsp
+    return found
+
+
+_NAMES: Final = (
+    "",
+    "POINT",
+    "LINESTRING",
+    "POLYGON",
+    "MULTIPOINT",
+    "MULTILINESTRING",
+    "MULTIPOLYGON",
+    "GEOMETRYCOLLECTION",
+)
+_MOST_DEPTH: Final = 64
+
+
+def wkt_of(cell: bytes) -> str:
+    """Return the text of a shape: four bytes of its SRID, which the text does not have, and Well-Known Binary.
+
+    Raises ValueError for bytes that are no shape.
+    """
+    try:
+        text, at = _shape(cell, 4, 0)
+    except (struct.error, IndexError, RecursionError):
+        raise ValueError("the bytes of a shape end too early") from None
+    if at != len(cell):
+        raise ValueError("a shape has more bytes than it needs")
+    return text
+
+
+def _shape(cell: bytes, at: int, depth: int) -> tuple[str, int]:
+    order = "<" if cell[at] == 1 else ">"
+    (kind,) = struct.unpack_from(f"{order}I", cell, at + 1)
+    if not 1 <= kind <= 7 or depth > _MOST_DEPTH:
+        raise ValueError(f"a shape of kind {kind}")
+    body, at = _body(cell, at + 5, order, kind, depth)
+    return f"{_NAMES[kind]} {body}", at
+
+
+def _body(cell: bytes, at: int, order: str, kind: int, depth: int) -> tuple[str, int]:
+    if kind == 1:
+        text, at = _point(cell, at, order)
+        return f"({text})", at
+    (count,) = struct.unpack_from(f"{order}I", cell, at)
+    at += 4
+    parts = []
+    for _ in range(count):
+        if kind == 2:
+            text, at = _point(cell, at, order)
+        elif kind == 3:
+            text, at = _body(cell, at, order, 2, depth)
+        else:
+            text, at = _shape(cell, at, depth + 1)
+            text = text if kind == 7 else text.partition(" ")[2]
+        parts.append(text)
+    return (f"({', '.join(parts)})" if parts else "EMPTY"), at
+
+
+def _point(cell: bytes, at: int, order: str) -> tuple[str, int]:
+    x, y = struct.unpack_from(f"{order}2d", cell, at)
+    return f"{_number(x)} {_number(y)}", at + 16
+
+
+def _number(value: float) -> str:
+    return str(np.format_float_positional(value, unique=True, trim="-"))

@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, sparse
-from binlog_merge.messages.ddl_kinds import tidb_number
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import Encoded, Message, tidb_number
 from binlog_merge.messages.plain import go_quoted, member_numbers, vector_texts
 from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import DELETE, UPDATE, TableRows
+from binlog_merge.messages.rows import DELETE, UPDATE, TableRows, guarded, sparse
 from binlog_merge.values.types import forms_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import MEMBERS, Family

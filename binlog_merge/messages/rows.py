@@ -1,20 +1,24 @@
 """Rows of one table, as a format sees them: columns by side, and what each row has of its event and transaction."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
+from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT, differing
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.log.table_changes import TableChanges, located
+from binlog_merge.messages import json_text as j
 from binlog_merge.values.column_facts import column_facts_of
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import TEMPORAL
 
 INSERT, UPDATE, DELETE = 0, 1, 2
 """The codes of operations, as in `log.changes.OPS`."""
@@ -188,3 +192,56 @@ def select_places(table: Table, names: Sequence[str] | None) -> tuple[int, ...]:
     """Return the numbers of a table's columns, of those with some names or of all."""
     wanted = None if names is None else {name.lower() for name in names}
     return tuple(i for i, c in enumerate(table.columns) if wanted is None or c.name.lower() in wanted)
+
+
+def typed(rows: TableRows, side: int, place: int) -> tuple[Any, Any]:
+    """Return a column in Arrow's types, and a mask of values that those do not have (0000-00-00), or None.
+
+    Such a value is null in the array. Raises ConversionFailed for cells that are damaged.
+    """
+    try:
+        return rows.column(side, place), None
+    except CellValueError:
+        if rows.table.columns[place].type.family not in TEMPORAL:
+            raise
+    texts = rows.column(side, place, temporal_text=True).to_pylist()
+    kind = rows.facts(place).type
+    wrong = np.array([text is not None and _beyond(text) for text in texts], bool)
+    values = [None if text is None or beyond else text for text, beyond in zip(texts, wrong, strict=True)]
+    moments = np.array(
+        [np.datetime64("NaT") if v is None else np.datetime64(v.replace(" ", "T")) for v in values], "datetime64[us]"
+    )
+    array = pa.array(moments, pa.timestamp("us"))
+    if pa.types.is_date(kind):
+        return array.cast(pa.date32()), wrong
+    return array, wrong
+
+
+def _beyond(text: str) -> bool:
+    """Return whether a date has a month or a day of zero."""
+    return text[5:7] == "00" or text[8:10] == "00"
+
+
+def guarded(rows: TableRows, make: Callable[[], Any]) -> Any:
+    """Return what `make` returns; errors of values say where the rows are. Raises ConversionFailed."""
+    try:
+        return make()
+    except (CellValueError, BinlogFormatError) as error:
+        raise rows.failed(error) from None
+
+
+def sparse(rows: TableRows, arrays: Sequence[Any]) -> Any:
+    """Return a JSON object for each row with the columns whose cells before and after differ."""
+    parts: list[Any] = []
+    for name, place, array in zip(rows.names, rows.places, arrays, strict=True):
+        pair = j.joined([f",{j.literal(name)}:", array])
+        parts.append(pc.if_else(pa.array(rows.changed(place)), pair, ""))
+    return j.joined(["{", pc.utf8_slice_codeunits(j.joined(parts), 1), "}"])
+
+
+def row_keys(rows: TableRows, arrays: Sequence[Any]) -> Any:
+    """Return the primary key of each row as a JSON object; null in a table without one, or without its columns."""
+    places = [rows.places.index(place) for place in rows.key_places if place in rows.places]
+    if not places or len(places) < len(rows.key_places):
+        return pa.nulls(len(rows), pa.large_string())
+    return j.objects([rows.names[place] for place in places], [arrays[place] for place in places])

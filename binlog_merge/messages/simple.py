@@ -19,12 +19,10 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, row_keys
-from binlog_merge.messages.ddl_kinds import canal_kind
-from binlog_merge.messages.message import Encoded, Message
+from binlog_merge.messages.message import Encoded, Message, canal_kind
 from binlog_merge.messages.plain import value_texts
 from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import DELETE, INSERT, TableRows
+from binlog_merge.messages.rows import DELETE, INSERT, TableRows, guarded, row_keys
 from binlog_merge.values.types import forms_of
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.column_type import Family

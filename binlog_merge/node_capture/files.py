@@ -7,8 +7,8 @@ and in a file without checksums, where a crash of the machine may leave anything
 are compared with what the server sends.
 """
 
+import errno
 import io
-import json
 import mmap
 import os
 import re
@@ -17,11 +17,11 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode, io_error
+from binlog_merge.errors import ChecksumMismatch, ConfigError, WrongNode, io_error
 from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
@@ -34,11 +34,12 @@ from binlog_merge.node_capture.stream import (
     Action,
     Append,
     Begin,
+    CapturedEnd,
     Expect,
-    Place,
     other_file,
     sound,
 )
+from binlog_merge.whole_files import NoteKind, read_note
 
 _NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
 _SIZE_AND_POSITION: Final = struct.Struct("<II")
@@ -54,7 +55,7 @@ class Record:
 
     server_uuid: str
     replica_uuid: str
-    synced: Place | None = None
+    synced: CapturedEnd | None = None
 
 
 class NodeFiles:
@@ -98,7 +99,7 @@ class NodeFiles:
         self._record = record
         return record
 
-    def resume(self) -> Place | None:
+    def resume(self) -> CapturedEnd | None:
         """Open the last file, cut off an incomplete event, and return the position; None if there is no file."""
         self.close()
         paths = self.paths()
@@ -117,9 +118,9 @@ class NodeFiles:
         return place
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> CapturedEnd | None:
         """Return the position in the last file; None if there is no file."""
-        return Place(self._name, self._last, self._end) if self._name else None
+        return CapturedEnd(self._name, self._last, self._end) if self._name else None
 
     @property
     def ended(self) -> bool:
@@ -252,10 +253,9 @@ class NodeFiles:
 
     def _save(self, record: Record) -> None:
         place = record.synced
-        values: dict[str, Any] = {"version": 1, "server_uuid": record.server_uuid, "replica_uuid": record.replica_uuid}
-        if place is not None:
-            values["synced"] = {"file": place.name, "last": place.last, "end": place.end}
-        replace_file(self.directory / RECORD_NAME, json.dumps(values).encode() + b"\n")
+        synced = None if place is None else _Synced(place.name, place.last, place.end)
+        noted = _Recorded(record.server_uuid, record.replica_uuid, synced)
+        replace_file(self.directory / RECORD_NAME, _KIND.dump(noted))
         self._record = record
 
 
@@ -270,25 +270,40 @@ def remove_record(directory: Path) -> None:
     (directory / RECORD_NAME).unlink(missing_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Synced:
+    """A place in the record."""
+
+    file: str
+    last: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """The record as it is noted."""
+
+    server_uuid: str
+    replica_uuid: str
+    synced: _Synced | None = None
+
+    def __post_init__(self) -> None:
+        uuid.UUID(self.server_uuid), uuid.UUID(self.replica_uuid)
+
+
+_KIND: Final = NoteKind(_Recorded)
+
+
 def _read_record(path: Path) -> Record:
-    try:
-        values = json.loads(path.read_bytes())
-        place = values.get("synced")
-        if values["version"] != 1:
-            raise ValueError(f"version {values['version']} is not known")
-        synced = None if place is None else Place(str(place["file"]), int(place["last"]), int(place["end"]))
-        return Record(str(uuid.UUID(values["server_uuid"])), str(uuid.UUID(values["replica_uuid"])), synced)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ManifestError(
-            f"the record of the capture is damaged: {error}",
-            file=str(path),
-            remedy="if the files beside it are the node's, remove it: it is made anew",
-        ) from None
+    remedy = "if the files beside it are the node's, remove it: it is made anew"
+    found = read_note(path, _KIND, "the record of the capture", remedy)
+    if found is None:
+        raise io_error(FileNotFoundError(errno.ENOENT, "it is gone"), str(path))
+    at = found.synced
+    return Record(found.server_uuid, found.replica_uuid, None if at is None else CapturedEnd(at.file, at.last, at.end))
 
 
-def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, int]:
+def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None) -> tuple[CapturedEnd, int]:
     """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins."""
     with LocalSource(str(path)) as source:
         try:
@@ -296,7 +311,7 @@ def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, 
         except ChecksumMismatch:
             head = None  # a crash of the machine may leave anything after what was synced
     if head is None:
-        return Place(path.name), 0
+        return CapturedEnd(path.name), 0
     checksum = head.checksum_alg == ChecksumAlg.CRC32
     certain = FIRST_POSITION
     with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
@@ -306,7 +321,7 @@ def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, 
         if certain > FIRST_POSITION and end <= certain:  # the record does not fit these bytes
             certain = FIRST_POSITION
             last, end = _whole_events(view, certain, checksum)
-    return Place(path.name, last if checksum else certain, end), last
+    return CapturedEnd(path.name, last if checksum else certain, end), last
 
 
 def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:

@@ -38,8 +38,8 @@ from binlog_merge.node_capture.source import (
     Source,
     SourceFacts,
 )
-from binlog_merge.node_capture.stream import Place, Stream, file_number, other_file, successor
-from binlog_merge.node_capture.switch_request import asked_of
+from binlog_merge.node_capture.stream import CapturedEnd, Stream, file_number, other_file, successor
+from binlog_merge.node_capture.switch_request import pending_request
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
@@ -162,7 +162,7 @@ class NodeCapture:
 
     def look(self) -> None:
         """Break off what is captured if a switch is asked for: what connects next takes it."""
-        if asked_of(self.servers.directory) is not None:
+        if pending_request(self.servers.directory) is not None:
             self._break_off()
 
     @property
@@ -233,7 +233,7 @@ class NodeCapture:
                         f"{self.address}: {lost}",
                         remedy=f"{first}run it again when the server is there; it goes on where it stopped",
                     ) from lost
-                asked = asked_of(self.servers.directory) is not None
+                asked = pending_request(self.servers.directory) is not None
                 if not asked and (anew or (self.servers.choosing and str(lost) != told)):
                     told = str(lost)
                     self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
@@ -302,7 +302,7 @@ class NodeCapture:
         self._noting = Noting(self.files, facts.server_uuid, lambda text: self._report(self.node.source_id, text))
         self._noting.offer(facts.standing)
 
-    def _pump(self, place: Place, replica_uuid: str) -> None:
+    def _pump(self, place: CapturedEnd, replica_uuid: str) -> None:
         """Request a dump and carry out the actions of its events."""
         stream = Stream(self.node.source_id, place)
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
@@ -355,19 +355,19 @@ class NodeCapture:
         if noted is None:
             write_server_note(self.servers.directory, found)
 
-    def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
+    def _onward(self, place: CapturedEnd | None, facts: SourceFacts) -> CapturedEnd:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
         if place is None:
             wanted = self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
                 raise self._purged(wanted, facts, "choose another --start-file")
-            return Place(wanted)
+            return CapturedEnd(wanted)
         if place.name in facts.files:
             return place
         # If the file is captured completely, the server need not have it any more.
         if self.files.ended and facts.files[0] == successor(place.name):
             self.files.finish()
-            return Place(facts.files[0])
+            return CapturedEnd(facts.files[0])
         raise self._purged(place.name, facts)
 
     def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> Purged:
@@ -384,7 +384,7 @@ class NodeCapture:
             "keep its binlogs longer (binlog_expire_logs_seconds) than a capture may stand still",
         )
 
-    def _explained(self, text: str, place: Place, stream: Stream) -> Exception:
+    def _explained(self, text: str, place: CapturedEnd, stream: Stream) -> Exception:
         """Return the error for a dump that the server refuses; only the error's text tells the causes apart."""
         at = stream.at if stream.known else place.asked
         name = stream.name or place.name

@@ -25,7 +25,7 @@ from binlog_merge.files.servers import FollowingServer, add_server, folder_name,
 from binlog_merge.node_capture.captured_gtids import held
 from binlog_merge.node_capture.files import NodeFiles, recorded_server, remove_record
 from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
-from binlog_merge.node_capture.switch_request import Asked, answer, asked_of
+from binlog_merge.node_capture.switch_request import SwitchRequest, answer, pending_request
 from snapshot_store.server import ServerAddress
 
 _MOST_TEXT: Final = 2000
@@ -185,7 +185,7 @@ class NodeServers:
         """
         if self._by_hand is not None:
             return self._switch(self._by_hand)
-        if (asked := asked_of(self.directory)) is not None and (switched := self._asked(asked)) is not None:
+        if (asked := pending_request(self.directory)) is not None and (switched := self._asked(asked)) is not None:
             return switched
         if not self.fails_over:
             source = self._source(self.address)
@@ -272,7 +272,7 @@ class NodeServers:
             raise
         return source, facts
 
-    def _asked(self, asked: Asked) -> tuple[Source, SourceFacts] | None:
+    def _asked(self, asked: SwitchRequest) -> tuple[Source, SourceFacts] | None:
         """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node.
 
         Raises IoError and ManifestError, unanswered.

@@ -26,7 +26,7 @@ from typing import Any, Final
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, IoError, ServerRefused, UnsupportedInput
 from binlog_merge.node_capture.server_end import Standing, standing_of
-from binlog_merge.node_capture.stream import Place
+from binlog_merge.node_capture.stream import CapturedEnd
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 
 HEARTBEAT_SECONDS: Final = 0.5
@@ -120,7 +120,7 @@ class Source:
 
     def dump(
         self,
-        place: Place,
+        place: CapturedEnd,
         replica_uuid: str,
         follow: bool,
         heartbeat: float = HEARTBEAT_SECONDS,

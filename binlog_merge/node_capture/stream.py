@@ -40,7 +40,7 @@ _HEARTBEATS: Final = frozenset({EventType.HEARTBEAT_LOG_EVENT, EventType.HEARTBE
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CapturedEnd:
     """The position up to which a file is on disk: `end`, where an event ends; 0: nothing yet.
 
     `last` is where the last event begins that is certainly on disk as the server sent it.
@@ -111,7 +111,7 @@ class Stream:
     `place` is the position from which the dump was requested.
     """
 
-    def __init__(self, node: str, place: Place) -> None:
+    def __init__(self, node: str, place: CapturedEnd) -> None:
         self._node = node
         self._place = place
         self.name = ""

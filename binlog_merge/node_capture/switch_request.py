@@ -7,26 +7,24 @@ that has the node now, or why nothing was switched. Who asked removes it. It cou
 gives up, so that one that was forgotten switches nothing later on.
 """
 
-import json
-import os
 import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import MergeError, OutputBusy, ServerRefused, io_error
+from binlog_merge.errors import MergeError, OutputBusy, ServerRefused
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.whole_files import NoteKind, write_note
 
-ASKED_NAME: Final = ".switch.json"
-_VERSION: Final = 1
+REQUEST_NAME: Final = ".switch.json"
 _LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SwitchRequest:
     """A switch that is asked for. `server` is the URL; `until` in seconds since 1970; `answer` is None before there is
     one: {"server": …, "server_uuid": …, "folder": …, "begins_in": …} or {"refused": …}.
     """
@@ -37,17 +35,17 @@ class Asked:
     answer: Mapping[str, Any] | None = None
 
 
-def asked_of(directory: Path) -> Asked | None:
+def pending_request(directory: Path) -> SwitchRequest | None:
     """Return the switch that is asked for and not answered yet. What is damaged, or too old, is none."""
     found = _read(directory)
     return found if found is not None and found.answer is None and time.time() < found.until else None
 
 
-def answer(directory: Path, asked: Asked, values: Mapping[str, Any]) -> None:
+def answer(directory: Path, asked: SwitchRequest, values: Mapping[str, Any]) -> None:
     """Answer a switch, unless who asked has given up. Raises IoError."""
     now = _read(directory)
     if now is not None and now.id == asked.id:
-        _write(directory, Asked(asked.id, asked.server, asked.until, values))
+        _write(directory, SwitchRequest(asked.id, asked.server, asked.until, values))
 
 
 def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: float) -> dict[str, Mapping[str, Any]]:
@@ -75,7 +73,7 @@ def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: fl
 
 def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[str, Any]:
     until = time.time() + min(seconds, 86400.0)
-    asked = Asked(uuid.uuid4().hex, url, until)
+    asked = SwitchRequest(uuid.uuid4().hex, url, until)
     _write(directory, asked)
     try:
         while time.time() < until:
@@ -91,7 +89,7 @@ def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[st
         found = _read(directory)
         if found is not None and found.id == asked.id:
             with suppress(OSError):
-                (directory / ASKED_NAME).unlink(missing_ok=True)
+                (directory / REQUEST_NAME).unlink(missing_ok=True)
     raise ServerRefused(
         f"the capture that is running has not answered within {seconds:g} s",
         node=node,
@@ -107,24 +105,16 @@ def _is_locked(directory: Path) -> bool:
         return True
 
 
-def _read(directory: Path) -> Asked | None:
+_KIND: Final = NoteKind(SwitchRequest)
+
+
+def _read(directory: Path) -> SwitchRequest | None:
     try:
-        values: dict[str, Any] = json.loads((directory / ASKED_NAME).read_bytes())
-        if values.pop("version") != _VERSION:
-            return None
-        return Asked(**{**values, "until": float(values["until"])})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return _KIND.parse((directory / REQUEST_NAME).read_bytes())
+    except (OSError, ValueError):
         return None
 
 
-def _write(directory: Path, asked: Asked) -> None:
+def _write(directory: Path, asked: SwitchRequest) -> None:
     """Replace the file; nobody else may read it, as the URL may hold a password. Raises IoError."""
-    path = directory / ASKED_NAME
-    temporary = path.with_name(f"{ASKED_NAME}.{asked.id}.part")
-    try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps({"version": _VERSION, **asdict(asked)}).encode() + b"\n")
-        temporary.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
+    write_note(directory / REQUEST_NAME, _KIND, asked, mode=0o600, writer=asked.id)

@@ -14,8 +14,7 @@ from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.node_file import Discovery
 from binlog_merge.files.output import check_continuation
 from binlog_merge.files.publish import recover
-from binlog_merge.files.removal import finish
-from binlog_merge.files.removed import read_removed
+from binlog_merge.files.removal import finish, read_removed
 from binlog_merge.moved_keys import NODES
 from binlog_merge.pipeline.base.decided import Decided, Skipped, read_decided, read_skipped, with_decided
 from binlog_merge.pipeline.base.node_input import NodeInput

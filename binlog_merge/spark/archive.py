@@ -13,8 +13,9 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.errors import ConfigError, IoError, io_error
+from binlog_merge.errors import ConfigError, IoError
 from binlog_merge.spark.peer import PACKAGES
+from binlog_merge.whole_files import appearing
 
 _OWN: Final = "binlog-merge"
 _OURS: Final = ("binlog_merge", "snapshot_store")
@@ -45,19 +46,12 @@ def pack(path: Path) -> None:
     distributions = needed()
     if _OWN not in distributions:
         raise ConfigError("binlog-merge is not installed in this Python", remedy="pip install it, and run it again")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with tarfile.open(part, "w:gz", compresslevel=1) as archive:
-            for name in _OURS:
-                archive.add(_own(name), name)
-            for distribution in distributions.values():
-                for name, file in _files(distribution):
-                    archive.add(file, name, recursive=False)
-        part.replace(path)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
+    with appearing(path) as part, tarfile.open(part, "w:gz", compresslevel=1) as archive:
+        for name in _OURS:
+            archive.add(_own(name), name)
+        for distribution in distributions.values():
+            for name, file in _files(distribution):
+                archive.add(file, name, recursive=False)
 
 
 def _own(name: str) -> str:

@@ -42,7 +42,7 @@ class BinlogSource(DataSource):
 
         options = Options.of(self.options)
         if options.of_nodes:
-            from binlog_merge.spark.source_nodes import NodesReader
+            from binlog_merge.spark.source_lists import NodesReader
 
             planned, self._planned = self._planned, None  # Spark sends this object to every task
             return NodesReader(options, planned or options.plan(), schema)

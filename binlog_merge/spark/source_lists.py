@@ -1,16 +1,20 @@
 """Reads what a merged log has beside rows, for Spark: its transactions, and the versions of its tables."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from binlog_merge.ask.lists import SCHEMA_COLUMNS, TRANSACTION_COLUMNS, schema_rows, transaction_batches
+from binlog_merge.ask.unmerged import Unmerged, UnmergedFile, files_of, rendered
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
-from binlog_merge.spark.source_reader import arrow_schema
+from binlog_merge.spark.source_options import Options, fitted_to
+from binlog_merge.spark.source_reader import NOTHING, arrow_schema, read_file
+from binlog_merge.spark.transactions import say
 
 SCHEMAS: Final = (
     "schema string, table string, version bigint, order_key string, commit_tso bigint, commit_time timestamp, "
@@ -66,3 +70,36 @@ class SchemasReader(_Reader):
 
 
 __all__ = ["SCHEMAS", "TRANSACTIONS", "TRANSACTION_COLUMNS", "SchemasReader", "TransactionsReader"]
+
+
+@dataclass(frozen=True)
+class NodesPart(InputPartition):
+    """A file that a merge would write."""
+
+    file: UnmergedFile
+
+
+class NodesReader(DataSourceReader):
+    """Reads what the nodes' files had when the frame was made: `unmerged`."""
+
+    def __init__(self, options: Options, unmerged: Unmerged, schema: Any) -> None:
+        self.schema = schema
+        self.selection = fitted_to(options.selected_unmerged(unmerged), schema)
+        self.common, self.header = unmerged.common, unmerged.header
+        self._files = tuple(files_of(unmerged, self.selection))
+        say(unmerged.result)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what each task needs: of the files it has its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_files"}
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the files that have transactions of the range."""
+        return [NodesPart(file) for file in self._files] or [NOTHING]
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        """Yield a file's record batches; called on an executor."""
+        if not isinstance(partition, NodesPart) or self.common is None:
+            return
+        with rendered(partition.file, self.common, self.header) as (binlog, output):
+            yield from read_file(binlog, self.selection, output, self.schema)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from binlog_merge.ask.unmerged import Unmerged, plan, select_unmerged
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.remote_log import opened_log
@@ -28,8 +29,6 @@ from binlog_merge.log.question import (
 )
 from binlog_merge.log.reader import NoLongerInLog
 from binlog_merge.log.table_changes import FIELDS
-from binlog_merge.unmerged.plan import Unmerged, plan
-from binlog_merge.unmerged.selection import select_unmerged
 
 _OPTIONS: Final = frozenset(
     {"path", "table", "start", "stop", "where", "op", "columns", "fields", "asof", "temporal", "zerodates", "timezone",

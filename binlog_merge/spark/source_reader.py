@@ -14,12 +14,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from binlog_merge.ask.all_tables import file_batches
+from binlog_merge.ask.changes import file_batches
 from binlog_merge.binlog.kernels import log_index as x
 from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.remote_log import opened_log
-from binlog_merge.log.chunks import transactions_between
+from binlog_merge.log.index import transactions_between
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import AnySelection
 from binlog_merge.log.versions import key_at

@@ -33,7 +33,7 @@ _CONTROL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamState:
     """Where a stream is: it has read `file` of the log up to `read`, its own has `size` bytes.
 
     `rank` counts its transactions, `sequence` those of the file. `first` and `last` are the order keys of the file's
@@ -48,7 +48,7 @@ class Place:
     first: str = ""
     last: str = ""
 
-    def behind(self, transaction: Transaction) -> "Place":
+    def behind(self, transaction: Transaction) -> "StreamState":
         """Return the place behind another transaction, but for its size."""
         key = "" if transaction.key is None else transaction.key.text()
         first = self.first if self.sequence else key
@@ -60,7 +60,7 @@ class Derived:
     """Bytes that a stream's file grows by, and the place behind them."""
 
     data: bytes
-    place: Place
+    place: StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Deriver:
         self._chooser = Chooser(spec, shapes, shared)
         self._note = note
 
-    def derive(self, item: Item, place: Place, name: str) -> Derived:
+    def derive(self, item: Item, place: StreamState, name: str) -> Derived:
         """Return what an item of a file makes of the stream's. `name` is the file's for errors."""
         try:
             if isinstance(item.value, RawEvent):
@@ -131,7 +131,7 @@ class Deriver:
             return chosen
         return for_mariadb(chosen, self._note)
 
-    def _control(self, event: RawEvent, place: Place) -> bytes:
+    def _control(self, event: RawEvent, place: StreamState) -> bytes:
         head = event.header
         if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
             description = FormatDescription.parse(event.body)

@@ -25,7 +25,7 @@ from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
 from binlog_merge.log.shapes import LatestShapes
 from binlog_merge.streams.chosen import Shared
-from binlog_merge.streams.derive import Deriver, Item, Place
+from binlog_merge.streams.derive import Deriver, Item, StreamState
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
 from binlog_merge.streams.spec import StreamSpec
 
@@ -54,8 +54,8 @@ class Part:
     """
 
     file: OutputFile
-    begun: Place
-    place: Place
+    begun: StreamState
+    place: StreamState
     path: Path
     crc: int = 0
 
@@ -197,20 +197,22 @@ class StreamWriter:
             remedy=_ANEW,
         )
 
-    def _place(self, file: OutputFile) -> Place:
+    def _place(self, file: OutputFile) -> StreamState:
         state = self._manifest.state
         own = state.open_file
         rank = state.rank
         if own is None or state.last is None:
-            return Place(file.name, rank=rank)
+            return StreamState(file.name, rank=rank)
         if own.name != file.name:
             raise ManifestError(f"{own.name} is open, {file.name} is next", file=str(self.folder.directory))
-        return Place(file.name, int(state.last.state["read"]), own.size, rank, own.sequence_number)
+        return StreamState(file.name, int(state.last.state["read"]), own.size, rank, own.sequence_number)
 
     def _own(self, name: str) -> OutputFile | None:
         return next((file for file in self._manifest.state.files if file.name == name), None)
 
-    def _publish(self, source: ManifestState, file: OutputFile, place: Place, rendered: Mapping[str, Rendered]) -> None:
+    def _publish(
+        self, source: ManifestState, file: OutputFile, place: StreamState, rendered: Mapping[str, Rendered]
+    ) -> None:
         state = self._manifest.state
         own = self._own(file.name)
         before = 0 if own is None else own.transactions

@@ -9,20 +9,18 @@ without a primary key is in one stream as a whole.
 """
 
 import hashlib
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, Literal
 
 from binlog_merge.binlog.constants import UPDATE_TYPES, EventType
-from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.json_diff import whole_row
-from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.rows import ABSENT, Row, RowImage, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap, column_charsets
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.log.rows import TableShapes
+from binlog_merge.values.key_values import as_hashed
 from snapshot_store.tso import OrderKey
 
 Kind = Literal["as it is", "delete", "insert"]
@@ -109,19 +107,7 @@ def _value(table: TableMap, column: int, cell: Any, unsigned: bool, charset: str
             f"{table.schema}.{table.table}: a row image without its key, by which the stream is chosen",
             remedy="hash by table, or let the nodes write binlog_row_image=FULL",
         )
-    if cell is None or isinstance(cell, PartialJson):
-        return b"\0"
-    value = decode_cell(table.types[column], table.metas[column], bytes(cell), unsigned, charset)
-    if isinstance(value, str):
-        plain = unicodedata.normalize("NFKD", value.casefold())
-        value = "".join(c for c in plain if not unicodedata.combining(c)).rstrip(" ")
-    elif isinstance(value, Decimal) and value == int(value):
-        value = Decimal(int(value))
-    elif isinstance(value, Decimal):
-        value = Decimal(f"{value:f}".rstrip("0"))  # of whatever scale the column is
-    elif value == 0:
-        value = abs(value)  # -0.0 is 0.0
-    return repr(value).encode("utf-8", "surrogateescape") + b"\0"
+    return as_hashed(table, column, cell, unsigned, charset)
 
 
 def _kind(was: bool, is_now: bool) -> Kind:

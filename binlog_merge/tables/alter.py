@@ -12,7 +12,7 @@ import pyarrow as pa
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.count import Numbering, refuse_rowid
-from binlog_merge.tables.types import BY_HAND, definitions, duckdb_type, place, quoted, told_apart
+from binlog_merge.tables.types import BY_HAND, definitions, duckdb_type, qualified, quoted, told_apart
 from binlog_merge.tables.values import carries, compute_values, constant_of, convert_values, needed_columns
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.session import NO_AUTO_VALUE_ON_ZERO, NO_ZERO_IN_DATE
@@ -47,7 +47,7 @@ class Alteration:
 
     @property
     def _name(self) -> str:
-        return place(self.before.schema, self.before.name)
+        return qualified(self.before.schema, self.before.name)
 
     @property
     def _here(self) -> frozenset[str]:
@@ -113,7 +113,7 @@ class Alteration:
                     )
 
     def _make_anew(self) -> None:
-        name, new = self._name, place(self.before.schema, NEW)
+        name, new = self._name, qualified(self.before.schema, NEW)
         columns = definitions([column for column, _ in self.pairs], self.temporal_text)
         if not self.connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall():
             self._run(f"DROP TABLE {name}")

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.tables.key_partitions import KeyPlaces
-from binlog_merge.tables.partitions import PartitionRows
+from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
 from binlog_merge.tables.types import BY_HAND, quoted
 from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
 from snapshot_store.model import Column, Index, Table

@@ -12,9 +12,8 @@ from typing import Any, Final
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.alter import Alteration
-from binlog_merge.tables.key_partitions import KeyPlaces
-from binlog_merge.tables.partitions import PartitionRows
-from binlog_merge.tables.types import BY_HAND, definitions, place, quoted
+from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
+from binlog_merge.tables.types import BY_HAND, definitions, qualified, quoted
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import apply_parsed
 from snapshot_store.ddl import statements as st
@@ -49,12 +48,12 @@ class DdlTarget:
         statement, after = understood(catalog, ddl, schema)
         match statement:
             case st.TruncateTable(table=(own, name)):
-                self._run(f"DELETE FROM {place(own or schema, name)}")
+                self._run(f"DELETE FROM {qualified(own or schema, name)}")
             case st.RenameTables(pairs=pairs):
                 for old, new in moved_tables(catalog, [(_full(old, schema), _full(new, schema)) for old, new in pairs]):
                     self._move(old, new)
             case st.CreateSchema(name=name):
-                self._run(f"CREATE SCHEMA IF NOT EXISTS {place(name)}")
+                self._run(f"CREATE SCHEMA IF NOT EXISTS {qualified(name)}")
             case st.DropSchema(name=name):
                 self._drop_schema(catalog, name)
             case st.AlterTable(actions=(act.TableFile(),)):
@@ -68,20 +67,19 @@ class DdlTarget:
 
     def _drop_schema(self, catalog: Catalog, name: str) -> None:
         if name.lower() != "main":
-            self._run(f"DROP SCHEMA IF EXISTS {place(name)} CASCADE")
+            self._run(f"DROP SCHEMA IF EXISTS {qualified(name)} CASCADE")
             return
         # DuckDB does not part with its own schema of this name.
         for schema, table in sorted(catalog.tables):
             if schema == name:
-                self._run(f"DROP TABLE IF EXISTS {place(schema, table)}")
+                self._run(f"DROP TABLE IF EXISTS {qualified(schema, table)}")
 
     def create(self, table: Table) -> None:
         """Create a table if it does not exist. Raises ReplayStopped if DuckDB has no place for it."""
         _check_place(table.schema)
-        self._run(f"CREATE SCHEMA IF NOT EXISTS {place(table.schema)}")
-        self._run(
-            f"CREATE TABLE {place(table.schema, table.name)} ({definitions(self.columns(table), self.temporal_text)})"
-        )
+        self._run(f"CREATE SCHEMA IF NOT EXISTS {qualified(table.schema)}")
+        columns = definitions(self.columns(table), self.temporal_text)
+        self._run(f"CREATE TABLE {qualified(table.schema, table.name)} ({columns})")
 
     def columns(self, table: Table) -> tuple[Column, ...]:
         """Return the columns of a table that are kept."""
@@ -165,7 +163,7 @@ class DdlTarget:
         if kind not in ("DROP", "TRUNCATE", "EXCHANGE"):
             return
         here = frozenset(column.lower() for column in self.present(table.schema, table.name))
-        rows, name = PartitionRows(table, here, self.temporal_text), place(table.schema, table.name)
+        rows, name = PartitionRows(table, here, self.temporal_text), qualified(table.schema, table.name)
 
         def inside(name: str) -> str:
             return rows.of(work.names, KeyPlaces(self.connection, name, table, here))
@@ -175,7 +173,7 @@ class DdlTarget:
         elif other is None or self.present(other.schema, other.name) != self.present(table.schema, table.name):
             raise ReplayStopped("the table that a partition is exchanged with is not here as it was", remedy=BY_HAND)
         else:
-            self._exchange(name, inside, place(other.schema, other.name))
+            self._exchange(name, inside, qualified(other.schema, other.name))
 
     def _exchange(self, name: str, inside: Callable[[str], str], other: str) -> None:
         if self.connection.execute(f"SELECT 1 FROM {other} WHERE NOT {inside(other)} LIMIT 1").fetchall():
@@ -190,18 +188,18 @@ class DdlTarget:
 
     def _changed(self, before: Table | None, after: Table | None) -> None:
         if before is not None and after is None:
-            self._run(f"DROP TABLE IF EXISTS {place(before.schema, before.name)}")
+            self._run(f"DROP TABLE IF EXISTS {qualified(before.schema, before.name)}")
         elif before is None and after is not None:
             self.create(after)
 
     def _move(self, old: tuple[str, str], new: tuple[str, str]) -> None:
         if old[0] == new[0]:
-            self._run(f"ALTER TABLE {place(*old)} RENAME TO {quoted(new[1])}")
+            self._run(f"ALTER TABLE {qualified(*old)} RENAME TO {quoted(new[1])}")
             return
         _check_place(new[0])
         # DuckDB does not move a table to another schema.
-        self._run(f"CREATE TABLE {place(*new)} AS SELECT * FROM {place(*old)}")
-        self._run(f"DROP TABLE {place(*old)}")
+        self._run(f"CREATE TABLE {qualified(*new)} AS SELECT * FROM {qualified(*old)}")
+        self._run(f"DROP TABLE {qualified(*old)}")
 
     def _run(self, sql: str) -> None:
         self.connection.execute(sql)

@@ -24,10 +24,9 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.changes import Changes
 from binlog_merge.reshape.pads import constant_pad
-from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.rows import RowRefused, TableWriter, keys_of
 from binlog_merge.tables.target import META_SCHEMA
-from binlog_merge.tables.types import for_duckdb, listed, place
+from binlog_merge.tables.types import for_duckdb, in_duckdb, listed, qualified
 from binlog_merge.tables.values import array_of
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import Verb, effects_of
@@ -61,12 +60,12 @@ class Touched:
     @property
     def keys(self) -> str:
         """Return the quoted name of the table of keys."""
-        return place(META_SCHEMA, f"touched {self.number}")
+        return qualified(META_SCHEMA, f"touched {self.number}")
 
     @property
     def unsaid(self) -> str:
         """Return the quoted name of the table of unknown columns."""
-        return place(META_SCHEMA, f"unsaid {self.number}")
+        return qualified(META_SCHEMA, f"unsaid {self.number}")
 
     def there(self) -> bool:
         """Return whether the tables exist."""

@@ -40,9 +40,8 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.tables.ddl import understood
-from binlog_merge.tables.documents import DuckdbDocuments
 from binlog_merge.tables.found_there import FoundThere, TouchingWriter, Unjudgeable
-from binlog_merge.tables.rows import OverwritingWriter, RowRefused, TableWriter
+from binlog_merge.tables.rows import DuckdbDocuments, OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.unlogged import unlogged_changes
 from binlog_merge.targets.server.overwriting import not_whole

@@ -16,12 +16,18 @@ import pyarrow as pa
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, decode_column
 from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
+from binlog_merge.binlog.rows import Cell
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.log.changes import Changes
+from binlog_merge.log.whole_json import Key
 from binlog_merge.reshape.pads import constant_pad
-from binlog_merge.tables.types import duckdb_type, for_duckdb, listed, place, quoted, told_apart
-from binlog_merge.tables.values import array_of
+from binlog_merge.reshape.witness import check_witness
+from binlog_merge.tables.target import DuckdbTarget
+from binlog_merge.tables.types import duckdb_type, for_duckdb, listed, qualified, quoted, told_apart
+from binlog_merge.tables.values import array_of, cells_of
 from binlog_merge.values.standing_keys import key_text
-from snapshot_store.model import Table
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import Family
 
 
 class RowRefused(Exception):  # noqa: N818 - named after what happened
@@ -59,7 +65,7 @@ class TableWriter:
 
     @property
     def _name(self) -> str:
-        return place(self.table.schema, self.table.name)
+        return qualified(self.table.schema, self.table.name)
 
     def _names(self, columns: Sequence[int]) -> list[str]:
         return [self.table.columns[c].name for c in columns]
@@ -288,3 +294,55 @@ def keys_of(table: Table) -> Iterator[list[int]]:
     """Yield the column indexes of each key that tells the rows of a table apart, the primary key first."""
     for index in table.row_keys:
         yield list(table.places(index) or ())
+
+
+@dataclass(frozen=True)
+class DuckdbDocuments:
+    """The current documents in a target's tables."""
+
+    target: DuckdbTarget
+
+    def key_of(self, table: TableMap) -> Sequence[int] | None:
+        """Return the indexes of the columns of a table's key; None if it has none, or the table is not known."""
+        known = self._known(table)
+        return None if known is None else next(keys_of(known), None)
+
+    def keeps(self, table: TableMap, column: int) -> bool:
+        """Return whether the file has a column."""
+        known = self._known(table)
+        return known is None or known.columns[column].name.lower() in self._here(known)
+
+    def documents(self, table: TableMap, key: Sequence[int], wanted: Sequence[Key]) -> dict[Key, dict[int, Cell]]:
+        """Return the documents of rows by their keys' cells; missing rows and columns are left out."""
+        known = self._known(table)
+        assert known is not None
+        here = self._here(known)
+        json = [i for i, c in enumerate(known.columns) if c.type.family is Family.JSON and c.name.lower() in here]
+        if not wanted or not json or not all(known.columns[i].name.lower() in here for i in key):
+            return {}
+        columns, text = [known.columns[i] for i in key], self.target.temporal_text
+        arrays: dict[str, Any] = {"replay n ": pa.array(range(len(wanted)))}
+        for number, column in enumerate(columns):
+            arrays[column.name] = array_of(column, [cells[number] for cells in wanted], text)
+        connection = self.target.connection
+        connection.register("replay_wanted", pa.table(arrays))
+        match = " AND ".join(_same(column, text) for column in columns)
+        found = connection.sql(
+            f'SELECT k."replay n ", {listed([known.columns[i].name for i in json], "t.")} '
+            f"FROM {qualified(known.schema, known.name)} t JOIN replay_wanted k ON {match}"
+        ).to_arrow_table()
+        cells = [cells_of(known.columns[i], found.column(1 + n)) for n, i in enumerate(json)]
+        numbers = found.column("replay n ").to_pylist()
+        return {wanted[n]: dict(zip(json, row, strict=True)) for n, *row in zip(numbers, *cells, strict=True)}
+
+    def _known(self, table: TableMap) -> Table | None:
+        known = self.target.catalog.get(table.schema, table.table)
+        return known if known is not None and check_witness(known, table) is None else None
+
+    def _here(self, table: Table) -> set[str]:
+        return {name.lower() for name in self.target.columns_of(table.schema, table.name)}
+
+
+def _same(column: Column, temporal_text: bool) -> str:
+    name = quoted(column.name)
+    return f"t.{name} = CAST(k.{name} AS {duckdb_type(column.type, temporal_text)})"

@@ -22,7 +22,7 @@ from binlog_merge.errors import ConfigError, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.tables.ddl import DdlTarget
-from binlog_merge.tables.types import CATALOG, place, quoted
+from binlog_merge.tables.types import CATALOG, qualified, quoted
 from binlog_merge.targets.server.ledger import BOOTSTRAP
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
@@ -30,7 +30,7 @@ from snapshot_store.mysql.sql.names import quote_plainly
 
 META_SCHEMA: Final = "binlog_merge"
 _VIEW: Final = '"view"'
-_META_PLACE: Final = place(META_SCHEMA)
+_META_PLACE: Final = qualified(META_SCHEMA)
 _FILTERED: Final = f"CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_filtered (since UBIGINT)"
 _TABLES: Final = f'CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_tables ("schema" VARCHAR, "table" VARCHAR)'
 _META: Final = (

@@ -1,1 +1,1 @@
-"""Tables as they were at a moment of a merged log, and what has changed between two, made of a base and the log."""
+"""Back through a log: changes undone, as SQL or as a binlog, and tables as they were at a moment."""

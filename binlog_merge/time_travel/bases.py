@@ -15,7 +15,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.tables.load import Base
 from binlog_merge.tables.snapshot_places import SnapshotFolder, SnapshotPlace, place_of, rank_in
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.types import place
+from binlog_merge.tables.types import qualified
 from binlog_merge.verification.base import DuckdbBase, Empty, is_duckdb
 from binlog_merge.verification.base_dump import DumpBase
 from snapshot_store.model import Catalog, Table
@@ -182,7 +182,7 @@ class Made:
     @property
     def rows(self) -> int:
         """Return the number of rows."""
-        name = place(self.table.schema, self.table.name)
+        name = qualified(self.table.schema, self.table.name)
         return int(self.target.connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0])
 
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from binlog_merge.errors import CHECK_PATH, ConfigError, ConversionFailed, IoError, ReplayStopped
 from binlog_merge.log.checkpoint import Checkpoint
-from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.types import duckdb_type, listed, place, quoted
-from binlog_merge.targets.server.inserts import inserts
+from binlog_merge.tables.types import duckdb_type, in_duckdb, listed, qualified, quoted
 from binlog_merge.targets.server.mysql import MysqlTarget, Session
+from binlog_merge.targets.server.overwriting import inserts
 from binlog_merge.time_travel.bases import Made
-from binlog_merge.undo.statements import key_of
+from binlog_merge.time_travel.statements import key_of
 from binlog_merge.values.sql.server_text import literal_of_text
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import DATES, TEMPORAL, Family
@@ -35,7 +34,7 @@ def query_of(table: Table, typed: Collection[Family]) -> str:
     shown = ", ".join(f"{_typed(column, typed)} AS {quoted(column.name)}" for column in table.columns)
     key = key_of(table)
     order = "" if key is None else f" ORDER BY {', '.join(quoted(table.columns[i].name) for i in key)}"
-    return f"SELECT {shown} FROM {place(table.schema, table.name)}{order}"
+    return f"SELECT {shown} FROM {qualified(table.schema, table.name)}{order}"
 
 
 def _typed(column: Column, typed: Collection[Family]) -> str:
@@ -133,7 +132,7 @@ def _inserts(made: Made) -> Iterator[bytes]:
     names = ", ".join(quote_name(column.name) for column in columns)
     head = f"INSERT INTO {quote_name(table.schema)}.{quote_name(table.name)} ({names}) VALUES "
     shown = ", ".join(_shown(column) for column in columns)
-    found = made.target.connection.execute(f"SELECT {shown} FROM {place(table.schema, table.name)}")
+    found = made.target.connection.execute(f"SELECT {shown} FROM {qualified(table.schema, table.name)}")
     rows = (row for batch in iter(lambda: found.fetchmany(10_000), []) for row in batch)
     yield from inserts(head, ("(" + ", ".join(map(_literal, columns, row)) + ")" for row in rows))
 

@@ -19,8 +19,8 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.tables.types import for_duckdb, quoted
-from binlog_merge.undo.selection import touched_by
-from binlog_merge.undo.statements import key_of
+from binlog_merge.time_travel.selection import touched_by
+from binlog_merge.time_travel.statements import key_of
 from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.model import Table
 

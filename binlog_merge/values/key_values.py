@@ -5,11 +5,14 @@ nothing is guessed. Sources: MySQL manual 12.10 (collations, PAD SPACE), 15.1.20
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 from binlog_merge.binlog.cell_length import real_type, string_max_length
 from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.rows import Cell, PartialJson
 from binlog_merge.binlog.table_map import TableMap
 
@@ -110,6 +113,27 @@ def as_compared(table: TableMap, part: KeyPart, cell: bytes) -> bytes:
         text = text.upper()
     known = _PLAIN.fullmatch(collation) or _BYTES.fullmatch(collation)
     return text.rstrip(b" ") if known and "_0900_" not in collation else text
+
+
+def as_hashed(table: TableMap, column: int, cell: Cell | None, unsigned: bool, charset: str) -> bytes:
+    """Return bytes that values have in common which a server takes for equal, also before a column became wider.
+
+    Texts that differ in case, accents or spaces at the end have the same, whatever their collation; what else one takes
+    for equal has not.
+    """
+    if not isinstance(cell, bytes | memoryview):
+        return b"\0"
+    value = decode_cell(table.types[column], table.metas[column], bytes(cell), unsigned, charset)
+    if isinstance(value, str):
+        plain = unicodedata.normalize("NFKD", value.casefold())
+        value = "".join(c for c in plain if not unicodedata.combining(c)).rstrip(" ")
+    elif isinstance(value, Decimal) and value == int(value):
+        value = Decimal(int(value))
+    elif isinstance(value, Decimal):
+        value = Decimal(f"{value:f}".rstrip("0"))  # of whatever scale the column is
+    elif value == 0:
+        value = abs(value)  # -0.0 is 0.0
+    return repr(value).encode("utf-8", "surrogateescape") + b"\0"
 
 
 def _prefix_length(kind: int, meta: int) -> int:

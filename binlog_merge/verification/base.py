@@ -15,9 +15,17 @@ import pyarrow as pa
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.tables.alter import Alteration
-from binlog_merge.tables.as_text import moment_text, of_text, text_array, time_text
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
-from binlog_merge.tables.types import duckdb_type, listed, place, quoted
+from binlog_merge.tables.types import (
+    duckdb_type,
+    listed,
+    moment_text,
+    of_text,
+    qualified,
+    quoted,
+    text_array,
+    time_text,
+)
 from binlog_merge.verification.compare_sides import Compared, ServerSide, Texts
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_plainly
@@ -109,7 +117,7 @@ class DuckdbBase:
                 continue
             _all_there(kept, types, str(self.path))
             columns = ", ".join(_retyped(column, str(types[column.name.lower()])) for column in kept.columns)
-            connection.execute(f"INSERT INTO {place(*name)} SELECT {columns} FROM {quoted(_BASE, *name)}")
+            connection.execute(f"INSERT INTO {qualified(*name)} SELECT {columns} FROM {quoted(_BASE, *name)}")
             given.add(name)
         return given
 
@@ -138,7 +146,7 @@ def _retyped(column: Column, kind: str) -> str:
 
 def insert(target: DuckdbTarget, table: Table, rows: Iterable[Texts], given: Sequence[Column]) -> None:
     """Insert rows, as texts of the `given` columns, into a table."""
-    into = f"INSERT INTO {place(table.schema, table.name)} ({listed([c.name for c in given])})"
+    into = f"INSERT INTO {qualified(table.schema, table.name)} ({listed([c.name for c in given])})"
     chosen = ", ".join(of_text(column, f"c{i}", True) for i, column in enumerate(given))
     for batch in _batches(rows):
         arrays = {f"c{i}": text_array(column, [row[i] for row in batch]) for i, column in enumerate(given)}
@@ -157,7 +165,7 @@ def compute_others(target: DuckdbTarget, table: Table, given: Sequence[Column]) 
     work = Alteration(target.connection, table, table, pairs, table.columns, StatementSession(0), 1, text)
     for column in table.columns:
         if column not in given:
-            work.compute(place(table.schema, table.name), column)
+            work.compute(qualified(table.schema, table.name), column)
 
 
 def _batches(rows: Iterable[Texts]) -> Iterator[list[Texts]]:

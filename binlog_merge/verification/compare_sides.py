@@ -21,9 +21,8 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.kernels.crc32 import crc32_each
 from binlog_merge.errors import ServerRefused
-from binlog_merge.tables.as_text import in_duckdb
 from binlog_merge.tables.rows import keys_of
-from binlog_merge.tables.types import CATALOG, place
+from binlog_merge.tables.types import CATALOG, in_duckdb, qualified
 from binlog_merge.values.sql.server_text import text_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import Family
@@ -258,7 +257,7 @@ class LogSide:
     def _batches(self, table: Table) -> Iterator[list[Any]]:
         """Yield the table's columns as texts, in batches of rows."""
         shown = ", ".join(f"{in_duckdb(column)} AS c{i}" for i, column in enumerate(table.columns))
-        reader = self.connection.sql(f"SELECT {shown} FROM {place(table.schema, table.name)}").to_arrow_reader(
+        reader = self.connection.sql(f"SELECT {shown} FROM {qualified(table.schema, table.name)}").to_arrow_reader(
             self.batch_rows
         )
         for batch in reader:

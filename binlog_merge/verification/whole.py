@@ -29,9 +29,8 @@ from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ChecksumMismatch, ManifestError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import DAMAGED, order_key
+from binlog_merge.log.reader import DAMAGED, events_of, order_key
 from binlog_merge.log.rows import TableShapes, op_of
 from binlog_merge.moved_keys import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness

@@ -13,8 +13,8 @@ import pymysql
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.limits import Limits, take_descriptors, too_few
 from binlog_merge.binlog_server.session import Session
+from binlog_merge.binlog_server.settings import Limits, take_descriptors, too_few
 from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import OFFERED, SslRequest
 from binlog_merge.protocol.packets import Capability, PacketHeader

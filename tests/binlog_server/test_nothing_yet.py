@@ -14,9 +14,8 @@ from threading import Timer
 import pytest
 
 from binlog_merge.binlog.control import HeartbeatV2
-from binlog_merge.binlog_server.dump import DumpOptions, Sending
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.feed import DumpOptions, Sending
+from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Opened
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import Header, Manifest, Publish
@@ -149,7 +148,7 @@ def test_mysql_replication_gets_the_rows_when_they_come(output: Stepwise) -> Non
 @pytest.mark.parametrize("v2", [False, True])
 def test_heartbeats_beyond_4_gib_say_where_the_reader_is(v2: bool) -> None:
     """One of the older kind has 32 bits for it: what goes out instead has 64, and moves nothing."""
-    sending = Sending(DumpOptions(Start("", 4), True, False, v2, 1.0), 9001)
+    sending = Sending(DumpOptions(DumpRequest("", 4), True, False, v2, 1.0), 9001)
     place = (5 << 32) + 77
     (rotate,) = sending.before(Opened("binlog.000001", place))
     assert list(sending.before(AtEnd("binlog.000001", place))) == []

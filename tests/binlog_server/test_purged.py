@@ -7,8 +7,7 @@ from unittest import mock
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start
+from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, Opened, stream
 from binlog_merge.errors import InternalError
 from binlog_merge.files.log_folder import LogFolder
@@ -28,7 +27,7 @@ def test_readers_of_a_log_that_is_purged(tmp_path: Path) -> None:
     log = PublishedLog(out)
     names = [file.name for file in log.view().files]
     ranks = [file.last_rank for file in log.view().files]
-    reading, left = stream(log, Start(names[1], 4)), stream(log, Start(names[0], 4))
+    reading, left = stream(log, DumpRequest(names[1], 4)), stream(log, DumpRequest(names[0], 4))
     assert next(reading) == Opened(names[1], 4) and next(left) == Opened(names[0], 4)
     assert isinstance(next(left), Events)
     _purge(out, names[1])
@@ -43,10 +42,10 @@ def test_readers_of_a_log_that_is_purged(tmp_path: Path) -> None:
         if isinstance(item, AtEnd):
             break
     assert [item.file for item in items if isinstance(item, Opened)] == names[2:], "it goes on over the same files"
-    assert next(stream(log, Start("", 4, view.purged))) == Opened(names[1], 4)
+    assert next(stream(log, DumpRequest("", 4, view.purged))) == Opened(names[1], 4)
     missing = rf"purged required binary logs.*missing transactions are '[0-9a-f-]+:1(-{ranks[0]})?'"
     unknown = "Could not find first log file name in binary log index file"
-    for start, words in ((Start("", 4, GtidSet()), missing), (Start(names[0], 4), unknown)):
+    for start, words in ((DumpRequest("", 4, GtidSet()), missing), (DumpRequest(names[0], 4), unknown)):
         with pytest.raises(NotServed, match=words):
             next(stream(log, start))
     assert isinstance(next(left), Events), "what is open is read to its end"
@@ -63,7 +62,8 @@ def test_a_file_is_not_looked_for_once_for_each_other(tmp_path: Path) -> None:
     log = PublishedLog(out)
     names = [file.name for file in log.view().files]
     with mock.patch.object(LogFolder, "is_there", autospec=True, side_effect=LogFolder.is_there) as looked:
-        opened = [item.file for item in takewhile(lambda i: not isinstance(i, AtEnd), stream(log, Start(names[0], 4)))
+        opened = [item.file for item in takewhile(lambda i: not isinstance(i, AtEnd),
+                  stream(log, DumpRequest(names[0], 4)))
                   if isinstance(item, Opened)]  # fmt: skip
         assert opened == names and {call.args[1].name for call in looked.call_args_list} == {names[0]}
     (out / names[0]).unlink()

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from binlog_merge.binlog_server.accounts import Account, Accounts
-from binlog_merge.binlog_server.limits import Limits
-from binlog_merge.binlog_server.login import Gate
+from binlog_merge.binlog_server.login import Gate, PasswordKey
 from binlog_merge.binlog_server.session import Session
-from binlog_merge.binlog_server.tls import PasswordKey
+from binlog_merge.binlog_server.settings import Limits
 from binlog_merge.protocol.handshake import NATIVE, OFFERED, HandshakeResponse
 from binlog_merge.protocol.packets import Capability
 from tests.binlog_server.merged import merged

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.constants import EVENT_HEADER_LEN
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog_server import stream as serve_stream
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start
+from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped, stream
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.files.manifest import Manifest, OutputFile
@@ -25,7 +24,7 @@ from tests.merge_e2e.local import written
 CASE = "two-nodes"
 
 
-def _read(log: PublishedLog, start: Start) -> list[Item]:
+def _read(log: PublishedLog, start: DumpRequest) -> list[Item]:
     """Return what comes up to the first end, which is included."""
     items: list[Item] = []
     for item in stream(log, start):
@@ -54,7 +53,7 @@ def _events(out: Path) -> list[tuple[str, int, bytes]]:
 
 def test_from_the_beginning_every_byte_of_every_file_comes() -> None:
     out = merged(CASE)
-    items = _read(PublishedLog(out), Start("", 4))
+    items = _read(PublishedLog(out), DumpRequest("", 4))
     files = written(out)
     assert len(files) > 2
     assert [item.file for item in items if isinstance(item, Opened)] == list(files)
@@ -70,7 +69,7 @@ def test_from_every_position_the_rest_comes_behind_a_format_description_that_mov
     for i, (file, position, _) in enumerate(events):
         if position == 4:
             continue
-        opened, description, *rest = _read(log, Start(file, position))
+        opened, description, *rest = _read(log, DumpRequest(file, position))
         assert opened == Opened(file, position)
         assert isinstance(description, Events)
         assert description.data[13:17] == bytes(4), "log_pos is 0"
@@ -85,7 +84,7 @@ def test_with_auto_position_just_what_the_reader_lacks_comes(has: set[int], low:
     view = log.view()
     has = {rank for rank in has | set(range(1, low + 1)) if rank <= view.state.rank}
     with mock.patch.object(serve_stream, "_CHUNK", chunk), mock.patch.object(serve_stream, "_MOST_EVENTS", most):
-        items = _read(log, Start("", 4, view.gtids_of(RankSet.of(has))))
+        items = _read(log, DumpRequest("", 4, view.gtids_of(RankSet.of(has))))
     came, known, rank = [], False, 0
     for file, _, data in _events(out):
         if data[4] in GTIDS:
@@ -110,32 +109,32 @@ def test_what_a_source_would_refuse_is_refused_in_its_words(tmp_path: Path) -> N
     files, sid = written(out), view.sid
     size = len(files["binlog.000001"])
     refused = {
-        "Could not find first log file name": Start("binlog.000077", 4),
-        "position > file size": Start("binlog.000001", size + 1),
-        "position < 4": Start("binlog.000001", 3),
-        "no event begins at binlog.000001:160": Start("binlog.000001", 160),
-        "Replica has more GTIDs than the source": Start("", 4, GtidSet.of([(sid, "", 1, view.state.rank + 2)])),
-        "more GTIDs than the source has": Start("", 4, GtidSet.of([(sid, "tag", 1, 2)])),
+        "Could not find first log file name": DumpRequest("binlog.000077", 4),
+        "position > file size": DumpRequest("binlog.000001", size + 1),
+        "position < 4": DumpRequest("binlog.000001", 3),
+        "no event begins at binlog.000001:160": DumpRequest("binlog.000001", 160),
+        "Replica has more GTIDs than the source": DumpRequest("", 4, GtidSet.of([(sid, "", 1, view.state.rank + 2)])),
+        "more GTIDs than the source has": DumpRequest("", 4, GtidSet.of([(sid, "tag", 1, 2)])),
     }
     for words, start in refused.items():
         with pytest.raises(NotServed, match=words):
             _read(log, start)
     elsewhere = GtidSet.of([(bytes(16), "", 1, 1000)])
-    assert _came(_read(log, Start("", 4, elsewhere))) == _came(_read(log, Start("", 4)))
+    assert _came(_read(log, DumpRequest("", 4, elsewhere))) == _came(_read(log, DumpRequest("", 4)))
     (out / "binlog.000001").unlink()
     gone = view.files[0].last_rank
     with pytest.raises(
         NotServed, match=rf"purged required binary logs.*missing transactions are '[0-9a-f-]+:1-{gone}'"
     ):
-        _read(log, Start("", 4, GtidSet()))
+        _read(log, DumpRequest("", 4, GtidSet()))
     assert str(log.view().purged).endswith(f":1-{gone}")
-    assert isinstance(_read(log, Start("", 4, log.view().purged))[1], Events)
-    assert _read(log, Start("", 4))[0] == Opened("binlog.000002", 4)
+    assert isinstance(_read(log, DumpRequest("", 4, log.view().purged))[1], Events)
+    assert _read(log, DumpRequest("", 4))[0] == Opened("binlog.000002", 4)
 
 
 def test_a_log_without_gtids_has_no_auto_position() -> None:
     with pytest.raises(NotServed, match="GTID_MODE = OFF"):
-        _read(PublishedLog(merged(CASE, gtid="anonymous")), Start("", 4, GtidSet()))
+        _read(PublishedLog(merged(CASE, gtid="anonymous")), DumpRequest("", 4, GtidSet()))
 
 
 @pytest.mark.parametrize("chunk", [60, 1 << 18])
@@ -160,11 +159,11 @@ def test_damage_ends_the_stream_before_it(at: str, chunk: int, tmp_path: Path, m
     (out / file).write_bytes(data)
     came: list[Item] = []
     with pytest.raises(ChecksumMismatch) as caught:
-        came.extend(stream(PublishedLog(out), Start("", 4)))
+        came.extend(stream(PublishedLog(out), DumpRequest("", 4)))
     assert (caught.value.file, caught.value.position) == (str(out / file), position)
     came = []
     with pytest.raises(ChecksumMismatch):
-        for item in stream(PublishedLog(out), Start("", 4)):
+        for item in stream(PublishedLog(out), DumpRequest("", 4)):
             came.append(item)
     assert _came(came) == [data for _, _, data in events[:number]]
 
@@ -179,7 +178,7 @@ def test_a_transaction_that_does_not_fit_is_damage_to_a_reader_that_skips_it(tmp
     assert cut < view.files[-1].size
     published = _with_files(out, [*view.files[:-1], replace(view.files[-1], size=cut)])
     with pytest.raises(ChecksumMismatch, match="does not fit"):
-        _read(published, Start("", 4, view.executed))
+        _read(published, DumpRequest("", 4, view.executed))
 
 
 def _with_files(out: Path, files: Iterable[OutputFile]) -> PublishedLog:
@@ -197,9 +196,9 @@ def test_behind_the_last_file_if_it_is_closed_the_next_one_is_waited_for() -> No
     assert files[1].closed
     behind = AtEnd(files[2].name, 4)
     assert log.view().end == (files[2].name, 4)
-    assert _read(log, Start("", 4))[-1] == behind
-    assert _read(log, Start(files[2].name, 4)) == [behind]
-    assert _read(log, Start("", 4, log.view().executed))[-1] == behind
+    assert _read(log, DumpRequest("", 4))[-1] == behind
+    assert _read(log, DumpRequest(files[2].name, 4)) == [behind]
+    assert _read(log, DumpRequest("", 4, log.view().executed))[-1] == behind
 
 
 def test_another_output_in_the_directory_is_no_continuation(tmp_path: Path) -> None:
@@ -221,7 +220,7 @@ def test_an_output_that_has_nothing_yet_is_waited_for(tmp_path: Path) -> None:
     lines = (out / "manifest.jsonl").read_bytes()
     (out / "manifest.jsonl").write_bytes(lines.splitlines(keepends=True)[0])
     log = PublishedLog(out)
-    items = stream(log, Start("", 4))
+    items = stream(log, DumpRequest("", 4))
     assert log.view().end == ("binlog.000001", 4)
     assert next(items) == AtEnd("binlog.000001", 4)
     (out / "manifest.jsonl").write_bytes(lines)

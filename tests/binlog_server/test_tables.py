@@ -12,9 +12,8 @@ import pymysql
 import pytest
 
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.columns import Reading
 from binlog_merge.binlog_server.tables.compiled import Shape, compile_query
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Reading, Results
 from binlog_merge.binlog_server.tables.query import parse_query
 from binlog_merge.binlog_server.tables.view import Rows
 from snapshot_store.ddl import parse_dump

@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.binlog_server.accounts import Account, Accounts, accounts_in
-from binlog_merge.binlog_server.limits import Limits
 from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.login import Gate, Login
+from binlog_merge.binlog_server.login import Gate, Login, PasswordKey
 from binlog_merge.binlog_server.server import BinlogServer, ServeOptions
-from binlog_merge.binlog_server.tls import PasswordKey
+from binlog_merge.binlog_server.settings import Limits
 from binlog_merge.errors import ConfigError, IoError
 from binlog_merge.protocol.handshake import CACHING_SHA2, NATIVE, OFFERED, Greeting, HandshakeResponse
 from binlog_merge.protocol.packets import PacketHeader

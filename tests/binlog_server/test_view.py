@@ -6,9 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog_server.tables.columns import Form
 from binlog_merge.binlog_server.tables.compiled import Compiled
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Form, Results
 from binlog_merge.binlog_server.tables.values import Output
 from binlog_merge.binlog_server.tables.view import Rows
 from binlog_merge.protocol.fields import Field

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.published import unpublished
 from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
 from binlog_merge.files.failpoint import VARIABLE
@@ -111,7 +111,7 @@ class RunningBank(Running):
         for name, server in zip(NODES, self.bank.servers, strict=True):
             file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
             ends[name] = End(str(file), int(position))
-        until(lambda: not missing(Log(self.merged).state, ends))
+        until(lambda: not unpublished(Log(self.merged).state, ends))
 
     @contextmanager
     def beating(self) -> Iterator[None]:

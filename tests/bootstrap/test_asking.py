@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.bootstrap.asking import chunk_sql
 from binlog_merge.bootstrap.nodes import difference, next_rows
-from binlog_merge.bootstrap.plan import check_tables
-from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.plan import check_tables, chunk_sql
+from binlog_merge.bootstrap.published import unpublished
 from binlog_merge.bootstrap.values import Chunk, End, Reading, Shard
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.files.manifest import ManifestState, NodeState, Publish
@@ -91,5 +90,5 @@ def test_tables_whose_rows_cannot_be_made_right_are_refused(body: str, refused: 
 def test_a_log_has_what_stands_before_where_its_merge_goes_on(resume: dict[str, object], end: End, there: bool) -> None:
     node = NodeState("b.000010", 4, {"file": resume["file"], "resume": resume})
     state = ManifestState(last=Publish(1, (), None, None, 0, {}, {"dn-1": node}))
-    assert (missing(state, {"dn-1": end}) == {}) is there
-    assert set(missing(state, {"dn-2": end})) == {"dn-2"}
+    assert (unpublished(state, {"dn-1": end}) == {}) is there
+    assert set(unpublished(state, {"dn-2": end})) == {"dn-2"}

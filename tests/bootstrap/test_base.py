@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.bootstrap.captured import CapturedNode
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.cli.schema.import_nodes import base_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.servers import FollowingServer, add_server

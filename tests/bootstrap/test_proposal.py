@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Kind, Overlap
-from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.plan import RoutedTables
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of, proposed
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.yaml import YamlDocument, parse_yaml
@@ -51,7 +51,7 @@ def told(servers: dict[str, MySqlServer], create: str, sections: str = "", mode:
     bases = {node: NodeBase(introspect(address).catalog, "", 0) for node, address in addresses.items()}
 
     def seen(document: YamlDocument) -> tuple[list[Overlap], Catalog]:
-        places = Places.of(MergeConfig.from_document(document, Path(), "cluster.yaml"))
+        places = RoutedTables.of(MergeConfig.from_document(document, Path(), "cluster.yaml"))
         logical = logical_of(bases, places)
         return overlaps_of(captured, bases, logical, places), logical
 

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.published import unpublished
 from binlog_merge.bootstrap.values import End
 from binlog_merge.cli import main as cli
 from binlog_merge.log.log import Log
@@ -167,4 +167,4 @@ def _drained(servers: list[MySqlServer], merged: Path) -> None:
     for shard, server in enumerate(servers, 1):
         file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
         ends[f"shard-{shard}"] = End(str(file), int(position))
-    until(lambda: not missing(Log(merged).state, ends))
+    until(lambda: not unpublished(Log(merged).state, ends))

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from binlog_merge.moved_keys import Place, key_of, moved_key
+from binlog_merge.moved_keys import DdlPlace, key_of, moved_key
 from binlog_merge.pipeline.base.state import Job
 from snapshot_store.tso import OrderKey
 from tests.command_line import command_line
@@ -46,7 +46,7 @@ def test_a_key_both_ways() -> None:
 
 
 def test_keys_of_a_place() -> None:
-    place = Place(OrderKey(5, 6, 7, 3), 2)
+    place = DdlPlace(OrderKey(5, 6, 7, 3), 2)
     for key, moved in ((key_of(place), False), (moved_key(place), True)):
         found = _json("order-key", key.text())["place"]
         assert found == {"order_key": place.key.text(), "node_number": 3, "rank": 2, "moved_rows": moved}

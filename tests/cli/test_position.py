@@ -81,7 +81,7 @@ def _small_chunks(merged: Merged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of the three logs have a sparse index of small chunks; the third has none, and the answers are the same."""
     if merged.out.parent.name.startswith("sparse"):
         monkeypatch.setattr("binlog_merge.files.sidecar.LEAST_BYTES", 0)
-        monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 5000)
+        monkeypatch.setattr("binlog_merge.log.index.CHUNK", 5000)
 
 
 def test_the_log_has_several_files_and_ddl(merged: Merged) -> None:

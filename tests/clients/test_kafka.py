@@ -1,7 +1,7 @@
 """Into a broker of another maker: what was not committed is hidden, what is committed is there once.
 
 The broker is noida-db's, of which every message of a transaction stays hidden until its commit, and for ever if it is
-aborted, and which fences producers; librdkafka's mock cluster (tests/deliver) does neither.
+aborted, and which fences producers; librdkafka's mock cluster (tests/messages/delivery) does neither.
 """
 
 import json
@@ -19,18 +19,17 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from binlog_merge.deliver.kafka import KafkaTarget
-from binlog_merge.deliver.routes import routes_of
-from binlog_merge.deliver.run import deliver
 from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
+from binlog_merge.messages.delivery import deliver
 from binlog_merge.messages.formats import format_of
+from binlog_merge.messages.kafka import KafkaTarget, routes_of
 from tests.clients.conftest import client
-from tests.deliver.consumed import consumed
-from tests.deliver.registry import schema_registry
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
+from tests.messages.delivery.consumed import consumed
+from tests.messages.delivery.registry import schema_registry
 from tests.messages.messages import made
 from tests.node_capture.pairs import free_port
 from tests.patience import Patience, completed

@@ -14,16 +14,16 @@ from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.messages.ddl_kinds import action_of, canal_kind, tidb_number
 from binlog_merge.messages.formats import FORMATS, format_of
+from binlog_merge.messages.message import action_of, canal_kind, tidb_number
 from binlog_merge.messages.read import Ddl, named_by
+from binlog_merge.streams.chosen import StatementChooser
 from binlog_merge.streams.mariadb.events import for_mariadb
-from binlog_merge.streams.statements import StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
 from binlog_merge.tables.ddl import understood
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.passable_ddl import Written, after_ddl
-from binlog_merge.undo.selection import touched_by
+from binlog_merge.time_travel.passable_ddl import Written, after_ddl
+from binlog_merge.time_travel.selection import touched_by
 from snapshot_store.ddl.effects import keeps_rows, keeps_values
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog

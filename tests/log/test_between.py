@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
+from binlog_merge.ask.unmerged import Unmerged, plan
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
@@ -17,7 +18,6 @@ from binlog_merge.files import sidecar
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place, parse_place
 from binlog_merge.log.reader import NoLongerInLog
-from binlog_merge.unmerged.plan import Unmerged, plan
 from tests.binlog_server.merged import merged
 from tests.effort import effort
 from tests.log.places_twin import Asked, Known, Twin, transactions
@@ -74,7 +74,7 @@ def index(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """A log has a sparse index of small chunks, or none: the answers are the same."""
     if request.param == "sparse":
         monkeypatch.setattr(sidecar, "LEAST_BYTES", 0)
-        monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 2000)
+        monkeypatch.setattr("binlog_merge.log.index.CHUNK", 2000)
 
 
 def stop_of(asked: Asked) -> int:

@@ -40,14 +40,13 @@ OF_EVENTS: Final = {
 """The modules that ask for the session of a QUERY event: of a merged log it is one."""
 
 READERS: Final = (
-    "ask", "bootstrap", "deliver", "log", "messages", "observe", "streams", "tables", "targets", "time_travel", "undo",
-    "unmerged", "verification",
+    "ask", "bootstrap", "log", "messages", "observe", "streams", "tables", "targets", "time_travel", "verification",
 )  # fmt: skip
 """The rooms that read a merged log."""
 
 PARSE: Final = {
     "log/statement.py": "every statement",
-    "streams/statements.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
+    "streams/chosen.py": "where IF NOT EXISTS goes into a CREATE DATABASE",
     "streams/mariadb/ddl.py": "a statement's tokens, which it changes for MariaDB",
 }
 """The modules of those rooms that cut or parse a statement, and what for."""
@@ -179,14 +178,14 @@ def test_one_module_parses_the_gtids_of_places() -> None:
 
 
 def test_one_module_resolves_places() -> None:
-    assert importing("log.chunks", "transactions_from") == RESOLVES
+    assert importing("log.index", "transactions_from") == RESOLVES
     assert calling(lambda node: called(node).endswith(".last_before")) == RESOLVES
     says = finding(lambda node: isinstance(node, ast.Attribute) and node.attr in ("moment", "micros"), ASKING)
     assert {name for name in says if not name.startswith("cli/schema/")} == MOMENTS
 
 
 def test_events_are_walked_by_those_alone_that_need_few_or_judge_them() -> None:
-    assert importing("log.file_events", "events_of", "events_in") == set(WALKS)
+    assert importing("log.reader", "events_of", "events_in") | {"log/reader.py"} == set(WALKS)
 
 
 def test_there_is_one_log() -> None:
@@ -209,3 +208,13 @@ def test_one_module_makes_rows_of_a_log() -> None:
     assert calling(lambda node: called(node) in ("TableChanges", "TableRows")) == set(ROWS)
     assert calling(lambda node: called(node) == "gtid_prefix") == {"log/read.py"}
     assert importing("log.where", "Undecided") == {"log/read.py"}
+
+
+def test_a_place_is_what_a_user_says() -> None:
+    """One class has the name; what else stands somewhere is called what it is."""
+    assert finding(lambda node: isinstance(node, ast.ClassDef) and node.name == "Place") == {"log/place.py"}
+    assert not finding(lambda node: isinstance(node, ast.Assign) and any(_is_place(each) for each in node.targets))
+
+
+def _is_place(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "Place"

@@ -20,11 +20,11 @@ from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import remove
 from binlog_merge.log import key_index
-from binlog_merge.log.chunks import chunks_of
-from binlog_merge.log.file_events import events_of
+from binlog_merge.log.index import chunks_of
 from binlog_merge.log.key_conditions import hash_of, kind_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
+from binlog_merge.log.reader import events_of
 from binlog_merge.values.duckdb.compile import parse
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
@@ -40,7 +40,7 @@ TABLE = "shop.orders"
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sidecar, "LEAST_BYTES", 0)
-    monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 3000)
+    monkeypatch.setattr("binlog_merge.log.index.CHUNK", 3000)
     monkeypatch.setattr(key_index, "_MUCH", 0)
 
 
@@ -216,7 +216,7 @@ def test_keys_of_all_kinds_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """A chunk is a transaction here: a key that a filter misses is a row that is missed."""
-    monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 1)
+    monkeypatch.setattr("binlog_merge.log.index.CHUNK", 1)
     run_session(mysql_server, KEYS, "d")
     for file in mysql_server.binlog_files():
         (tmp_path / file.name).write_bytes(file.read_bytes())

@@ -12,10 +12,8 @@ from binlog_merge.log import key_index
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
-from binlog_merge.messages.formats import format_of
-from binlog_merge.messages.lines import reading_of
-from binlog_merge.messages.placing import placing_of
-from binlog_merge.messages.read import Ddl
+from binlog_merge.messages.formats import format_of, reading_of
+from binlog_merge.messages.read import Ddl, placing_of
 from tests.effort import seed_of_search
 from tests.log.test_sparse import NODE, TABLE, _small, merged, question, unindexed  # noqa: F401 (fixtures)
 from tests.merge_e2e.local import merge
@@ -94,7 +92,7 @@ def test_a_statement_makes_the_same_versions_wherever_reading_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """A chunk is a transaction here; the same text stands in the log twice, and is skipped to."""
-    monkeypatch.setattr("binlog_merge.log.chunks.CHUNK", 1)
+    monkeypatch.setattr("binlog_merge.log.index.CHUNK", 1)
     run_session(mysql_server, STATEMENTS, "d")
     for file in mysql_server.binlog_files():
         (tmp_path / file.name).write_bytes(file.read_bytes())

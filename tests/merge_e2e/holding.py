@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.moved_keys import Place, key_of
+from binlog_merge.moved_keys import DdlPlace, key_of
 from binlog_merge.pipeline import understood
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate import driver as coordinating
@@ -19,21 +19,21 @@ from binlog_merge.pipeline.coordinate import schemas
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
 from snapshot_store.tso import ORIGIN, OrderKey
+from tests.oracle.holding import DdlPlace as OraclePlace
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl
-from tests.oracle.holding import Place as OraclePlace
 
 
 def holds_of(holding: Holding) -> Holds:
     """Return what the oracle is told as the stages are told it."""
     return Holds(
         tuple(Effect(Shard(e.node, *e.table), OrderKey(*e.key), _place(e.place), e.renames) for e in holding.effects),
-        tuple(Place(OrderKey(*d.place[0]), d.place[1]) for d in holding.ddl),
+        tuple(DdlPlace(OrderKey(*d.place[0]), d.place[1]) for d in holding.ddl),
     )
 
 
-def _place(place: OraclePlace | None) -> Place | None:
-    return None if place is None else Place(OrderKey(*place[0]), place[1])
+def _place(place: OraclePlace | None) -> DdlPlace | None:
+    return None if place is None else DdlPlace(OrderKey(*place[0]), place[1])
 
 
 @contextmanager

@@ -12,9 +12,8 @@ from binlog_merge.errors import ConfigError, ManifestError
 from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import Begin, OrderedBy, Rows
+from binlog_merge.log.reader import Begin, OrderedBy, Rows, events_of
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement

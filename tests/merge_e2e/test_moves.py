@@ -14,13 +14,12 @@ import pymysql
 import pytest
 import yaml
 
+from binlog_merge.ask.unmerged import plan, select_unmerged, unmerged_batches
 from binlog_merge.binlog_server.log import PublishedLog
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import KeysInDoubt
 from binlog_merge.log.question import Question
 from binlog_merge.pipeline.gather import arranging
-from binlog_merge.unmerged.plan import plan
-from binlog_merge.unmerged.selection import select_unmerged, unmerged_batches
 from snapshot_store.tso import OrderKey
 from tests.binlog_server.running import PASSWORD, USER, serving
 from tests.command_line import command_line

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
+from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.errors import ManifestError, ObjectStoreRefused, ObjectStoreUnreachable, UnannouncedDdl
 from binlog_merge.files import away, remote_log
@@ -51,7 +50,7 @@ def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 def dumped(log: PublishedLog) -> list[tuple[str, int, bytes]]:
     """Return what a reader with nothing gets, up to the end of what is published."""
     found: list[tuple[str, int, bytes]] = []
-    for item in stream(log, Start("", 4)):
+    for item in stream(log, DumpRequest("", 4)):
         if isinstance(item, AtEnd):
             return found
         if isinstance(item, Events):

@@ -9,8 +9,7 @@ from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.log.where import Where
 from binlog_merge.messages.formats import format_of
-from binlog_merge.messages.placing import placing_of
-from binlog_merge.messages.read import PART_BYTES, Ddl, Reading
+from binlog_merge.messages.read import PART_BYTES, Ddl, Reading, placing_of
 
 Made = tuple[str, Any, Any]
 

@@ -13,8 +13,7 @@ import pytest
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.messages.avro import avro_schema, converter
-from binlog_merge.messages.debezium.names import field_names, schema_name
-from binlog_merge.messages.debezium.options import DebeziumOptions
+from binlog_merge.messages.debezium.options import DebeziumOptions, field_names, schema_name
 from snapshot_store.ddl.public import parse_table
 from tests.messages.record_avro import NAMES, RECORDED, messages
 

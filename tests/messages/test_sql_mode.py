@@ -16,7 +16,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.messages.read import Ddl, Reading
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.undo.selection import touched_by
+from binlog_merge.time_travel.selection import touched_by
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
 from tests.merge_e2e.test_ddl_session import merged, play

@@ -14,7 +14,7 @@ from binlog_merge.errors import ChecksumMismatch, MergeError, Purged, ServerRefu
 from binlog_merge.node_capture import stream as capture_stream
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.source import payloads
-from binlog_merge.node_capture.stream import Append, Begin, Expect, Finish, Place, Stream, file_number, successor
+from binlog_merge.node_capture.stream import Append, Begin, CapturedEnd, Expect, Finish, Stream, file_number, successor
 from tests.node_capture.model_source import IN_USE, ROTATE, STOP, dump, events, file_of, name_of
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -46,7 +46,7 @@ def run(directory: Path, files: dict[str, bytes], stop: int) -> None:
     """Capture as a node's thread does, and break off behind so many events."""
     node = NodeFiles(directory, "dn-1")
     node.record(UUID)
-    place = node.resume() or Place(next(iter(files)))
+    place = node.resume() or CapturedEnd(next(iter(files)))
     stream = Stream("dn-1", place)
     for i, event in enumerate(dump(files, place.name, place.asked, heartbeats=True)):
         if i == stop:
@@ -111,7 +111,7 @@ def test_damage_is_never_written(files: dict[str, bytes], rng: random.Random) ->
     damaged = rng.choice(sent)
     damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
     written = bytearray()
-    stream = Stream("dn-1", Place(next(iter(files))))
+    stream = Stream("dn-1", CapturedEnd(next(iter(files))))
     with contextlib.suppress(ChecksumMismatch, Purged, ServerRefused, UnsupportedInput):
         for event in sent:
             for action in stream.feed(memoryview(event)):
@@ -123,7 +123,8 @@ def test_what_a_dump_does() -> None:
     one = file_of([b"a", b"bc"], number=1, alg=1, end=ROTATE)
     two = file_of([b"d"], number=2, alg=1, end=None)
     actions = feed(
-        Stream("dn-1", Place("binlog.000001")), dump({"binlog.000001": one, "binlog.000002": two}, "binlog.000001", 4)
+        Stream("dn-1", CapturedEnd("binlog.000001")),
+        dump({"binlog.000001": one, "binlog.000002": two}, "binlog.000001", 4),
     )
     kinds = [type(action) for action in actions]
     assert kinds == [Begin, Append, Append, Append, Append, Finish, Begin, Append, Append]
@@ -133,7 +134,7 @@ def test_what_a_dump_does() -> None:
 def test_a_dump_that_goes_on_begins_with_what_is_there() -> None:
     data = file_of([b"a", b"bc", b"d"], number=7, alg=1, end=None)
     places = [at for at, _ in events(data)]
-    place = Place("binlog.000007", places[2], places[3])
+    place = CapturedEnd("binlog.000007", places[2], places[3])
     stream = Stream("dn-1", place)
     actions = feed(stream, dump({"binlog.000007": data}, "binlog.000007", place.asked))
     assert actions == [
@@ -145,8 +146,8 @@ def test_a_dump_that_goes_on_begins_with_what_is_there() -> None:
 
 
 def test_beyond_four_bytes_of_position_the_file_comes_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert Place("binlog.000001", (1 << 32) - 1, 1 << 32).asked == (1 << 32) - 1
-    assert Place("binlog.000001", 1 << 32, (1 << 32) + 50).asked == 4
+    assert CapturedEnd("binlog.000001", (1 << 32) - 1, 1 << 32).asked == (1 << 32) - 1
+    assert CapturedEnd("binlog.000001", 1 << 32, (1 << 32) + 50).asked == 4
     monkeypatch.setattr(capture_stream, "POSITION_LIMIT", 130)
     data = in_use(file_of([b"a", b"bc", b"d"], number=7, alg=1, end=None))
     for stop in (5, 11, 10_000):
@@ -157,9 +158,9 @@ def test_beyond_four_bytes_of_position_the_file_comes_again(monkeypatch: pytest.
         run(tmp_path, {"binlog.000007": data}, 10_000)
 
 
-def refused(kind: type[MergeError], sent: Iterable[bytes], place: Place | None = None) -> MergeError:
+def refused(kind: type[MergeError], sent: Iterable[bytes], place: CapturedEnd | None = None) -> MergeError:
     with pytest.raises(kind) as caught:
-        feed(Stream("dn-1", place or Place("binlog.000001")), sent)
+        feed(Stream("dn-1", place or CapturedEnd("binlog.000001")), sent)
     return caught.value
 
 
@@ -192,23 +193,23 @@ def test_a_gap_between_files_stops() -> None:
     "name", ["../binlog.000001", "binlog", "a/b.000001", ".000001", "binlog.000001\n", "-x.000001"]
 )
 def test_a_name_that_is_none_of_a_binlog_file_is_refused(name: str) -> None:
-    error = refused(ServerRefused, dump({name: FILES["binlog.000001"]}, name, 4), Place(name))
+    error = refused(ServerRefused, dump({name: FILES["binlog.000001"]}, name, 4), CapturedEnd(name))
     assert "no name of a binlog file" in error.message
 
 
 def test_another_file_than_was_asked_for_is_refused() -> None:
     assert (
         "was asked for binlog.000002:4"
-        in refused(ServerRefused, dump(FILES, "binlog.000001", 4), Place("binlog.000002")).message
+        in refused(ServerRefused, dump(FILES, "binlog.000001", 4), CapturedEnd("binlog.000002")).message
     )
 
 
 def test_a_file_that_ends_before_what_is_captured_is_refused() -> None:
     places = [at for at, _ in events(FILES["binlog.000001"])]
-    place = Place("binlog.000001", places[1], len(FILES["binlog.000001"]) + 100)
+    place = CapturedEnd("binlog.000001", places[1], len(FILES["binlog.000001"]) + 100)
     assert "what is captured of it" in refused(WrongNode, dump(FILES, "binlog.000001", places[1]), place).message
     # An event that ends elsewhere.
-    place = Place("binlog.000001", places[1], places[2] + 1)
+    place = CapturedEnd("binlog.000001", places[1], places[2] + 1)
     assert "ends at" in refused(WrongNode, dump(FILES, "binlog.000001", places[1]), place).message
 
 

@@ -18,7 +18,7 @@ from binlog_merge.errors import OutputBusy, ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
-from binlog_merge.node_capture.switch_request import ASKED_NAME
+from binlog_merge.node_capture.switch_request import REQUEST_NAME
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.node_capture.capturing import capture_now, cluster, killed_at, url_of
@@ -217,7 +217,7 @@ def _asked_of_a_capture_that_is_running(config: Path, server: MySqlServer) -> No
         server.execute("INSERT INTO d.t (b) VALUES ('d')")
         last = server.binlog_files()[-1]
         until(lambda: _as_long_as(last, folder / answer["folder"] / last.name))
-    assert not (folder / ASKED_NAME).exists()
+    assert not (folder / REQUEST_NAME).exists()
 
 
 def _as_long_as(file: Path, captured: Path) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from binlog_merge.errors import IoError, ManifestError, MergeError, OutputBusy, ServerRefused, UnsupportedInput
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.node_capture.servers import NodeServers
-from binlog_merge.node_capture.switch_request import answer, ask, asked_of
+from binlog_merge.node_capture.switch_request import answer, ask, pending_request
 from snapshot_store.server import ServerAddress
 
 NODES = ("dn-1", "dn-2")
@@ -31,7 +31,7 @@ def running(folders: dict[str, Path]) -> Iterator[None]:
     def look() -> None:
         while not ended.wait(0.01):
             for node, values in zip(NODES, ({"server": "b"}, {"refused": "it lacks what was captured"}), strict=True):
-                if (asked := asked_of(folders[node])) is not None:
+                if (asked := pending_request(folders[node])) is not None:
                     answer(folders[node], asked, values)
 
     thread = threading.Thread(target=look)
@@ -84,7 +84,7 @@ def test_only_what_changed_nothing_is_a_refusal(
     def capture() -> None:
         with OutputLock(folder, "capture"):
             locked.set()
-            while (asked := asked_of(folder)) is None:
+            while (asked := pending_request(folder)) is None:
                 pass
             try:
                 assert servers._asked(asked) is None

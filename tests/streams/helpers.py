@@ -12,10 +12,9 @@ from binlog_merge.binlog_server.offered import Offered, StreamLog
 from binlog_merge.binlog_server.server import BinlogServer, ServeOptions
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.log.file_events import events_of
-from binlog_merge.streams.keeper import StreamKeeper
+from binlog_merge.log.reader import events_of
 from binlog_merge.streams.spec import StreamSpec, load_streams
-from binlog_merge.streams.together import Family
+from binlog_merge.streams.together import Family, StreamKeeper
 from binlog_merge.streams.transaction import TransactionReader
 from tests.binlog_server.running import PASSWORD, USER, Running
 

@@ -15,25 +15,22 @@ from binlog_merge.binlog.events import Query, RowsEvent, RowsQuery, TableMap, pa
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import NotServed, Start, place_of
+from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog, dump_start_of
 from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
-from binlog_merge.log.file_events import events_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.reader import Rows
+from binlog_merge.log.reader import Rows, events_of
 from binlog_merge.log.rows import op_of
 from binlog_merge.log.statement import Statement
 from binlog_merge.streams import together
+from binlog_merge.streams.chosen import StatementChooser
 from binlog_merge.streams.derive import items_of
 from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.hashing import Hashing
-from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.streams.spec import StreamSpec
-from binlog_merge.streams.statements import StatementChooser
-from binlog_merge.streams.together import Family
+from binlog_merge.streams.together import Family, StreamKeeper
 from binlog_merge.streams.transaction import Transaction
 from binlog_merge.verification.whole import verify
 from tests.binlog_server.merged import merged, merged_copy
@@ -160,8 +157,8 @@ def test_a_stream_loses_files_with_the_log_and_says_what_it_never_had(tmp_path: 
     view = PublishedLog(tmp_path / "streams" / "late").view()
     assert view.purged_rank == files[-1].last_rank
     with pytest.raises(NotServed, match="purged required binary logs"):
-        place_of(view, Start("", 4, GtidSet()))
-    assert place_of(view, Start("", 4, view.purged)).number == view.first
+        dump_start_of(view, DumpRequest("", 4, GtidSet()))
+    assert dump_start_of(view, DumpRequest("", 4, view.purged)).number == view.first
 
 
 def test_what_is_written_of_a_stream_is_not_declared_otherwise(tmp_path: Path) -> None:

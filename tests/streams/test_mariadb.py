@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.replicas import channels, judged
+from binlog_merge.binlog_server.readers import channels, judged
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl

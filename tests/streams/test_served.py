@@ -12,10 +12,9 @@ import pytest
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.binlog_server import unmatched
+from binlog_merge.binlog_server import offered as offering
 from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.offered import Offered, StreamLog
-from binlog_merge.binlog_server.unmatched import Unmatched
+from binlog_merge.binlog_server.offered import Offered, StreamLog, Unmatched
 from binlog_merge.errors import IoError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.state_notes import NOTES_FOLDER, read_state_note
@@ -202,7 +201,7 @@ def test_rules_that_match_no_table_are_told(tmp_path: Path, monkeypatch: pytest.
         note = out / NOTES_FOLDER / f"serve-{socket.gethostname()}-127.0.0.1-{running.port}.json"
         assert eventually(note.exists) and read_state_note(note)["unmatched"] == {"a": ["tipes.*"]}
     there, said = [("types", "ints")], list[str]()
-    monkeypatch.setattr(unmatched, "_EVERY", 0.0)
+    monkeypatch.setattr(offering, "_EVERY", 0.0)
     offered = [Offered("a", PublishedLog(out), unmatched=streams[0].unmatched)]
     looking = Unmatched(offered, lambda: there, said.append)
     looking.look()

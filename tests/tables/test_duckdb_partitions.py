@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.tables.key_partitions import KeyPlaces
-from binlog_merge.tables.partitions import PartitionRows
+from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.model import Catalog, Schema, Table
 

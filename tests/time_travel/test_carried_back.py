@@ -14,8 +14,8 @@ from tests.command_line import command_line
 from tests.effort import effort, seed_of_search
 from tests.json_documents import check
 from tests.mysql_server import MySqlServer
+from tests.time_travel.changing import NAMES, Changed, changed, state_of
 from tests.time_travel.one_server import merged_of
-from tests.undo.changing import NAMES, Changed, changed, state_of
 
 pytestmark = pytest.mark.mysql
 

@@ -21,8 +21,8 @@ from tests.polardbx.simulate import knobs_of, simulate
 from tests.polardbx.transactions import ACCOUNTS, BALANCE
 from tests.polardbx.truth import by_key, logical_row
 from tests.targets.as_merged import run_session
+from tests.time_travel.changing import written
 from tests.time_travel.one_server import merged_of
-from tests.undo.changing import written
 
 Captured = pytest.CaptureFixture[str]
 Rows = dict[int, dict[str, Any]]

@@ -14,17 +14,16 @@ import pytest
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog_server.dictionary import _sizes
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.table_options import status_of
-from binlog_merge.binlog_server.tables.columns import Reading, printed, sorted_by
-from binlog_merge.binlog_server.tables.fields import Results, field_of
+from binlog_merge.binlog_server.table_facts import status_of
+from binlog_merge.binlog_server.tables.fields import Reading, Results, field_of, printed, sorted_by
 from binlog_merge.errors import MergeError
-from binlog_merge.messages import maxwell_ddl, simple
+from binlog_merge.messages import maxwell, simple
 from binlog_merge.messages.canal import Canal, CanalOptions
 from binlog_merge.messages.debezium import ddl as debezium_ddl
 from binlog_merge.messages.debezium import types as debezium
 from binlog_merge.messages.debezium.options import DebeziumOptions
 from binlog_merge.messages.open_protocol import OpenProtocol, OpenProtocolOptions
-from binlog_merge.tables import count, key_partitions
+from binlog_merge.tables import count, partitions
 from binlog_merge.tables.types import duckdb_type
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import implicit_default, make_converter
@@ -79,7 +78,7 @@ PARTS: Final[dict[str, Callable[[Column], object]]] = {
     "a filter": expression,
     "a generated column": lambda column: kind_of(column_node("c"), {"c": column}),
     "the order of rows": count._compared,
-    "a partition by key": lambda column: key_partitions._bytes(column, "a"),
+    "a partition by key": lambda column: partitions._bytes(column, "a"),
     "a client's column": lambda column: field_of(Table("s", "t", (column,)), column, "c", "t", Results(None)),
     "a client's value": lambda column: printed(column, "c", Reading(False)),
     "a client's ORDER BY": lambda column: sorted_by(column, "c", Reading(False)),
@@ -96,7 +95,7 @@ PARTS: Final[dict[str, Callable[[Column], object]]] = {
 }
 BY_NAME: Final[dict[str, Callable[[Column], object]]] = {
     "DDL": lambda column: type_sql(column.type),
-    "Maxwell's schema changes": maxwell_ddl._column,
+    "Maxwell's schema changes": maxwell._column,
     "a joined type": lambda column: join_types("c", column.type, column.type),
 }
 """What carries any type by its name."""

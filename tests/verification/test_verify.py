@@ -15,8 +15,8 @@ from binlog_merge.binlog.events import Gtid, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError
-from binlog_merge.log.file_events import events_in
 from binlog_merge.log.log import Log
+from binlog_merge.log.reader import events_in
 from binlog_merge.log.replay_options import history_of
 from binlog_merge.verification.whole import Verified, verify
 from tests.merge_e2e.cases import case_named, copy_case, max_size

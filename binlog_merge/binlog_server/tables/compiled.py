@@ -4,8 +4,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from binlog_merge.binlog_server.refused import Refused, unknown_table
-from binlog_merge.binlog_server.tables.columns import Form, Reading, compared, printed, sorted_by
-from binlog_merge.binlog_server.tables.fields import Results, count_of, extreme_of, field_of, number_of, truth_of
+from binlog_merge.binlog_server.tables.fields import (
+    Form,
+    Reading,
+    Results,
+    compared,
+    count_of,
+    extreme_of,
+    field_of,
+    number_of,
+    printed,
+    sorted_by,
+    truth_of,
+)
 from binlog_merge.binlog_server.tables.query import Item, Query, Source
 from binlog_merge.binlog_server.tables.values import Output
 from binlog_merge.protocol.packets import ErrorCode

@@ -20,8 +20,8 @@ import duckdb
 
 from binlog_merge.binlog_server.log import LogView, PublishedLog
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.columns import Reading
 from binlog_merge.binlog_server.tables.compiled import Shape
+from binlog_merge.binlog_server.tables.fields import Reading
 from binlog_merge.binlog_server.tables.view import View
 from binlog_merge.errors import ConfigError, InternalError, MergeError
 from binlog_merge.files.log_folder import LogFolder
@@ -31,7 +31,7 @@ from binlog_merge.log.shapes import Shapes
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.tables.load import load
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.types import place
+from binlog_merge.tables.types import qualified
 from snapshot_store.model import Catalog
 from snapshot_store.mysql.sql.names import quote_plainly
 
@@ -131,7 +131,7 @@ class Tables:
             assert self._at is not None
             catalog = self._at[1]
         names = lambda schema, name: tuple(c.name for c in catalog.tables[schema, name].columns)  # noqa: E731
-        return Shape(catalog, names, place, Reading(self.temporal_text, minutes))
+        return Shape(catalog, names, qualified, Reading(self.temporal_text, minutes))
 
     @property
     def temporal_text(self) -> bool:

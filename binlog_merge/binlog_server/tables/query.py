@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.words import cursor_of
+from binlog_merge.binlog_server.show_sql import cursor_of
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.values.duckdb.piece import CONNECTION
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected

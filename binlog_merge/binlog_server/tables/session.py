@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.encoded import encoded
+from binlog_merge.binlog_server.tables.values import encoded
 from binlog_merge.protocol.fields import Field
 from binlog_merge.protocol.packets import ErrorCode, Texts, Value
 from binlog_merge.values.duckdb.piece import CONNECTION

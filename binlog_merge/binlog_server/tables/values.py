@@ -7,6 +7,7 @@ in the text protocol. Texts are in the character set that the session wants, wit
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,11 +16,11 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.wire import pack_packed
-from binlog_merge.binlog_server.tables.columns import Form, display_width
-from binlog_merge.binlog_server.tables.encoded import encoded
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Form, Results, display_width
 from binlog_merge.protocol.fields import NULL, SHORTEST, Bytes, Field, binary_of, binary_rows
 from snapshot_store.model import Column
+from snapshot_store.mysql.text.codecs import encode_text
+from snapshot_store.surrogates import is_text
 
 _UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 _REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
@@ -121,3 +122,21 @@ def real_text(value: float, single: bool, decimals: int | None) -> str:
     if "e" in text or not -_PLAIN < value < _PLAIN:
         text = float_text(value)
     return text.removesuffix(".0")
+
+
+@lru_cache(4096)
+def encoded(charset: str, text: str) -> bytes:
+    """Return a text in a character set; stray bytes stay as they are. Raises LookupError for one that is not known."""
+    try:
+        return encode_text(charset, text)
+    except UnicodeError:
+        return b"".join(_character(charset, char) for char in text)
+
+
+def _character(charset: str, char: str) -> bytes:
+    if not is_text(char):
+        return char.encode("utf-8", "surrogateescape")
+    try:
+        return encode_text(charset, char)
+    except UnicodeError:
+        return encode_text(charset, "?")

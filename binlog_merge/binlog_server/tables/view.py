@@ -11,13 +11,12 @@ import duckdb
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.binlog_server.log import LogView
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.tables.columns import Reading
 from binlog_merge.binlog_server.tables.compiled import Compiled, Shape
-from binlog_merge.binlog_server.tables.fields import Results
+from binlog_merge.binlog_server.tables.fields import Reading, Results
 from binlog_merge.binlog_server.tables.values import rows_of
 from binlog_merge.errors import IoError
 from binlog_merge.protocol.packets import ErrorCode
-from binlog_merge.tables.types import CATALOG, place
+from binlog_merge.tables.types import CATALOG, qualified
 from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
 from snapshot_store.model import Catalog
 
@@ -40,7 +39,7 @@ class View:
 
     def shape(self, minutes: int) -> Shape:
         """Return what is known of the file, for a session's time zone."""
-        return Shape(self.catalog, self.columns, place, Reading(self.temporal_text, minutes))
+        return Shape(self.catalog, self.columns, qualified, Reading(self.temporal_text, minutes))
 
     def columns(self, schema: str, table: str) -> tuple[str, ...]:
         """Return a table's columns in the file, none if it does not exist."""

@@ -11,8 +11,7 @@ from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
 from binlog_merge.cli.schema.options import ReadStore, Store, store_of
-from binlog_merge.cli.schema.place import floor_of
-from binlog_merge.cli.schema.store import moment_of, opened, store_name, store_path
+from binlog_merge.cli.schema.store import floor_of, moment_of, opened, store_name, store_path
 from binlog_merge.cli.verb import Verb
 from binlog_merge.errors import ConfigError
 

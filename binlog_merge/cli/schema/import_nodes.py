@@ -15,10 +15,10 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, parse_event
 from binlog_merge.binlog.query_session import session_of
-from binlog_merge.bootstrap.captured import CapturedNode
 from binlog_merge.bootstrap.overlap import Beginning, Overlap, beginning_of, overlap_of
-from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.plan import RoutedTables
 from binlog_merge.bootstrap.proposal import proposal
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.bootstrap.values import End, Shard
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import read_server_note, write_server_note
@@ -26,7 +26,7 @@ from binlog_merge.config.yaml import YamlDocument
 from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
 from binlog_merge.files.servers import read_servers
 from binlog_merge.filters.ddl import events_of
-from binlog_merge.log.file_events import events_in
+from binlog_merge.log.reader import events_in
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.pipeline.coordinate.shards.events import as_logical
 from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
@@ -50,7 +50,7 @@ class NodeBase:
     position: int
 
 
-def base_of(node: CapturedNode, places: Places) -> NodeBase:
+def base_of(node: CapturedNode, places: RoutedTables) -> NodeBase:
     """Return a node's tables as its captured log begins.
 
     Raises ConfigError if nothing is captured, or DDL stands in between, MissingFile if the capture does not come on.
@@ -82,7 +82,7 @@ def base_of(node: CapturedNode, places: Places) -> NodeBase:
     return NodeBase(catalog, end.file, end.position)
 
 
-def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
+def logical_of(bases: Mapping[str, NodeBase], places: RoutedTables) -> Catalog:
     """Return the logical tables that physical ones make. Raises ConfigError where shards differ."""
     tables: dict[tuple[str, str], Table] = {}
     first: dict[tuple[str, str], Shard] = {}
@@ -111,7 +111,7 @@ def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
     return Catalog(schemas, tables)
 
 
-def shards_of(bases: Mapping[str, NodeBase], places: Places) -> dict[tuple[str, str], list[Shard]]:
+def shards_of(bases: Mapping[str, NodeBase], places: RoutedTables) -> dict[tuple[str, str], list[Shard]]:
     """Return the shards of each logical table."""
     shards: dict[tuple[str, str], list[Shard]] = {}
     for node, base in sorted(bases.items()):
@@ -123,7 +123,7 @@ def shards_of(bases: Mapping[str, NodeBase], places: Places) -> dict[tuple[str, 
 
 
 def overlaps_of(
-    captured: Iterable[CapturedNode], bases: Mapping[str, NodeBase], logical: Catalog, places: Places
+    captured: Iterable[CapturedNode], bases: Mapping[str, NodeBase], logical: Catalog, places: RoutedTables
 ) -> list[Overlap]:
     """Return what shards of the logical tables have in common: keys that collide, and copies."""
     shared = {
@@ -153,19 +153,19 @@ def proposed(
     None if nothing is proposed, or what would be proposed makes no tables.
     """
     config = MergeConfig.from_document(document, folder, document.what)
-    found = proposal(config, document.values, overlaps, logical, shards_of(bases, Places.of(config)))
+    found = proposal(config, document.values, overlaps, logical, shards_of(bases, RoutedTables.of(config)))
     if found is None:
         return None
     changed = replace(document, values={**document.values, **found.sections}, lines={})
     try:
-        logical_of(bases, Places.of(MergeConfig.from_document(changed, folder, document.what)))
+        logical_of(bases, RoutedTables.of(MergeConfig.from_document(changed, folder, document.what)))
     except ConfigError as error:
         _LOG.info("what is proposed makes no tables", extra={"reason": error.message})
         return None
     return found.text
 
 
-def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Places) -> Table:
+def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: RoutedTables) -> Table:
     """Return a shard's table as the logical one: also constraints that begin with the shard's name begin with its."""
     made, own = as_logical(shard.node, places.topology, table, logical), f"{shard.table}_"
 
@@ -224,7 +224,7 @@ def _statements(path: Path, size: int) -> Iterator[tuple[Query, int]]:
         raise ChecksumMismatch(error.reason, file=str(path), position=max(error.offset, 0)) from None
 
 
-def _concerned(query: Query, catalog: Catalog, node: str, places: Places) -> str | None:
+def _concerned(query: Query, catalog: Catalog, node: str, places: RoutedTables) -> str | None:
     """Return a table of the output that a statement is about, or its database; None if there is none."""
     try:
         events = events_of(ParsedDdl.of(query.text, session_of(query)), query.schema_text)

@@ -12,8 +12,7 @@ from binlog_merge.cli.options import LocalMerged, Output, local_path
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
-from binlog_merge.cli.schema.place import free_place, place
-from binlog_merge.cli.schema.store import names_of, opened, store_path, topology_in
+from binlog_merge.cli.schema.store import free_place, names_of, opened, place, store_path, topology_in
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, io_remedy, reason
 from binlog_merge.store_errors import as_merge_errors
 
@@ -125,9 +124,9 @@ class _Proposed:
 
 
 def _import_nodes(config: Path, password_file: Path | None, store: Path, output: OutputFormat) -> None:
-    from binlog_merge.bootstrap.captured import captured_nodes
-    from binlog_merge.bootstrap.plan import Places
+    from binlog_merge.bootstrap.plan import RoutedTables
     from binlog_merge.bootstrap.proposal import mode_of
+    from binlog_merge.bootstrap.published import captured_nodes
     from binlog_merge.cli.schema.import_nodes import base_of, logical_of, overlaps_of, proposed
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.config.yaml import load_yaml
@@ -135,7 +134,7 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
 
     document, folder = load_yaml(config.absolute(), name=str(config)), config.absolute().parent
     cluster = MergeConfig.from_document(document, folder, str(config))
-    places = Places.of(cluster)
+    places = RoutedTables.of(cluster)
     password = None if password_file is None else _text(password_file).rstrip("\n")
     if store_path(store).exists():
         raise ConfigError("the store exists", file=str(store_path(store)), remedy="give --store a new file's name")

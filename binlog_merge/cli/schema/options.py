@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from binlog_merge.cli.log_lines import say
-from binlog_merge.cli.options import Place, local_path, output_place
+from binlog_merge.cli.options import PathOrText, local_path, output_place
 from binlog_merge.cli.schema.store import STORE_NAME
 from binlog_merge.errors import ConfigError
 
@@ -64,7 +64,7 @@ Config = Annotated[
 ]
 
 
-def store_of(merged: Place | None, store: Place | None) -> Place | str:
+def store_of(merged: PathOrText | None, store: PathOrText | None) -> PathOrText | str:
     """Return which store a verb asks: a merged log's, else that of --store. Raises ConfigError if both are named.
 
     --store also takes the directory of a merged log, as --merged was once called; an old name for release 0.1.

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from binlog_merge.cli.sizes import counted
+from binlog_merge.cli.output import counted
 from binlog_merge.json_values import utc_text
 from snapshot_store.ask.questions import TableDiff, VersionChange, name_of
 from snapshot_store.ask.skew import Checked, Finding, Skew, SkewAt

@@ -3,10 +3,9 @@
 from typing import Any, Final
 
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.ddl_kinds import CREATES, RENAMES, action_of
 from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
 from binlog_merge.messages.debezium.schema import SOURCE
-from binlog_merge.messages.message import Message, Schemas
+from binlog_merge.messages.message import CREATES, RENAMES, Message, Schemas, action_of
 from binlog_merge.messages.read import Ddl
 from binlog_merge.values.types import forms_of
 from snapshot_store.history import TableVersion

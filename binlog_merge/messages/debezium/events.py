@@ -5,8 +5,8 @@ with the new key. Source: RelationalChangeRecordEmitter of Debezium 3.6.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,18 +14,13 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE
 from binlog_merge.messages import json_text as j
-from binlog_merge.messages.columns import guarded, typed
-from binlog_merge.messages.debezium import transactions
 from binlog_merge.messages.debezium.ddl import schema_change
-from binlog_merge.messages.debezium.names import field_names
-from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions
-from binlog_merge.messages.debezium.ordering import BEGIN, CHANGE, CREATED, END, TOMBSTONE, Ordering
+from binlog_merge.messages.debezium.options import VERSION, DebeziumOptions, field_names
 from binlog_merge.messages.debezium.schema import envelope_schema, key_schema
 from binlog_merge.messages.debezium.types import kind_of
 from binlog_merge.messages.message import Encoded, Message, Schemas
-from binlog_merge.messages.placing import Weights
-from binlog_merge.messages.read import Ddl
-from binlog_merge.messages.rows import DELETE, UPDATE, TableRows
+from binlog_merge.messages.read import Ddl, Weights
+from binlog_merge.messages.rows import DELETE, UPDATE, TableRows, guarded, typed
 from snapshot_store.model import Table
 
 
@@ -82,10 +77,10 @@ class Debezium:
         before, after = (self._image(rows, side, known.fields) for side in (BEFORE, AFTER))
         keys = [self._keys(rows, side, known) for side in (BEFORE, AFTER)]
         source, times = self._source(rows), self._times(now_ns)
-        ids = transactions.ids_of(rows) if self.options.transactions else None
+        ids = ids_of(rows) if self.options.transactions else None
 
         def events(was: Any, became: Any, op: Any, later: int = 0) -> Any:
-            block = "null" if ids is None else transactions.blocks(rows, ids, later)
+            block = "null" if ids is None else blocks(rows, ids, later)
             return j.joined(
                 [known.value_head, '{"before":', was, ',"after":', became, ',"source":', source, ',"transaction":',
                  block, ',"op":"', op, '",', times, "}", "}" if known.value_head else ""]
@@ -108,17 +103,17 @@ class Debezium:
             found.take(TOMBSTONE, gone, pa.nulls(len(rows), values.type), keys[BEFORE])
         if ids is not None:
             for place, at, made in (
-                (BEGIN, transactions.begin_rows(rows), transactions.begins),
-                (END, transactions.end_rows(rows), transactions.ends),
+                (BEGIN, begin_rows(rows), begins),
+                (END, end_rows(rows), ends),
             ):
                 found.add(place, at, *(self._headed(part, i) for i, part in enumerate(made(rows, ids, at))))
-        return found.made(known.schemas, transactions.SCHEMAS if ids is not None else None)
+        return found.made(known.schemas, SCHEMAS if ids is not None else None)
 
     def _headed(self, payloads: Any, part: int) -> Any:
         """Return values (0) or keys (1) of transactions, with their schema if it is asked for."""
         if not self.options.schemas:
             return payloads
-        schema = transactions.SCHEMAS.key if part else transactions.SCHEMAS.value
+        schema = SCHEMAS.key if part else SCHEMAS.value
         return j.joined([f'{{"schema":{j.literal(schema)},"payload":', payloads, "}"])
 
     def _weights(self, rows: TableRows) -> Any:
@@ -175,3 +170,132 @@ class Debezium:
 
     def _times(self, now_ns: int) -> str:
         return f'"ts_ms":{now_ns // 1_000_000},"ts_us":{now_ns // 1000},"ts_ns":{now_ns}'
+
+
+BEGIN, CHANGE, TOMBSTONE, CREATED, END = range(5)
+"""The places of a row's messages."""
+_PLACES: Final = 8
+
+
+@dataclass
+class Ordering:
+    """Collects messages; `made` puts them into their order."""
+
+    _values: list[Any] = field(default_factory=list)
+    _keys: list[Any] = field(default_factory=list)
+    _places: list[Any] = field(default_factory=list)
+    _aside: list[Any] = field(default_factory=list)
+
+    def take(self, place: int, at: Any, values: Any, keys: Any) -> None:
+        """Take the messages of the rows `at` among those of all rows."""
+        chosen = pa.array(at)
+        self.add(place, at, values.take(chosen), keys.take(chosen))
+
+    def add(self, place: int, at: Any, values: Any, keys: Any) -> None:
+        """Take messages, one for each row of `at`."""
+        self._values.append(pc.cast(values, pa.large_string()))
+        self._keys.append(pc.cast(keys, pa.large_string()))
+        self._places.append(at * _PLACES + place)
+        self._aside.append(np.full(len(at), place in (BEGIN, END)))
+
+    def made(self, schemas: Schemas, aside: Schemas | None) -> Encoded:
+        """Return all messages."""
+        places = np.concatenate(self._places)
+        if len(self._places) == 1:
+            return Encoded(self._keys[0], self._values[0], places // _PLACES, schemas)
+        turn = np.argsort(places, kind="stable")
+        values, keys = (pa.concat_arrays(parts).take(pa.array(turn)) for parts in (self._values, self._keys))
+        marked = np.concatenate(self._aside)[turn] if aside is not None else None
+        return Encoded(keys, values, places[turn] // _PLACES, schemas, marked, aside)
+
+
+def ids_of(rows: TableRows) -> Any:
+    """Return the id of each row's transaction."""
+    gtids = rows.gtids
+    if gtids.null_count == 0:
+        return gtids
+    places = pa.array(rows.begun_at).cast(pa.string())
+    return pc.coalesce(gtids, pc.binary_join_element_wise(f"file={rows.file},pos=", places, ""))
+
+
+def blocks(rows: TableRows, ids: Any, later: int = 0) -> Any:
+    """Return the block of each row; `later` is 1 for the second one of the changes that a row makes."""
+    total, own = (pa.array(numbers + 1 + later) for numbers in (rows.place.offsets, rows.place.own))
+    return j.joined(
+        ['{"id":', j.quoted(ids), ',"total_order":', j.numbers(total), ',"data_collection_order":', j.numbers(own), "}"]
+    )
+
+
+def begin_rows(rows: TableRows) -> Any:
+    """Return the numbers of the rows with which transactions begin."""
+    return np.flatnonzero(rows.place.offsets == 0)
+
+
+def end_rows(rows: TableRows) -> Any:
+    """Return the numbers of the rows with which transactions end."""
+    return np.flatnonzero(rows.place.last)
+
+
+def begins(rows: TableRows, ids: Any, at: Any) -> tuple[Any, Any]:
+    """Return the values and keys of the BEGINs of rows."""
+    return _messages(rows, ids, at, "BEGIN", [',"event_count":null,"data_collections":null'])
+
+
+def ends(rows: TableRows, ids: Any, at: Any) -> tuple[Any, Any]:
+    """Return the values and keys of the ENDs of rows."""
+    counts = [rows.place.counts[rank] for rank in rows.ranks[at].tolist()]
+    tables = [
+        [{"data_collection": f"{schema}.{table}", "event_count": count} for (schema, table), count in counted.items()]
+        for counted in counts
+    ]
+    shown = pa.array(
+        [
+            f',"event_count":{counted.total()},"data_collections":{j.literal(each)}'
+            for counted, each in zip(counts, tables, strict=True)
+        ],
+        pa.large_string(),
+    )
+    return _messages(rows, ids, at, "END", [shown])
+
+
+def _messages(rows: TableRows, ids: Any, at: Any, status: str, parts: list[Any]) -> tuple[Any, Any]:
+    id_ = j.quoted(ids.take(pa.array(at)))
+    millis = j.numbers(pa.array(rows.commit_us[at] // 1000))
+    values = j.joined([f'{{"status":"{status}","id":', id_, *parts, ',"ts_ms":', millis, "}"])
+    return values, j.joined(['{"id":', id_, "}"])
+
+
+def _field(name: str, kind: str, optional: bool = False) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, "field": name}
+
+
+_COLLECTION: Final = {
+    "type": "struct",
+    "fields": [_field("data_collection", "string"), _field("event_count", "int64")],
+    "optional": True,
+    "name": "event.collection",
+    "version": 1,
+}
+SCHEMAS: Final = Schemas(
+    {
+        "type": "struct",
+        "fields": [_field("id", "string")],
+        "optional": False,
+        "name": "io.debezium.connector.common.TransactionMetadataKey",
+        "version": 1,
+    },
+    {
+        "type": "struct",
+        "fields": [
+            _field("status", "string"),
+            _field("id", "string"),
+            _field("event_count", "int64", True),
+            {"type": "array", "items": _COLLECTION, "optional": True, "field": "data_collections"},
+            _field("ts_ms", "int64"),
+        ],
+        "optional": False,
+        "name": "io.debezium.connector.common.TransactionMetadataValue",
+        "version": 1,
+    },
+)
+"""The schemas of BEGIN and END."""

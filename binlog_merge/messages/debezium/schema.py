@@ -5,8 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.messages.debezium.names import field_names, schema_name, topic_of
-from binlog_merge.messages.debezium.options import DebeziumOptions
+from binlog_merge.messages.debezium.options import DebeziumOptions, field_names, schema_name, topic_of
 from binlog_merge.messages.debezium.types import kind_of
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.clock import read_time

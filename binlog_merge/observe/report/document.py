@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.observe.report.bins import sparse
 from binlog_merge.observe.report.facts import Facts
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
@@ -23,6 +22,7 @@ from binlog_merge.observe.report.values import (
     TableCounts,
     Version,
     key_time,
+    sparse,
     time_text,
 )
 from snapshot_store.tso import ORIGIN, OrderKey, carries_time

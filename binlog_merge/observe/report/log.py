@@ -32,17 +32,19 @@ from binlog_merge.log.reader import DAMAGED
 from binlog_merge.log.segments import WINDOW, Segment, StatementAt, segments
 from binlog_merge.log.table_changes import transactions_of
 from binlog_merge.moved_keys import NODES
-from binlog_merge.observe.report.bins import Bins, Numbers, size_for
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
     SHARED,
     STATEMENTS,
     UNKNOWN,
+    Bins,
     LogFacts,
+    Numbers,
     Placed,
     StatementFact,
     TableCounts,
     TransactionFact,
+    size_for,
 )
 from snapshot_store.surrogates import shown
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey, carries_time, tso_millis

@@ -11,9 +11,8 @@ import numpy as np
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.observe.report.bins import Bins, Numbers, size_for
 from binlog_merge.observe.report.log import LANE_BINS, MOST_DETAIL, Keys, times_of
-from binlog_merge.observe.report.values import NodeLanes
+from binlog_merge.observe.report.values import Bins, NodeLanes, Numbers, size_for
 from binlog_merge.pipeline.base.runner import Files, InDriver, Progress
 from binlog_merge.pipeline.gather.listing import ROWS, listed
 from binlog_merge.pipeline.transactions import Transactions, found_transactions

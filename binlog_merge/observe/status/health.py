@@ -10,6 +10,7 @@ from typing import Final
 
 from binlog_merge.files.disk import ROOM
 from binlog_merge.json_values import unix_time_text
+from binlog_merge.observe.status.notes import NodeNote
 from binlog_merge.observe.status.values import (
     ArchiveStatus,
     ComponentStatus,
@@ -201,8 +202,13 @@ _NODE_AT: Final = 48
 """Where the node's number begins in the text of an order key."""
 
 
-def with_holders(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> dict[str, NodeStatus]:
-    """Return the nodes with `holds_back` filled in. After --end-of-input nobody holds anything back."""
+def with_holders(
+    nodes: Mapping[str, NodeStatus], merged: MergedStatus, noted: Mapping[str, NodeNote]
+) -> dict[str, NodeStatus]:
+    """Return the nodes with `holds_back` filled in; `noted` is what the last run said of them.
+
+    After --end-of-input nobody holds anything back.
+    """
     counting = {name: node for name, node in nodes.items() if not node.gone}
     if merged.end_of_input or merged.run == 0 or below_all(nodes, merged):
         return dict(nodes)
@@ -213,7 +219,7 @@ def with_holders(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> dict[
         return dict(nodes)
     holders = {name for name, key in keys.items() if key == least}
     return {
-        name: replace(node, holds_back=_why(node, merged.began_at)) if name in holders else node
+        name: replace(node, holds_back=_why(node, merged.began_at, _said(noted.get(name)))) if name in holders else node
         for name, node in nodes.items()
     }
 
@@ -224,8 +230,12 @@ def below_all(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> bool:
     return merged.watermark is not None and bool(keys) and merged.watermark.key[:_NODE_AT] < min(keys)[:_NODE_AT]
 
 
-def _why(node: NodeStatus, began_at: float) -> str:
-    """Return why a node's watermark is no further, in words."""
+def _said(note: NodeNote | None) -> str:
+    return "" if note is None else note.why
+
+
+def _why(node: NodeStatus, began_at: float, why: str) -> str:
+    """Return why a node's watermark is no further: what came after the last run, else what the run itself said."""
     capture = node.capture
     if not node.files:
         return "it has no binlog files"
@@ -235,13 +245,12 @@ def _why(node: NodeStatus, began_at: float) -> str:
         return f"its capture {'is silent' if capture.silent else f'{capture.state}: {capture.text}'}"
     if news := node.news(began_at):
         return f"{news:,} bytes after {node.read or 'its beginning'} are captured and not merged yet"
-    if node.open_branches:
+    why = why or "it is idle: nothing newer is captured"
+    if node.open_branches and "prepared" not in why:  # it is not what the watermark waits for, but may be next
         branches = "branch is" if node.open_branches == 1 else "branches are"
-        return f"{node.open_branches} {branches} prepared, and neither committed nor rolled back"
-    if node.watermark is None:
-        return "it has shown no commit TSO yet"
+        why += f"; {node.open_branches} {branches} prepared, and neither committed nor rolled back"
     if capture is not None and capture.state == "stopped":
-        return "its capture was stopped: nothing newer comes"
+        return f"{why}; its capture was stopped"
     if capture is not None and capture.state == "connecting":
-        return f"its capture is connecting to {capture.server}"
-    return "it is idle: nothing newer is captured"
+        return f"{why}; its capture is connecting to {capture.server}"
+    return why

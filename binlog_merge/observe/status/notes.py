@@ -124,12 +124,13 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class NodeNote:
-    """What the last run found out about a node."""
+    """What the last run found out about a node; `why` says why it holds the others back, "" if it does not."""
 
     watermark: str | None
     read: FilePosition | None
     open_branches: int
     gone: bool
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +280,7 @@ def _node(values: Mapping[str, Any]) -> NodeNote:
         parse_position(values["read_to"]),
         _whole(values["open_branches"]),
         bool(values.get("gone", False)),
+        str(values.get("why") or ""),
     )
 
 

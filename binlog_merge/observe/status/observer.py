@@ -94,7 +94,7 @@ class Observer:
             ]
         merged = _merged(state, note, published_at, now)
         if merged is not None:
-            nodes = with_holders(nodes, merged)
+            nodes = with_holders(nodes, merged, note.nodes)
         serves = serve_notes(self.out, now, lambda sent: self._growth.behind(sent, now), problems)
         problems += merge_problems(merged, nodes, note.error, now, self._limits)
         problems += ddl_problems(merged)

@@ -16,7 +16,7 @@ from binlog_merge.pipeline.scan.executed import executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 
-Place = tuple[int, int]
+FileOffset = tuple[int, int]
 """File index, offset."""
 
 
@@ -49,7 +49,7 @@ def checkpoint(
     return Checkpoint(min([file, *open_files, *(index for index, _ in needed)]), file, resume, carry)
 
 
-def _needed(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[Place]:
+def _needed(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[FileOffset]:
     """Yield the places of what is not merged, and of DDL that is not in the schema history."""
     yield from ((file_index, at) for key, file_index, at in node.lost if key >= floor)
     yield from ((e.file_index, e.start) for e in node.edges if e.key >= floor and e.file_index >= 0)
@@ -78,7 +78,7 @@ def _holds_ddl(piece: ScanResult, block: Block, done: OrderKey) -> bool:
     )
 
 
-def _resume(node: ScannedNode, needed: Place, inside: bool) -> tuple[int, Resume, Carry]:
+def _resume(node: ScannedNode, needed: FileOffset, inside: bool) -> tuple[int, Resume, Carry]:
     """Return the last place up to `needed` at which a scan may begin: (file index, resume, carry)."""
     begins = [(piece.file_index, piece.first) for piece in node.pieces]
     places = [*zip(range(len(begins)), begins, node.carries, strict=True)]
@@ -106,7 +106,7 @@ def _with_rows(carry: Carry, pieces: Sequence[ScanResult]) -> Carry:
     return replace(carry, commit_rows={**carry.commit_rows, **rows}) if rows else carry
 
 
-def _at(node: ScannedNode, count: int, place: Place) -> Resume:
+def _at(node: ScannedNode, count: int, place: FileOffset) -> Resume:
     """Return the resume at a place of which `count` pieces lie before it."""
     file_index, start = place
     known = node.input.resume if file_index == node.input.first else Resume()

@@ -21,7 +21,7 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
-Place = tuple[int, int]
+FileOffset = tuple[int, int]
 
 
 @dataclass
@@ -82,13 +82,13 @@ class ScannedNode:
         return note if index is not None and self.read_to >= (index, note.position) else None
 
     @property
-    def read_to(self) -> Place:
+    def read_to(self) -> FileOffset:
         """Return (file index, offset) before which every event was read, and every group is whole."""
         begun = (self.input.first, self.input.resume.start)
         return max([begun, *([self.input.seen] if self.input.seen else ()), *map(_read_to, self.pieces)])
 
 
-def _read_to(piece: ScanResult) -> Place:
+def _read_to(piece: ScanResult) -> FileOffset:
     return piece.file_index, min(at for at in (piece.reached, piece.truncated, piece.unfinished) if at is not None)
 
 
@@ -213,7 +213,7 @@ def why(node: ScannedNode, watermark: OrderKey | None) -> str:
     return f"idle since {_moment(node)}, read to {read_to}"
 
 
-def _unfinished(node: ScannedNode) -> Place | None:
+def _unfinished(node: ScannedNode) -> FileOffset | None:
     """Return where a transaction or event begins at the end of the log that is not whole, None if all are."""
     if not node.pieces:
         return None
@@ -247,5 +247,5 @@ def _time(us: int) -> str:
     return (_EPOCH + timedelta(microseconds=us)).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
 
 
-def _place(node: ScannedNode, place: Place) -> str:
+def _place(node: ScannedNode, place: FileOffset) -> str:
     return f"{node.input.files[place[0]].name}:{place[1]}"

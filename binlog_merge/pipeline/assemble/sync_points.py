@@ -31,7 +31,7 @@ from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 
-Place = tuple[int, int]  # a piece of the node, an offset in its file
+PieceOffset = tuple[int, int]  # a piece of the node, an offset in its file
 Greatest = tuple[int, int]
 
 _NOT_LOCAL = k.DDL | k.MARKER | k.PLACEHOLDER
@@ -41,15 +41,15 @@ _NOT_LOCAL = k.DDL | k.MARKER | k.PLACEHOLDER
 class Window:
     """From a sync point's prepare to its commit, with the greatest (tso, transaction) committed before it."""
 
-    start: Place
-    end: Place
+    start: PieceOffset
+    end: PieceOffset
     greatest: Greatest
 
 
 def windows(node: ScannedNode) -> list[Window]:
     """Return a node's windows, in order. A window ends at the next sync point's prepare or any sync point's commit."""
-    prepared: dict[tuple[int, int], tuple[Place, Greatest]] = {}
-    marks: list[tuple[Place, Greatest | None]] = []
+    prepared: dict[tuple[int, int], tuple[PieceOffset, Greatest]] = {}
+    marks: list[tuple[PieceOffset, Greatest | None]] = []
     for number, (piece, carry, block) in enumerate(zip(node.pieces, node.carries, node.blocks, strict=True)):
         before = (carry.max_tso, carry.max_transaction)
         raised = _raised(piece, block.patch)
@@ -65,7 +65,7 @@ def windows(node: ScannedNode) -> list[Window]:
                 marks += [begun, ((number, late.commit_at), None)]
     marks.sort(key=lambda mark: mark[0])
     found = list[Window]()
-    open_: tuple[Place, Greatest] | None = None
+    open_: tuple[PieceOffset, Greatest] | None = None
     for place, now in marks:
         if open_ is not None:
             found.append(Window(open_[0], place, open_[1]))

@@ -104,7 +104,7 @@ _PLACE = re.compile(r"(?P<node>.+)/(?P<file>[^/]+):(?P<position>\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TransactionAt:
     """A transaction by its node, file, and the offset at which it begins."""
 
     node: str
@@ -143,10 +143,10 @@ def is_transaction(id: str) -> bool:
     return _GTID.fullmatch(id) is not None or place_of(id) is not None
 
 
-def place_of(id: str) -> Place | None:
+def place_of(id: str) -> TransactionAt | None:
     """Return the place that an id gives, None if it is a GTID or none."""
     found = _PLACE.fullmatch(id)
-    return None if found is None else Place(found["node"], found["file"], int(found["position"]))
+    return None if found is None else TransactionAt(found["node"], found["file"], int(found["position"]))
 
 
 def gtid_of(id: str) -> GtidSet | None:

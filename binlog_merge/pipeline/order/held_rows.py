@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.moved_keys import Place, key_of, moved_key
+from binlog_merge.moved_keys import DdlPlace, key_of, moved_key
 from binlog_merge.pipeline.base.blocks import Read, read_block, write_block
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
@@ -196,8 +196,8 @@ class SettleTask:
     shares: int
     tables: tuple[frozenset[Shard], ...]
     floor: OrderKey
-    ddl: tuple[Place, ...]
-    places: tuple[tuple[int, Place], ...]
+    ddl: tuple[DdlPlace, ...]
+    places: tuple[tuple[int, DdlPlace], ...]
     anywhere: tuple[int, int]
     sources: frozenset[int]
 
@@ -340,7 +340,7 @@ class _Settling:
             part = rows[start : start + CHUNK]
             yield _Rows(part, np.full(len(part), place), np.zeros(len(part), np.int64))
 
-    def _ddl_row(self, place: Place, number: int) -> _Rows:
+    def _ddl_row(self, place: DdlPlace, number: int) -> _Rows:
         """Return the row of the DDL at a place: the node's own row there, or -1 if it is in no log."""
         low, high = rows_at(self._keys, place.key)
         row = int(self._begins[self._task.number]) + low if high > low else -1

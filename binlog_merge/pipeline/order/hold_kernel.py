@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from snapshot_store.tso import OrderKey
 
@@ -29,7 +29,7 @@ class Held:
     """The place of each row: `place` is 0, HELD, or 1 + the index among `places`."""
 
     place: Column
-    places: tuple[Place, ...]
+    places: tuple[DdlPlace, ...]
 
 
 def hold(

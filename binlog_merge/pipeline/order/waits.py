@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog_merge.moved_keys import Place, place_of
+from binlog_merge.moved_keys import DdlPlace, place_of
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Name, Shard
@@ -40,22 +40,22 @@ class Waits:
             self._effects.setdefault(effect.shard, []).append(effect)
         self._keys = {shard: [e.key for e in effects] for shard, effects in self._effects.items()}
 
-    def renames(self, shard: Shard, key: OrderKey, place: Place) -> tuple[tuple[str, str], ...]:
+    def renames(self, shard: Shard, key: OrderKey, place: DdlPlace) -> tuple[tuple[str, str], ...]:
         """Return the column renames between a row's own key and the place at which it comes out."""
         return tuple(pair for effect in self._between(shard, key, place) for pair in effect.renames)
 
-    def name(self, shard: Shard, key: OrderKey, place: Place) -> Name | None:
+    def name(self, shard: Shard, key: OrderKey, place: DdlPlace) -> Name | None:
         """Return the logical table of a row where it comes out, None if it is the usual one of its shard."""
         names = [effect.name for effect in self._between(shard, key, place) if effect.name is not None]
         return names[-1] if names else None
 
-    def gone(self, shard: Shard, key: OrderKey, place: Place) -> bool:
+    def gone(self, shard: Shard, key: OrderKey, place: DdlPlace) -> bool:
         """Return whether a row's table was dropped or truncated between its own key and the place at which it comes
         out.
         """
         return any(effect.gone for effect in self._between(shard, key, place))
 
-    def _between(self, shard: Shard, key: OrderKey, place: Place) -> Iterator[Effect]:
+    def _between(self, shard: Shard, key: OrderKey, place: DdlPlace) -> Iterator[Effect]:
         """Yield the effects up to a place on the table that a shard was at a key, following its renames."""
         goes: Shard | None = shard
         while goes is not None:
@@ -98,7 +98,7 @@ class Moving:
     def __init__(self, holds: Holds, history: SchemaHistory) -> None:
         self._waits = Waits(holds.effects)
         self._history = history
-        self._versions: dict[tuple[str, str], tuple[list[Place], list[TableVersion]]] = {}
+        self._versions: dict[tuple[str, str], tuple[list[DdlPlace], list[TableVersion]]] = {}
 
     def logical(self, name: tuple[str, str], key: OrderKey, moved_to: OrderKey | None) -> TableVersion | None:
         """Return the logical table in force for a row at its own key, or at the key of the place it was moved to."""
@@ -106,12 +106,12 @@ class Moving:
             versions = sorted(self._history.versions_for(*name), key=lambda v: place_of(v.key))
             self._versions[name] = [place_of(v.key) for v in versions], versions
         places, versions = self._versions[name]
-        count = bisect_left(places, Place(key)) if moved_to is None else bisect_right(places, place_of(moved_to))
+        count = bisect_left(places, DdlPlace(key)) if moved_to is None else bisect_right(places, place_of(moved_to))
         return versions[count - 1] if count else self._history.at(*name, key)
 
     def renames(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> Renames:
         """Return the column renames of a shard between a row's own key and the place at which it comes out."""
-        return self._waits.renames(shard, key, Place(key) if moved_to is None else place_of(moved_to))
+        return self._waits.renames(shard, key, DdlPlace(key) if moved_to is None else place_of(moved_to))
 
     def gone(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> bool:
         """Return whether a row's table has been dropped or truncated before the row comes out."""
@@ -119,7 +119,7 @@ class Moving:
 
     def name(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> tuple[str, str] | None:
         """Return the logical table of a row where it comes out, None if it is the usual one of its shard."""
-        return self._waits.name(shard, key, Place(key) if moved_to is None else place_of(moved_to))
+        return self._waits.name(shard, key, DdlPlace(key) if moved_to is None else place_of(moved_to))
 
 
 def renamed(table: Table, renames: Renames) -> Table:

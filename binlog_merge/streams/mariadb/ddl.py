@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from binlog_merge.streams.mariadb.collations import mariadb_name
-from binlog_merge.streams.mariadb.items import rewrite_item
-from binlog_merge.streams.mariadb.statement import Statement, is_functional, is_type, items_of, word_of
+from binlog_merge.streams.mariadb.items import Statement, is_functional, is_type, items_of, rewrite_item, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token

@@ -12,10 +12,10 @@ whole table. So there may be too many conflicts, never too few. NULL equals noth
 Sources: MySQL manual 12.10 (collations, PAD SPACE), 15.1.20.5 (FOREIGN KEY), 19.1.6.4 (binlog_row_image).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from binlog_merge.binlog.rows import ABSENT, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
@@ -132,3 +132,56 @@ def _value(table: TableMap, key: Key, image: RowImage) -> tuple[bytes, ...] | _N
     if any(cell is None for cell in cells):
         return _Nothing.NULL
     return tuple(folded(table, part, cell) for part, cell in zip(key.parts, cells, strict=True))
+
+
+Owner = TypeVar("Owner", bound=Hashable)
+
+
+class ClaimTable(Generic[Owner]):
+    """The claims of all transactions in flight. Only the last owner of a key is kept: it waits for those before it."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, Owner] = {}
+        self._whole: dict[TableName, set[Owner]] = {}
+        self._touching: dict[TableName, set[Owner]] = {}
+        self._claims: dict[Owner, list[Claims]] = {}
+
+    def owners(self, claims: Claims) -> set[Owner]:
+        """Return the owners of claims with which these may conflict."""
+        keys = self._keys
+        found = {keys[key] for key in claims.keys if key in keys}
+        for name in claims.tables:
+            found |= self._whole.get(name, set())
+        for name in claims.whole:
+            found |= self._touching.get(name, set())
+        return found
+
+    def take(self, owner: Owner, claims: Claims) -> None:
+        """Add claims to those of an owner."""
+        self._claims.setdefault(owner, []).append(claims)
+        self._keys.update(dict.fromkeys(claims.keys, owner))
+        for name in claims.whole:
+            self._whole.setdefault(name, set()).add(owner)
+        for name in claims.tables:
+            self._touching.setdefault(name, set()).add(owner)
+
+    def release(self, owner: Owner) -> None:
+        """Remove all claims of an owner."""
+        for claims in self._claims.pop(owner, ()):
+            for key in claims.keys:
+                if self._keys.get(key) is owner:
+                    del self._keys[key]
+            for names, claimed in ((self._whole, claims.whole), (self._touching, claims.tables)):
+                for name in claimed:
+                    owners = names.get(name)
+                    if owners is not None:
+                        owners.discard(owner)
+                        if not owners:
+                            del names[name]
+
+    def touched(self, name: TableName) -> bool:
+        """Return whether anything of a table is claimed."""
+        return name in self._touching
+
+    def __len__(self) -> int:
+        return len(self._claims)

@@ -7,6 +7,7 @@ that is. But it also passes over an UPDATE of a row that is not there, whose row
 not checked: meanwhile a child may be there without its parent.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -55,3 +56,20 @@ def not_whole(table: TableMap) -> ReplayStopped:
         f"rows of {table.schema}.{table.table} are not whole in the log, but were read while it went on",
         remedy=WHOLE_ROWS,
     )
+
+
+_STATEMENT_BYTES: Final = 1 << 20
+
+
+def inserts(head: str, rows: Iterable[str]) -> Iterator[bytes]:
+    """Yield statements of `head` (INSERT INTO … VALUES) and rows in parentheses, about a mebibyte each."""
+    joined: list[str] = []
+    size = 0
+    for row in rows:
+        joined.append(row)
+        size += len(row)
+        if size > _STATEMENT_BYTES:
+            yield (head + ", ".join(joined)).encode()
+            joined, size = [], 0
+    if joined:
+        yield (head + ", ".join(joined)).encode()

@@ -19,6 +19,7 @@ from binlog_merge.log.replay_options import ReplayOptions, Walk
 from binlog_merge.log.rows import RowSelector
 from binlog_merge.log.statement import Statement
 from binlog_merge.targets.server.keys import Claims, TableName, table_name
+from binlog_merge.targets.server.mysql import passes
 from binlog_merge.targets.server.statements import Plan, plan_statement
 from snapshot_store.ddl.effects import Name
 from snapshot_store.tso import OrderKey
@@ -122,3 +123,30 @@ def _parts(item: Any, current: Transaction, walk: Walk, selector: RowSelector) -
         plan = plan_statement(item, selector.filter, walk.ddl_tso())
         current.left_out += plan.left_out
         yield item, plan
+
+
+class Failed(Exception):  # noqa: N818
+    """A transaction could not be applied; all before it are applied, and those in parallel have ended.
+
+    `transaction` is None if not known; `row` is the refused row as text, "" if not known.
+    """
+
+    def __init__(self, error: Exception, transaction: Transaction | None, row: str = "") -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.transaction = transaction
+        self.row = row
+
+    @property
+    def text(self) -> str:
+        """Return the target's message, and the row and statements that it is about."""
+        statements = [] if self.transaction is None else self.transaction.statements
+        return " ".join(map(str, self.error.args)) + "".join(f"; {what}" for what in (self.row, *statements) if what)
+
+    @property
+    def may_be_of_others(self) -> bool:
+        """Return whether a retry, one transaction at a time, could succeed. For DDL it could not: it ran alone."""
+        import pymysql
+
+        refused = isinstance(self.error, pymysql.MySQLError) and not passes(self.error)
+        return refused and not (self.transaction is not None and self.transaction.plans)

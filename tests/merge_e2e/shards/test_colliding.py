@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from binlog_merge.ask.life import life_of
-from binlog_merge.bootstrap.captured import CapturedNode
-from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.plan import RoutedTables
+from binlog_merge.bootstrap.published import CapturedNode
 from binlog_merge.cli.output import summary
 from binlog_merge.cli.schema.import_nodes import NodeBase, logical_of, overlaps_of
 from binlog_merge.cli.verify import lines_of
@@ -375,7 +375,7 @@ def test_many_random_stories(stage: Stage) -> None:
 def seen_on_servers(stage: Stage, columns: str, story: Callable[[Nodes], None]) -> list[str]:
     """Return what `schema import --nodes` says of the shards of d.t."""
     path = stage.configuration("seen", play(stage, "seen", columns, story), "pessimistic")
-    places = Places.of(MergeConfig.load(path))
+    places = RoutedTables.of(MergeConfig.load(path))
     captured = [CapturedNode(n, (ServerAddress(socket=s.socket),), stage.folder) for n, s in stage.nodes.items()]
     bases = {
         node: NodeBase(introspect(ServerAddress(socket=s.socket)).catalog, "", 0) for node, s in stage.nodes.items()

@@ -4,12 +4,12 @@ import numpy as np
 
 from binlog_merge.cli.report_schemas import MOST_NODE_DDL, MOST_SKEWS, MOST_VERSIONS
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
-from binlog_merge.observe.report.bins import Bins, size_for
 from binlog_merge.observe.report.document import MOST_FILES, MOST_TABLES
 from binlog_merge.observe.report.facts import Facts, Running
 from binlog_merge.observe.report.log import LANE_BINS, MOST_STATEMENTS, TABLE_BINS
 from binlog_merge.observe.report.values import (
     FIRST_NODE,
+    Bins,
     LogFacts,
     NodeDdl,
     NodeLanes,
@@ -19,6 +19,7 @@ from binlog_merge.observe.report.values import (
     StatementFact,
     TableCounts,
     Version,
+    size_for,
 )
 from snapshot_store.tso import OrderKey
 

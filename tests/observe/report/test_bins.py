@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.observe.report.bins import Bins, size_for, sparse
+from binlog_merge.observe.report.values import Bins, size_for, sparse
 
 CHUNKS = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 10**16)), max_size=20), max_size=8)
 

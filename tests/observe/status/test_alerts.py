@@ -22,7 +22,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from binlog_merge.cli.child import Component
 from binlog_merge.cli.status_text import lines_of
+from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
 from binlog_merge.files.disk import ROOM
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
@@ -30,8 +32,6 @@ from binlog_merge.observe.status.metrics import METRICS, exposition
 from binlog_merge.observe.status.observer import Observer
 from binlog_merge.observe.status.server import StatusServer, check_descriptors
 from binlog_merge.observe.status.values import ComponentStatus, Status
-from binlog_merge.supervise.child import Component
-from binlog_merge.supervise.supervisor import Notice, Policy, Supervisor
 from snapshot_store.server import ServerAddress
 from tests.binlog_server.running import Running, caught_up, from_position, replica_of, serving
 from tests.merge_e2e.cases import case_named

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.binlog_server.log import PublishedLog
-from binlog_merge.binlog_server.place import Start
-from binlog_merge.binlog_server.readers import Reader
-from binlog_merge.binlog_server.repeats import OFTEN, Repeats
+from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
+from binlog_merge.binlog_server.readers import OFTEN, Reader, Repeats
 from binlog_merge.protocol.commands import Dump
 from tests.binlog_server.running import Running, caught_up, from_position, replica_of, replica_status, serving
 from tests.merge_e2e.cases import case_named
@@ -82,7 +80,7 @@ def test_one_that_gets_further_or_has_not_come_for_long_is_over_it(cluster: Clus
     repeats = Repeats(lambda: now[0])
 
     def begins(position: int = 4, peer: str = "10.0.0.1:1234", server_id: int = 1) -> list[int]:
-        start = Start(view.name(view.first), position)
+        start = DumpRequest(view.name(view.first), position)
         repeats.begins(Reader(peer, server_id, "", "", 0, "", 4, False, "rep"), start, view, "there")
         return [one.times for one in repeats.now()]
 

@@ -359,7 +359,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
     nodes = re.search(r'<table id="nodes">.*?</table>', dom, re.S)
     assert lanes is not None and nodes is not None
     assert [lanes[0].count(f">{name}<") for name in ("dn-1", "dn-2", "dn-3")] == [1, 1, 1]
-    assert nodes[0].count("<tr>") == 4 and nodes[0].count(">it is idle") == 1
+    assert nodes[0].count("<tr>") == 4 and nodes[0].count(">idle since ") == 1
     charts = re.findall(r'<svg id="(?:lag|tx|byte)chart".*?</svg>', dom, re.S)
     assert len(charts) == 3 and all("<polyline" in chart and "NaN" not in chart for chart in charts)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.moved_keys import Place, key_of, moved_key
+from binlog_merge.moved_keys import DdlPlace, key_of, moved_key
 from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.pipeline.gather import input_reader
 from binlog_merge.pipeline.gather.driver import key_after_last, written_to
@@ -42,7 +42,7 @@ def test_moved_rows_are_read_by_their_own_keys(
     # Rows that stay are in order; those moved behind one of them are in order of their own keys.
     out: list[tuple[OrderKey, OrderKey]] = []
     for at, own, moves in sorted(found):
-        out.append((moved_key(Place(at)), min(at, own)) if moves else (at, at))
+        out.append((moved_key(DdlPlace(at)), min(at, own)) if moves else (at, at))
     out.sort()
     of = columns(KEY, [at for at, _ in out]) | columns(OWN, [own for _, own in out])
     of |= columns(("start", "end", "commit_us", "ddl"), [(0, 1, 0, 0)] * len(out))
@@ -86,7 +86,7 @@ def test_how_far_everything_has_come_out() -> None:
 
 
 def test_a_place_of_which_something_is_missing_has_not_come_out() -> None:
-    here, holds = Place(OrderKey(7, 1, 0, 3), 1), Holds()
+    here, holds = DdlPlace(OrderKey(7, 1, 0, 3), 1), Holds()
     assert key_after_last(moved_key(here), holds) == OrderKey(7, 1, 0, 4), "ranks are no part of the next floor"
     assert written_to([wrote(key_of(here), failed=moved_key(here))], holds) == here.key
     assert written_to([wrote(key_of(here), failed=OrderKey(8, 0, 0, 0))], holds) == OrderKey(7, 1, 0, 4)

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.waits import Waits, live
 from snapshot_store.tso import OrderKey
@@ -27,7 +27,7 @@ def order_of(transactions: list[Touching], *effects: Effect) -> list[int]:
 
 
 def effect(table: str, moment: int, place: int | None, rank: int = 0) -> Effect:
-    return Effect(shard(table), key(moment), None if place is None else Place(key(place), rank))
+    return Effect(shard(table), key(moment), None if place is None else DdlPlace(key(place), rank))
 
 
 def test_rows_of_a_table_wait_and_others_do_not() -> None:
@@ -48,21 +48,21 @@ def test_what_never_takes_effect_holds_for_ever_with_what_depends_on_it() -> Non
 def test_rows_between_two_ddl_released_at_one_moment_stand_between_them() -> None:
     transactions = [touching(2, "a"), touching(4, "a")]
     placed = dict(arrange(transactions, [effect("a", 1, 9, 0), effect("a", 3, 9, 1)]))
-    assert list(placed.values()) == [Place(key(9), 0), Place(key(9), 1)]
+    assert list(placed.values()) == [DdlPlace(key(9), 0), DdlPlace(key(9), 1)]
 
 
 def test_columns_are_followed_through_renames_up_to_the_place() -> None:
-    first = Effect(shard("a"), key(1), Place(key(9), 0), (("x", "y"),))
-    second = Effect(shard("a"), key(5), Place(key(9), 1), (("y", "z"),))
+    first = Effect(shard("a"), key(1), DdlPlace(key(9), 0), (("x", "y"),))
+    second = Effect(shard("a"), key(5), DdlPlace(key(9), 1), (("y", "z"),))
     waits = Waits([second, first])
-    assert waits.renames(shard("a"), key(3), Place(key(9), 0)) == ()
-    assert waits.renames(shard("a"), key(3), Place(key(9), 1)) == (("y", "z"),)
-    assert waits.renames(shard("a"), key(0), Place(key(10))) == (("x", "y"), ("y", "z"))
-    assert waits.renames(shard("b"), key(0), Place(key(10))) == ()
+    assert waits.renames(shard("a"), key(3), DdlPlace(key(9), 0)) == ()
+    assert waits.renames(shard("a"), key(3), DdlPlace(key(9), 1)) == (("y", "z"),)
+    assert waits.renames(shard("a"), key(0), DdlPlace(key(10))) == (("x", "y"), ("y", "z"))
+    assert waits.renames(shard("b"), key(0), DdlPlace(key(10))) == ()
 
 
 def hop(table: str, moment: int, to: str, place: int, name: str) -> Effect:
-    return Effect(shard(table), key(moment), Place(key(place)), (), shard(to), ("d", name))
+    return Effect(shard(table), key(moment), DdlPlace(key(place)), (), shard(to), ("d", name))
 
 
 def test_rows_of_a_table_that_gets_another_name_come_behind_those_that_wait_under_its_old_one() -> None:
@@ -79,21 +79,21 @@ def test_tables_that_change_places_take_along_what_their_rows_come_behind() -> N
 def test_names_of_tables_and_columns_are_followed_through_renames_of_the_table() -> None:
     effects = [
         hop("a", 2, "b", 9, "b"),
-        Effect(shard("b"), key(3), Place(key(7)), (("x", "y"),)),
+        Effect(shard("b"), key(3), DdlPlace(key(7)), (("x", "y"),)),
         hop("b", 4, "a", 9, "z"),
         hop("c", 4, "b", 4, "b"),  # takes the name at once: what was b before is none of it
-        Effect(shard("b"), key(5), Place(key(5)), (("x", "other"),)),
-        Effect(shard("a"), key(6), Place(key(10)), gone=True),
+        Effect(shard("b"), key(5), DdlPlace(key(5)), (("x", "other"),)),
+        Effect(shard("a"), key(6), DdlPlace(key(10)), gone=True),
     ]
     waits = Waits(effects)
     for moment, place, name, renames in ((1, 8, None, (("x", "y"),)), (1, 9, "z", (("x", "y"),)), (3, 9, "z", ())):
-        row = (shard("a" if moment == 1 else "b"), key(moment), Place(key(place)))
+        row = (shard("a" if moment == 1 else "b"), key(moment), DdlPlace(key(place)))
         found = waits.name(*row)
         assert (found and found[1], waits.renames(*row)) == (name, renames)
-    assert waits.name(shard("c"), key(3), Place(key(6))) == ("d", "b")
-    assert waits.renames(shard("c"), key(3), Place(key(6))) == (("x", "other"),)
-    assert waits.gone(shard("a"), key(1), Place(key(10))) and not waits.gone(shard("a"), key(1), Place(key(9)))
-    assert not waits.gone(shard("c"), key(3), Place(key(10)))
+    assert waits.name(shard("c"), key(3), DdlPlace(key(6))) == ("d", "b")
+    assert waits.renames(shard("c"), key(3), DdlPlace(key(6))) == (("x", "other"),)
+    assert waits.gone(shard("a"), key(1), DdlPlace(key(10))) and not waits.gone(shard("a"), key(1), DdlPlace(key(9)))
+    assert not waits.gone(shard("c"), key(3), DdlPlace(key(10)))
 
 
 def test_what_is_live_has_the_renames_behind_it() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.moved_keys import Place, key_of, moved_key
+from binlog_merge.moved_keys import DdlPlace, key_of, moved_key
 from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.state import Job
@@ -34,12 +34,12 @@ def holds(draw: st.DrawFn) -> Holds:
     """Effects as coordination has them: none takes effect before it stands, nor before an earlier one of its shard."""
     effects: list[Effect] = []
     for shard in SHARDS:
-        latest: Place | None = Place(ORIGIN)
+        latest: DdlPlace | None = DdlPlace(ORIGIN)
         for at in sorted(draw(st.frozensets(BETWEEN, max_size=2))):
-            own = draw(st.none() | st.builds(Place, BETWEEN, st.integers(0, 1)))
-            latest = None if own is None or latest is None else max(own, latest, Place(at))
+            own = draw(st.none() | st.builds(DdlPlace, BETWEEN, st.integers(0, 1)))
+            latest = None if own is None or latest is None else max(own, latest, DdlPlace(at))
             effects.append(Effect(shard, at, latest))
-    ddl = draw(st.frozensets(st.builds(Place, BETWEEN, st.integers(0, 1)), max_size=2))
+    ddl = draw(st.frozensets(st.builds(DdlPlace, BETWEEN, st.integers(0, 1)), max_size=2))
     return Holds(tuple(effects), tuple(ddl))
 
 
@@ -85,11 +85,11 @@ def expected(texts: list[str], found: Holds) -> tuple[list[Out], list[Row]]:
     for row in every:
         touched[row.key] = touched.get(row.key, frozenset()) | {of[row[1:4]]}
     places = {t.key: place for t, place in arrange([Touching(*pair) for pair in touched.items()], found.effects)}
-    out: list[tuple[Place, int, Out]] = [(place, 0, (key_of(place), key_of(place), None)) for place in found.ddl]
+    out: list[tuple[DdlPlace, int, Out]] = [(place, 0, (key_of(place), key_of(place), None)) for place in found.ddl]
     for row in every:
         place = places[row.key]
         if place is not None:
-            at = row.key if place == Place(row.key) else moved_key(place)
+            at = row.key if place == DdlPlace(row.key) else moved_key(place)
             out.append((place, 1, (at, row.key, row[1:])))
     return [one for *_, one in sorted(out)], [row for row in every if places[row.key] is None]
 
@@ -142,8 +142,8 @@ def test_where_nobody_waits_the_order_is_the_one_without_holds() -> None:
 def test_what_a_transaction_ties_to_a_waiting_table_waits_as_well() -> None:
     # Transaction 1 is on both nodes; a.t waits until 8, hence b.t from 3 on, but not d.x.
     texts = ["P1 C1=3 P2 C2=5", "P1 C1=3 P3:x C3=4 P4 C4=7"]
-    waits = Effect(SHARDS[0], OrderKey(2, 0, 0, 0), Place(OrderKey(8, 0, 0, 0)))
-    other = Effect(SHARDS[1], OrderKey(2, 0, 0, 0), Place(OrderKey(9, 0, 0, 0)))
+    waits = Effect(SHARDS[0], OrderKey(2, 0, 0, 0), DdlPlace(OrderKey(8, 0, 0, 0)))
+    other = Effect(SHARDS[1], OrderKey(2, 0, 0, 0), DdlPlace(OrderKey(9, 0, 0, 0)))
     for effects in ((waits,), (waits, other)):
         for partitions in (1, 3):
             _, came = ordered(texts, Holds(effects), ORIGIN, GREATEST_KEY, partitions)

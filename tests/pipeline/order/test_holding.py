@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.hold_kernel import HELD, hold
 from snapshot_store.tso import OrderKey
@@ -20,16 +20,16 @@ def effects(draw: st.DrawFn) -> list[Effect]:
     """Effects as coordination has them: none takes effect before it stands, nor before an earlier one of its shard."""
     found: list[Effect] = []
     for shard in SHARDS:
-        latest: Place | None = Place(OrderKey(0, 0, 0, 0))
+        latest: DdlPlace | None = DdlPlace(OrderKey(0, 0, 0, 0))
         for key in sorted(draw(st.frozensets(KEYS, max_size=3))):
-            own = draw(st.none() | st.builds(Place, KEYS, st.integers(0, 1)))
-            latest = None if own is None or latest is None else max(own, latest, Place(key))
+            own = draw(st.none() | st.builds(DdlPlace, KEYS, st.integers(0, 1)))
+            latest = None if own is None or latest is None else max(own, latest, DdlPlace(key))
             found.append(Effect(shard, key, latest))
     for key in sorted(draw(st.frozensets(KEYS, max_size=2))):
         moved = draw(st.lists(st.sampled_from(SHARDS), unique=True, max_size=4))
         to = draw(st.permutations(SHARDS))
         # All by one statement, some names in a ring perhaps.
-        found += [Effect(shard, key, Place(key), to=to[i]) for i, shard in enumerate(moved) if to[i] != shard]
+        found += [Effect(shard, key, DdlPlace(key), to=to[i]) for i, shard in enumerate(moved) if to[i] != shard]
     return found
 
 
@@ -48,7 +48,7 @@ def test_numbers_say_what_arrange_says(
     keys = np.array([key for key, _ in rows], np.int64).reshape(-1, 4).T
     held = hold(keys, np.array([number for _, number in rows], np.int64), sets, found)
     for (key, _), place in zip(rows, held.place.tolist(), strict=True):
-        said = None if place == HELD else Place(key) if place == 0 else held.places[place - 1]
+        said = None if place == HELD else DdlPlace(key) if place == 0 else held.places[place - 1]
         assert said == places[key]
 
 
@@ -57,7 +57,7 @@ def test_many_rows_are_held_without_an_object_each() -> None:
     keys = np.zeros((4, n), np.int64)
     keys[0] = np.arange(n) * 2 + 2
     sets = np.arange(n, dtype=np.int64) % 2
-    until = Place(OrderKey(n + 1, 0, 0, 0))
+    until = DdlPlace(OrderKey(n + 1, 0, 0, 0))
     found = [Effect(SHARDS[0], OrderKey(1, 0, 0, 0), until)]
     held = hold(keys, sets, [frozenset(SHARDS[:1]), frozenset(SHARDS[1:2])], found)
     assert held.places == (until,)

@@ -128,7 +128,6 @@ IMPLEMENTATIONS = {
     "binlog_merge/values/duckdb/text.py",
     "binlog_merge/values/duckdb/dates.py",
     "binlog_merge/binlog_server/constants.py",
-    "binlog_merge/binlog_server/expressions.py",
     "binlog_merge/binlog_server/questions.py",
     "binlog_merge/binlog_server/sql.py",
     "binlog_merge/binlog_server/tables/query.py",

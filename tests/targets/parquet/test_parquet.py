@@ -18,8 +18,7 @@ from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
 from binlog_merge.log.log import Log
 from binlog_merge.log.reader import OrderedBy, Rows
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
-from binlog_merge.targets.parquet.replay import capture
-from binlog_merge.targets.parquet.target import ParquetTarget
+from binlog_merge.targets.parquet import ParquetTarget, capture
 from binlog_merge.targets.server.run import dry_run
 from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named

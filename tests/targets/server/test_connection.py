@@ -18,10 +18,9 @@ from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import End
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.rows import RowSelector
-from binlog_merge.targets.server import pace
+from binlog_merge.targets.server import run as running
 from binlog_merge.targets.server.mysql import MysqlTarget
-from binlog_merge.targets.server.pace import Pace
-from binlog_merge.targets.server.run import replay
+from binlog_merge.targets.server.run import Pace, replay
 from binlog_merge.targets.server.transactions import transactions
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
@@ -129,7 +128,7 @@ def test_it_goes_on_until_it_has_caught_up(
         return time.time() + (100 if rows(server) < 30 else 0)
 
     clock = SimpleNamespace(time=now, monotonic=time.monotonic, sleep=lambda seconds: None)
-    monkeypatch.setattr(pace, "time", clock)
+    monkeypatch.setattr(running, "time", clock)
     result = replay(Log(tmp_path), target(server, source), ReplayOptions(until_lag=90))
     assert (result.first_rank, result.last_rank, rows(server)) == (1, 30, 30)
     # Where a range ends, or nothing is behind, nothing is waited for.

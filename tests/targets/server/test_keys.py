@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.rows import ABSENT, Row
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.targets.server.causality import ClaimTable
-from binlog_merge.targets.server.keys import OPAQUE, Claims, Key, TableKeys
+from binlog_merge.targets.server.keys import OPAQUE, Claims, ClaimTable, Key, TableKeys
 from binlog_merge.targets.server.target_keys import TargetKeys, families, foreign_keys, keys_of
 from binlog_merge.values.key_values import KeyPart, Unclear, folded
 from tests.mysql_server import MySqlServer

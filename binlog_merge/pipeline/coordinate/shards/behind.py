@@ -10,7 +10,7 @@ column that is dropped or renamed there, a wider type, or not yet a key.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change_of, same_ddl
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order, whole
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -108,7 +108,7 @@ class Behind:
         net = net_change_of(self.ran)
         return NetChange(net.before, logical, net.renames, ())
 
-    def released(self, place: Place) -> Iterator[Effect]:
+    def released(self, place: DdlPlace) -> Iterator[Effect]:
         """Yield the effects of its rows coming out from a place on."""
         if self.since is not None:
             yield Effect(*self.since, place)
@@ -177,7 +177,7 @@ class Latecomers:
                 return shard, behind.ran
         return None
 
-    def leave(self, shard: Shard, key: OrderKey, place: Place) -> Iterator[Effect]:
+    def leave(self, shard: Shard, key: OrderKey, place: DdlPlace) -> Iterator[Effect]:
         """Remove a shard; its rows go where the columns have the names that it never gave them."""
         behind = self._behind.pop(shard, None)
         if behind is not None:

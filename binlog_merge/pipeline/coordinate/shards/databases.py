@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from binlog_merge.config.modes import Modes
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.log import RanStatement, ShardLog
 from snapshot_store.ddl import DdlSession
@@ -31,7 +31,7 @@ _ASKS_FOR_ITS_NAME = re.compile(r"\b(?:DATABASE|SCHEMA)\s*\(", re.IGNORECASE)
 class First(NamedTuple):
     """The place at which a logical database gets its first table, and the node, database and key that it comes from."""
 
-    place: Place
+    place: DdlPlace
     node: str
     schema: str
     key: OrderKey
@@ -52,7 +52,7 @@ def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Plac
         sql = f"CREATE DATABASE {quote_name(database)}"
         if value is not None:
             sql += f" CHARACTER SET {value.charset} COLLATE {value.collation}"
-        yield Placed(Place(first.place.key), database, None, sql, (first.node, first.key))
+        yield Placed(DdlPlace(first.place.key), database, None, sql, (first.node, first.key))
 
 
 def written_in(
@@ -110,7 +110,7 @@ def _used_database(log: ShardLog, modes: Modes, databases: Sequence[Placed], ddl
     return name if name is not None and _exists(log, databases, name, ddl.place) else ddl.schema
 
 
-def _exists(log: ShardLog, databases: Sequence[Placed], name: str, place: Place) -> bool:
+def _exists(log: ShardLog, databases: Sequence[Placed], name: str, place: DdlPlace) -> bool:
     """Return whether the output has a logical database at a place."""
     before = [d for d in databases if d.schema == name and d.place < place]
     last = max(before, key=lambda d: d.place, default=None)
@@ -148,4 +148,4 @@ def databases_of(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator
                 defaults[name] = value
             databases.add(database)
         if sql is not None:
-            yield Placed(Place(event.key), name, None, sql, (event.node, event.key))
+            yield Placed(DdlPlace(event.key), name, None, sql, (event.node, event.key))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED
 from snapshot_store.tso import OrderKey
 
@@ -17,7 +17,7 @@ class Placed:
     own statement, on the same rows.
     """
 
-    place: Place
+    place: DdlPlace
     schema: str
     table: str | None
     sql: str
@@ -32,7 +32,7 @@ class Wanted:
     `place` has the table's own count as its rank; `owner` identifies that count.
     """
 
-    place: Place
+    place: DdlPlace
     name: tuple[str, str]
     owner: int
     statements: tuple[str, ...] = ()
@@ -41,14 +41,14 @@ class Wanted:
 
 
 Ranks = dict[OrderKey, int]
-Moved = dict[tuple[int, Place], Place]
+Moved = dict[tuple[int, DdlPlace], DdlPlace]
 
 
 def at_rank(ddl: Placed, ranks: Ranks) -> Placed:
     """Give a statement the next rank at its key."""
     rank = ranks.get(ddl.place.key, 0)
     ranks[ddl.place.key] = rank + 1
-    return replace(ddl, place=Place(ddl.place.key, rank))
+    return replace(ddl, place=DdlPlace(ddl.place.key, rank))
 
 
 def ranked(wanted: Iterable[Wanted], ranks: Ranks) -> tuple[list[Placed], Moved]:
@@ -62,25 +62,25 @@ def ranked(wanted: Iterable[Wanted], ranks: Ranks) -> tuple[list[Placed], Moved]
     for item in sorted(wanted, key=lambda w: (w.place.key, _phase(w.place), w.name, w.place.rank)):
         key, rank = item.place.key, ranks.get(item.place.key, 0)
         ddl += [
-            Placed(Place(key, rank + i), *item.name, sql, item.cause, item.as_run)
+            Placed(DdlPlace(key, rank + i), *item.name, sql, item.cause, item.as_run)
             for i, sql in enumerate(item.statements)
         ]
-        moved[item.owner, item.place] = Place(key, rank + max(len(item.statements) - 1, 0))
+        moved[item.owner, item.place] = DdlPlace(key, rank + max(len(item.statements) - 1, 0))
         ranks[key] = rank + max(len(item.statements), 1)
     return ddl, moved
 
 
-def _phase(place: Place) -> int:
+def _phase(place: DdlPlace) -> int:
     return (place.rank >= RENAMED) + (place.rank >= BEGINS)
 
 
-def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Place]:
+def in_order_of_keys(places: Iterable[DdlPlace], floor: OrderKey) -> dict[DdlPlace, DdlPlace]:
     """Return new places for those from `floor` on whose order keys would not sort like the places.
 
     Places of events whose keys differ only by node are put after those of the first of them, since in a key the rank
     counts more than the node (`places.key_of`).
     """
-    found: dict[Place, Place] = {}
+    found: dict[DdlPlace, DdlPlace] = {}
     ordered = sorted({place for place in places if place.key >= floor})
     for _, same in groupby(ordered, key=lambda place: place.key[:3]):
         first, *others = same
@@ -88,5 +88,5 @@ def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Pl
         for place in others:
             rank = place.rank if place.key == first.key else rank + 1
             if place.key != first.key:
-                found[place] = Place(first.key, rank)
+                found[place] = DdlPlace(first.key, rank)
     return found

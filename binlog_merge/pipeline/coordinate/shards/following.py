@@ -9,7 +9,7 @@ and created in the other.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED, LogicalTable, Member
 from binlog_merge.pipeline.coordinate.shards.notes import table_of
 from binlog_merge.pipeline.coordinate.shards.rowmoves import renamed_away, renamed_into
@@ -251,7 +251,7 @@ class Following:
             if table.name is not None and self.by_name.get(table.name) is table:
                 del self.by_name[table.name]
         for table, name in wanted.items():
-            table.become(name, Place(key, RENAMED if table.name is not None else BEGINS))
+            table.become(name, DdlPlace(key, RENAMED if table.name is not None else BEGINS))
             self.by_name[name] = table
             del self.ahead[table]
 

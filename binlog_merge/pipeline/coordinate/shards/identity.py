@@ -8,7 +8,7 @@ n2  RENAME TABLE a TO b     now all shards are called b, so the table is renamed
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.under import event_under
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
@@ -40,7 +40,7 @@ class Hop:
     key: OrderKey
     shard: Shard
     to: Shard | None
-    place: Place | None = None
+    place: DdlPlace | None = None
     name: Name | None = None
 
 
@@ -67,9 +67,9 @@ class LogicalTable:
     members: dict[Shard, Member] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     taken: set[tuple[OrderKey, Shard]] = field(default_factory=set)
-    names: list[tuple[Place, Name]] = field(default_factory=list)
+    names: list[tuple[DdlPlace, Name]] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
-    begins: Place | None = None
+    begins: DdlPlace | None = None
     alias: dict[Name, Name] = field(default_factory=dict)
     others: set[Name] = field(default_factory=set)
 
@@ -96,7 +96,7 @@ class LogicalTable:
         """Return whether the target has the table, under the name that all shards have."""
         return self.name is not None and not self.ahead
 
-    def at(self, place: Place) -> Name:
+    def at(self, place: DdlPlace) -> Name:
         """Return the name of the table after a place."""
         found = self.first
         for since, name in self.names:
@@ -122,7 +122,7 @@ class LogicalTable:
         self._end_of_decision(shard, key)
         if member.hops and self.name is not None:
             self._ahead(member, Hop(key, shard, None))
-            self.arrive(member, Place(key))
+            self.arrive(member, DdlPlace(key))
 
     def move(self, member: Member, event: Moves | Renamed) -> None:
         """Add a shard, which was removed for this, under its new name."""
@@ -136,7 +136,7 @@ class LogicalTable:
         if skipped:
             self._ahead(member, Hop(LAST, event.to, None))
         if member.name == self.name:
-            self.arrive(member, Place(event.key, RENAMED))
+            self.arrive(member, DdlPlace(event.key, RENAMED))
         self.take(Moves(event.key, event.shard, event.to), self.first, event)
 
     def _ahead(self, member: Member, hop: Hop) -> None:
@@ -163,7 +163,7 @@ class LogicalTable:
             self.alias[member.name] = self.name
             member.name = self.name
             self._ahead(member, Hop(LAST, shard, None))
-            self.arrive(member, Place(key))
+            self.arrive(member, DdlPlace(key))
 
     @property
     def begun(self) -> OrderKey | None:
@@ -176,13 +176,13 @@ class LogicalTable:
         """Return whether shards count as having a name that they do not have."""
         return any(hop.key == LAST for hop in self.hops)
 
-    def arrive(self, member: Member, place: Place) -> None:
+    def arrive(self, member: Member, place: DdlPlace) -> None:
         """Record that a shard's name and the target's are the same from a place on."""
         for hop in member.hops:
             hop.place, hop.name = place, self.name
         member.hops = []
 
-    def become(self, name: Name, place: Place) -> None:
+    def become(self, name: Name, place: DdlPlace) -> None:
         """Give the table the name that all its shards have."""
         if self.name is None:
             self.begins = place

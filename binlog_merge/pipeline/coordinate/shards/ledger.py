@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain, reads_alike
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
@@ -85,9 +85,9 @@ class Ledger:
         """Return the state from which coordination can continue later."""
         return Start(members, self.table, rows_left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
-    def here(self, event: Event) -> Place:
+    def here(self, event: Event) -> DdlPlace:
         """Return the place after what has been written at the current event so far, which `event` is, or waited for."""
-        return Place(event.key if self._key is None else self._key, self._rank)
+        return DdlPlace(event.key if self._key is None else self._key, self._rank)
 
     def append(
         self,
@@ -96,7 +96,7 @@ class Ledger:
         table: Table | None,
         own: bool = True,
         author: Event | None = None,
-    ) -> Place:
+    ) -> DdlPlace:
         """Write the statements that turn the logical table into `table`; return their place.
 
         `author` is the event whose text and session it is, if not `event`.
@@ -109,7 +109,7 @@ class Ledger:
 
     def become(
         self, event: Event, joined: Shape, own: Sequence[Candidate], renames: Renames, origin: Table, alone: bool
-    ) -> tuple[Place, tuple[str, ...]]:
+    ) -> tuple[DdlPlace, tuple[str, ...]]:
         """Write DDL that makes the logical table accept all rows that `joined` accepts.
 
         Returns its place and the columns dropped. `alone`: all rows of the logical table belong to one shard. Raises
@@ -167,11 +167,11 @@ class Ledger:
         """Record findings about statements that take effect at the current event."""
         self.findings += [replace(finding, at=self._key) for finding in findings]
 
-    def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
+    def took_effect(self, ddls: Sequence[ShardDdl], place: DdlPlace) -> None:
         """Record that statements take effect at a place."""
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
-    def _inert_place(self, event: Event, joined: Table, alone: bool) -> Place:
+    def _inert_place(self, event: Event, joined: Table, alone: bool) -> DdlPlace:
         """Write a DDL that does not change how tables compare (a comment, an engine), once and not once per shard.
 
         It is swallowed if the logical table does not accept it (it has its own partitions), or if it would empty a

@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from binlog_merge.binlog.query_session import SessionVariables
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, RanStatement, ShardLog
 from binlog_merge.pipeline.coordinate.shards.tools import ToolEvent, ToolTables, called_as_a_tools
 from binlog_merge.pipeline.coordinate.shards.values import (
@@ -221,7 +221,7 @@ def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
 
 def _read_effect(row: Sequence[Any]) -> Effect:
     *shard, key, place, renames, to, name, gone = row
-    at = None if place is None else Place(OrderKey(*place[0]), place[1])
+    at = None if place is None else DdlPlace(OrderKey(*place[0]), place[1])
     goes = None if to is None else Shard(*to)
     return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name), gone)
 

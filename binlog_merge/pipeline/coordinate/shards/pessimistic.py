@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.behind import KEPT, Included, Latecomers, included
 from binlog_merge.pipeline.coordinate.shards.carrying import Run, carry_out
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
@@ -275,7 +275,7 @@ class PessimisticRun(Run):
         if not skipped:
             self.written = (*self.written, last)[-KEPT:]
 
-    def _carry_out(self, event: Event, ddl: ShardDdl, author: ShardDdl | Decided) -> Place:
+    def _carry_out(self, event: Event, ddl: ShardDdl, author: ShardDdl | Decided) -> DdlPlace:
         """Write the text of `author` for a DDL that all shards have run."""
         assert self.ledger.table is not None
         sql = author.sql
@@ -295,7 +295,7 @@ class PessimisticRun(Run):
             self.ledger.swallowed.append(ddl)
             return self.ledger.here(event)
 
-    def _release(self, ran: Iterable[RanItem], place: Place) -> None:
+    def _release(self, ran: Iterable[RanItem], place: DdlPlace) -> None:
         self.ledger.effects += [effect for item in ran for effect in _effects(item, place)]
 
     def outcome(self) -> Outcome:
@@ -327,7 +327,7 @@ def _ran(item: RanItem) -> bool:
     return item.ddl.shard == item.shard
 
 
-def _effects(item: RanItem, place: Place | None) -> Iterator[Effect]:
+def _effects(item: RanItem, place: DdlPlace | None) -> Iterator[Effect]:
     if item.key is not None:
         yield Effect(item.shard, item.key, place, item.ddl.renames if _ran(item) else ())
 

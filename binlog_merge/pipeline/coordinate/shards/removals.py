@@ -13,7 +13,7 @@ of all. Until then the rows that a shard writes after it wait; so do all stateme
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.net_change import plain
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
@@ -53,7 +53,7 @@ class Left:
     emptied: tuple[ShardDdl, ...] = ()
     unseen: bool = False
 
-    def effects(self, place: Place | None, gone: bool = False) -> Iterator[Effect]:
+    def effects(self, place: DdlPlace | None, gone: bool = False) -> Iterator[Effect]:
         """Yield the effects of its drop."""
         yield from (Effect(ddl.shard, ddl.key, place) for ddl in self.emptied)
         yield Effect(self.event.shard, self.event.key, place, gone=gone)
@@ -66,7 +66,7 @@ class Owed:
     decided: Decided
     event: Emptying | Leaves
 
-    def effects(self, shard: Shard, place: Place | None, gone: bool = False) -> Iterator[Effect]:
+    def effects(self, shard: Shard, place: DdlPlace | None, gone: bool = False) -> Iterator[Effect]:
         """Yield the effect on rows since the decision: until the shard runs the statement, too, they wait, and then go.
 
         If it empties some partitions, those of the others must come out: no row waits.
@@ -195,7 +195,7 @@ def _open(ran: Iterable[ShardDdl], done: Collection[Shard], awaited: Collection[
     return Open(open_id(found[0]), found[0], stage, tuple(sorted(done)), tuple(sorted(awaited)), tuple(found))
 
 
-def taken_effects(event: Emptying | Owed, shard: Shard, place: Place, gone: bool = True) -> Iterator[Effect]:
+def taken_effects(event: Emptying | Owed, shard: Shard, place: DdlPlace, gone: bool = True) -> Iterator[Effect]:
     """Yield the effect of an emptying statement that is written at a place; `gone` is False if it is not written."""
     if isinstance(event, Owed):
         yield from event.effects(shard, place, gone)

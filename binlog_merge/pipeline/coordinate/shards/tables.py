@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.config.modes import ShardMode
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, LogicalTable
 from binlog_merge.pipeline.coordinate.shards.log import Settled
 from binlog_merge.pipeline.coordinate.shards.under import logical_under, open_under, start_under
@@ -71,8 +71,8 @@ def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Ef
 
 def _finding_under(finding: Finding, table: LogicalTable) -> Finding:
     """Return a finding with the table's name at its key."""
-    name_after = table.at(Place(finding.found, sys.maxsize))
-    first, name = ".".join(table.first), ".".join(table.at(Place(finding.found)))
+    name_after = table.at(DdlPlace(finding.found, sys.maxsize))
+    first, name = ".".join(table.first), ".".join(table.at(DdlPlace(finding.found)))
     detail, remedy = (text.replace(first, name) for text in (finding.detail, finding.remedy))
     return replace(finding, detail=detail, remedy=remedy, tables=(name_after,))
 
@@ -82,16 +82,16 @@ class _Later:
 
     def __init__(self, table: LogicalTable, outcome: Outcome) -> None:
         self._table = table
-        self._at: dict[Place, Place | None] = {}
+        self._at: dict[DdlPlace, DdlPlace | None] = {}
         begins = table.begins
         if table.name is not None and begins is None:
             return
         places = {ddl.place for ddl in outcome.logical} | {e.place for e in outcome.effects if e.place is not None}
         early = sorted(place for place in places if begins is None or place.key <= begins.key)
         for number, place in enumerate(early):
-            self._at[place] = None if begins is None else Place(begins.key, BEGINS + number)
+            self._at[place] = None if begins is None else DdlPlace(begins.key, BEGINS + number)
 
-    def at(self, place: Place) -> Place | None:
+    def at(self, place: DdlPlace) -> DdlPlace | None:
         """Return the final place, None if it is not known yet."""
         return self._at.get(place, place)
 

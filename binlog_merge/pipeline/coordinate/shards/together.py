@@ -11,7 +11,7 @@ from functools import partial
 from itertools import groupby
 
 from binlog_merge.config.modes import Modes, ShardMode
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.databases import First, databases_of, implied
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed, Wanted, at_rank, in_order_of_keys, ranked
@@ -166,14 +166,14 @@ def _wanted(
     keys = {e.place.key for t in tables for e in t.effects if e.place is not None and e.place.rank == RENAMED}
     for key in keys | renamings.keys():
         if key not in renamings:
-            yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard was renamed back
+            yield Wanted(DdlPlace(key, RENAMED), ("", ""), _TOGETHER)  # a shard was renamed back
             continue
         renaming = renamings[key]
         sql = rename_sql(renaming, log.session(renaming.cause))
-        yield Wanted(Place(key, RENAMED), renaming.pairs[0][0], _TOGETHER, (sql,), renaming.cause)
+        yield Wanted(DdlPlace(key, RENAMED), renaming.pairs[0][0], _TOGETHER, (sql,), renaming.cause)
 
 
-def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, Place], Place]) -> Effect:
+def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, DdlPlace], DdlPlace]) -> Effect:
     if effect.place is None:
         return effect
     owner = _TOGETHER if effect.place.rank == RENAMED else number

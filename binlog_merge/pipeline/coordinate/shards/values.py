@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Literal, NamedTuple
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.render_sql import without_defaults_sql
@@ -191,7 +191,7 @@ class Logical:
     not its cause; `session` is the one that the text is written in.
     """
 
-    place: Place
+    place: DdlPlace
     statements: tuple[str, ...]
     table: Table | None
     cause: Event
@@ -223,7 +223,7 @@ class Effect:
 
     shard: Shard
     key: OrderKey
-    place: Place | None
+    place: DdlPlace | None
     renames: tuple[tuple[str, str], ...] = ()
     to: Shard | None = None
     name: Name | None = None
@@ -380,4 +380,4 @@ class Holds:
     """
 
     effects: tuple[Effect, ...] = ()
-    ddl: tuple[Place, ...] = ()
+    ddl: tuple[DdlPlace, ...] = ()

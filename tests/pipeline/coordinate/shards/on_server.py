@@ -18,7 +18,7 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.values import Outcome, Shard, ShardEvent
 from binlog_merge.pipeline.order.waits import Waits
@@ -157,7 +157,7 @@ def carry_out(server: MySqlServer, log: Log, outcome: Outcome) -> list[OrderKey]
     changes = {key: found for key, found in log.rows if outcome.stop is None or key < outcome.stop.key}
     touching = [Touching(key, frozenset(c.shard for c in found)) for key, found in changes.items()]
     placed = list(arrange(touching, outcome.effects))
-    work: list[tuple[Place, int, OrderKey]] = [(logical.place, 0, logical.place.key) for logical in outcome.logical]
+    work: list[tuple[DdlPlace, int, OrderKey]] = [(logical.place, 0, logical.place.key) for logical in outcome.logical]
     work += [(place, 1, transaction.key) for transaction, place in placed if place is not None]
     logical = {entry.place: entry for entry in outcome.logical}
     table: Table | None = None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
@@ -152,7 +152,7 @@ def written(outcome: Outcome) -> list[str]:
     return [" ".join(sql.split()) for logical in outcome.logical for sql in logical.statements]
 
 
-def placed(rows: Iterable[Row], outcome: Outcome) -> list[tuple[Row, Place | None]]:
+def placed(rows: Iterable[Row], outcome: Outcome) -> list[tuple[Row, DdlPlace | None]]:
     """Return where each row comes out; where coordination stops, nothing behind it does."""
     rows = [row for row in rows if outcome.stop is None or row.key < outcome.stop.key]
     transactions = [Touching(row.key, frozenset({row.shard})) for row in rows]
@@ -170,7 +170,7 @@ def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None, events: I
     out = placed(rows, outcome)
     by_key = {row.key: row for row, _ in out}
     waits = Waits(outcome.effects)
-    entries: list[tuple[tuple[Place, int, OrderKey], str]] = []
+    entries: list[tuple[tuple[DdlPlace, int, OrderKey], str]] = []
     for logical in outcome.logical:
         entries += [((logical.place, 0, logical.place.key), " ".join(s.split())) for s in logical.statements]
     came = in_order([(Touching(row.key, frozenset({row.shard})), place) for row, place in out])
@@ -182,7 +182,9 @@ def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None, events: I
     return [text for _, text in sorted(entries)]
 
 
-def check_fits(row: Row, place: Place, outcome: Outcome, start: Table | None, waits: Waits, dropped: set[str]) -> None:
+def check_fits(
+    row: Row, place: DdlPlace, outcome: Outcome, start: Table | None, waits: Waits, dropped: set[str]
+) -> None:
     """Fail if a row has a column that the logical table has not, where it comes out."""
     before = [logical.table for logical in outcome.logical if logical.place <= place]
     table = before[-1] if before else start
@@ -195,7 +197,7 @@ def check_fits(row: Row, place: Place, outcome: Outcome, start: Table | None, wa
     assert not lacking, f"{row.shard} at {row.key.commit_tso} has {lacking}, the logical table at {place} has not"
 
 
-def dropped_later(row: Row, place: Place, outcome: Outcome) -> set[str]:
+def dropped_later(row: Row, place: DdlPlace, outcome: Outcome) -> set[str]:
     """Return columns that the logical table no longer has since all shards dropped them."""
     tables = [logical.table for logical in outcome.logical if row.key < logical.place.key and logical.place <= place]
     had = [{c.name.lower() for c in table.columns} for table in tables if table is not None]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.values import LAST, Name
@@ -19,7 +19,7 @@ def at(moment: int) -> OrderKey:
 
 def ddl(*statements: str) -> list[Placed]:
     """Return statements at the moments 1, 2, …"""
-    return [Placed(Place(at(i)), "x", "a", sql, None) for i, sql in enumerate(statements, 1)]
+    return [Placed(DdlPlace(at(i)), "x", "a", sql, None) for i, sql in enumerate(statements, 1)]
 
 
 def session(ddl: Placed) -> DdlSession:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.net_change import inverse, same_ddl
 from binlog_merge.pipeline.coordinate.shards.values import LAST, Effect, Shard, ShardDdl
 
@@ -16,7 +16,7 @@ class Debt:
     """
 
     ddl: ShardDdl
-    place: Place | None = None
+    place: DdlPlace | None = None
     written: bool = True
 
     def effects(self, real: ShardDdl) -> Iterator[Effect]:
@@ -40,7 +40,7 @@ class Debts:
         """Record that a shard counts as having run a DDL."""
         self._debts.setdefault(shard, []).append(Debt(ddl))
 
-    def settle(self, ddl: ShardDdl, place: Place, written: bool) -> None:
+    def settle(self, ddl: ShardDdl, place: DdlPlace, written: bool) -> None:
         """Record the place at which the logical table went through a DDL."""
         for debt in (debt for debts in self._debts.values() for debt in debts):
             if debt.place is None and debt.ddl == ddl:

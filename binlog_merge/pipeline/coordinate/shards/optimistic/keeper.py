@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from binlog_merge.moved_keys import Place
+from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.carrying import Run
 from binlog_merge.pipeline.coordinate.shards.ledger import Ledger
 from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
@@ -196,7 +196,7 @@ class LockKeeper(Run):
         else:
             self.uneven += infos
 
-    def _unseen(self, event: Event, infos: Sequence[Info]) -> Place:
+    def _unseen(self, event: Event, infos: Sequence[Info]) -> DdlPlace:
         """Write what the order of tables does not see of statements; return the place after it."""
         joined, written = self.lock.joined, len(self.ledger.logical)
         ddls = [info.ddl for info in infos]
@@ -209,7 +209,7 @@ class LockKeeper(Run):
 
     def _write(
         self, event: Event, own: Sequence[Candidate], renames: Sequence[tuple[str, str]], origin: Table
-    ) -> Place:
+    ) -> DdlPlace:
         """Write DDL that makes the logical table the join; return the place after which rows may rely on it."""
         joined = self.lock.joined
         if joined is None:
@@ -278,7 +278,7 @@ class LockKeeper(Run):
             return "queued"
         return "waiting" if shard in self.lock.waiting else "conflict"
 
-    def _took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
+    def _took_effect(self, ddls: Sequence[ShardDdl], place: DdlPlace) -> None:
         self.ledger.took_effect([ddl for ddl in ddls if ddl not in self.pretended], place)
         for ddl in ddls:
             self.debts.settle(ddl, place, True)

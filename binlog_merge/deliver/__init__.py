@@ -1,1 +1,0 @@
-"""Messages delivered exactly once: into Kafka, and into files of a folder or an object store."""

@@ -1,1 +1,0 @@
-"""Long-running commands as supervised processes: started, restarted where that helps, and ended together."""
