@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.measure import spread
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
-from binlog_merge.messages.formats import FORMATS, format_of
+from binlog_merge.messages.message import FORMATS, format_of
 from binlog_merge.messages.read import Ddl, Reading
 
 MOST = 400_000

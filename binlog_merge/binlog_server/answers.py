@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog_server.constants import WHAT, value_of
-from binlog_merge.binlog_server.definitions import Definitions
+from binlog_merge.binlog_server.definitions import Definitions, Moment, Row
 from binlog_merge.binlog_server.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.binlog_server.log import LogView
 from binlog_merge.binlog_server.recorded import known_shows, known_status
 from binlog_merge.binlog_server.refused import NO_ROWS, Refused, unknown_database
-from binlog_merge.binlog_server.relation import Moment, Row
 from binlog_merge.binlog_server.session_variables import checked, is_double, shown_variables
 from binlog_merge.binlog_server.settings import Settings, Snapshot
 from binlog_merge.binlog_server.shows import show as shown

@@ -15,9 +15,9 @@ from typing import Final
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.binlog_server.definitions import Row
 from binlog_merge.binlog_server.in_memory import Database, in_turn
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.relation import Row
 from binlog_merge.binlog_server.session_variables import is_double, value_of_variable
 from binlog_merge.binlog_server.settings import Settings
 from binlog_merge.binlog_server.show_sql import column_name, cursor_of

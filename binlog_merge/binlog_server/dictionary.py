@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from binlog_merge.binlog_server.definitions import Definitions
+from binlog_merge.binlog_server.definitions import Definitions, Relation, Row
 from binlog_merge.binlog_server.recorded import constant_rows, escaped, listed_tables, system_tables
-from binlog_merge.binlog_server.relation import Relation, Row
 from binlog_merge.binlog_server.table_facts import (
     check_constraints,
     key_column_usage,

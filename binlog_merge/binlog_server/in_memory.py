@@ -15,8 +15,8 @@ from threading import Lock, Timer
 from typing import Any, Final
 
 from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog_server.definitions import Row
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.relation import Row
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
 

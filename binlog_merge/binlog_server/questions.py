@@ -11,11 +11,10 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
-from binlog_merge.binlog_server.definitions import Definitions
+from binlog_merge.binlog_server.definitions import Definitions, Moment, Row
 from binlog_merge.binlog_server.dictionary import relations
 from binlog_merge.binlog_server.in_memory import CASE_MATTERS, Database, Filled, in_turn, stored
 from binlog_merge.binlog_server.refused import Refused, no_rows_of, unknown_table
-from binlog_merge.binlog_server.relation import Moment, Row
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.values.duckdb.piece import Sql, double
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from binlog_merge.binlog_server.definitions import Definitions
+from binlog_merge.binlog_server.definitions import Definitions, Row, columns
 from binlog_merge.binlog_server.dictionary import (
     PRIVILEGES,
     SYSTEM_SCHEMAS,
@@ -14,7 +14,6 @@ from binlog_merge.binlog_server.dictionary import (
 )
 from binlog_merge.binlog_server.recorded import known_shows, listed_tables, system_table
 from binlog_merge.binlog_server.refused import Refused, unknown_database, unknown_table
-from binlog_merge.binlog_server.relation import Row, columns
 from binlog_merge.binlog_server.show_sql import CONSTANT
 from binlog_merge.binlog_server.statements import Names, ShowDefinitions
 from binlog_merge.binlog_server.table_facts import status_of

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from binlog_merge.binlog_server.definitions import Row
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.relation import Row
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor

@@ -52,7 +52,7 @@ FORMATS: Final[dict[str, ChangeFormat]] = {
     "sql": ChangeFormat("binlog_merge.time_travel.sql_script:pieces"),
     **dict.fromkeys(
         ("debezium", "canal", "maxwell", "open-protocol", "simple"),
-        ChangeFormat("binlog_merge.messages.formats:pieces", messages=True),
+        ChangeFormat("binlog_merge.messages.message:pieces", messages=True),
     ),
 }
 
@@ -175,7 +175,7 @@ def _message_options(form: ChangeFormat, name: str, given: list[str]) -> dict[st
         if given:
             raise ConfigError(f"--format-option is not for -o {name}", remedy="leave it out")
         return {}
-    from binlog_merge.messages.formats import format_of, given_options
+    from binlog_merge.messages.message import format_of, given_options
 
     options = given_options(given)
     format_of(name, options)

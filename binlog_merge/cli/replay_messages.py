@@ -36,7 +36,7 @@ def replay_messages(
 ) -> None:
     """Deliver a log as messages. Raises what delivering does."""
     from binlog_merge.messages.delivery import deliver
-    from binlog_merge.messages.formats import format_of, given_options
+    from binlog_merge.messages.message import format_of, given_options
 
     given = given_options(asked.format_options)
     if asked.registry is not None:

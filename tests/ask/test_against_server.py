@@ -21,7 +21,7 @@ import pytest
 import binlog_merge
 from binlog_merge.log.log import Log
 from binlog_merge.log.where import Where
-from binlog_merge.messages.formats import format_of
+from binlog_merge.messages.message import format_of
 from binlog_merge.messages.read import Part, Reading
 from tests.ask.at_server import BYTES, SHAPES, ServerTable, key_of, server_tables, stages
 from tests.effort import keeping

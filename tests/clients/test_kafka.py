@@ -23,8 +23,8 @@ from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.messages.delivery import deliver
-from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.kafka import KafkaTarget, routes_of
+from binlog_merge.messages.message import format_of
 from tests.clients.conftest import client
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge

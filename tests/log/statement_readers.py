@@ -14,8 +14,7 @@ from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt
 from binlog_merge.log.statement import Statement
 from binlog_merge.log.statement_session import StatementSession
-from binlog_merge.messages.formats import FORMATS, format_of
-from binlog_merge.messages.message import action_of, canal_kind, tidb_number
+from binlog_merge.messages.message import FORMATS, action_of, canal_kind, format_of, tidb_number
 from binlog_merge.messages.read import Ddl, named_by
 from binlog_merge.streams.chosen import StatementChooser
 from binlog_merge.streams.mariadb.events import for_mariadb

@@ -188,6 +188,12 @@ def test_events_are_walked_by_those_alone_that_need_few_or_judge_them() -> None:
     assert importing("log.reader", "events_of", "events_in") | {"log/reader.py"} == set(WALKS)
 
 
+def test_one_module_says_which_values_of_keys_are_equal() -> None:
+    assert finding(lambda node: isinstance(node, ast.Constant) and node.value == "NFKD") == {"values/key_values.py"}
+    users = {"streams/hashing.py", "targets/server/keys.py", "pipeline/gather/key_changes.py"}
+    assert importing("values.key_values", "folded", "as_hashed") == users
+
+
 def test_there_is_one_log() -> None:
     """Whoever has a merged log open has a `Log`, as an unmerged cluster is one; two look at its manifest alone."""
     opens = calling(lambda node: called(node).endswith("folder_of"))

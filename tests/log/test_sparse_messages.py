@@ -12,7 +12,7 @@ from binlog_merge.log import key_index
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
-from binlog_merge.messages.formats import format_of, reading_of
+from binlog_merge.messages.message import format_of, reading_of
 from binlog_merge.messages.read import Ddl, placing_of
 from tests.effort import seed_of_search
 from tests.log.test_sparse import NODE, TABLE, _small, merged, question, unindexed  # noqa: F401 (fixtures)

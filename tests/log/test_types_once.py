@@ -27,7 +27,7 @@ GROUPS: Final = {
 LISTS: Final = {
     "binlog_merge/binlog_server/in_memory.py": "the types of DuckDB",
     "binlog_merge/binlog_server/tables/query.py": "the words of CAST",
-    "binlog_merge/messages/avro.py": "the types of Kafka Connect",
+    "binlog_merge/messages/registry.py": "the types of Kafka Connect",
     "binlog_merge/messages/maxwell.py": "the words of Well-Known Text",
     "snapshot_store/mysql/sql/types.py": "the words of DDL for each, and those of CAST, which are others",
 }

@@ -8,7 +8,7 @@ from typing import Any
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.log.where import Where
-from binlog_merge.messages.formats import format_of
+from binlog_merge.messages.message import format_of
 from binlog_merge.messages.read import PART_BYTES, Ddl, Reading, placing_of
 
 Made = tuple[str, Any, Any]

@@ -12,8 +12,8 @@ import fastavro
 import pytest
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.messages.avro import avro_schema, converter
 from binlog_merge.messages.debezium.options import DebeziumOptions, field_names, schema_name
+from binlog_merge.messages.registry import avro_schema, converter
 from snapshot_store.ddl.public import parse_table
 from tests.messages.record_avro import NAMES, RECORDED, messages
 

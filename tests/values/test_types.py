@@ -23,7 +23,7 @@ from binlog_merge.messages.debezium import ddl as debezium_ddl
 from binlog_merge.messages.debezium import types as debezium
 from binlog_merge.messages.debezium.options import DebeziumOptions
 from binlog_merge.messages.open_protocol import OpenProtocol, OpenProtocolOptions
-from binlog_merge.tables import count, partitions
+from binlog_merge.tables import alter, partitions
 from binlog_merge.tables.types import duckdb_type
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import implicit_default, make_converter
@@ -77,7 +77,7 @@ PARTS: Final[dict[str, Callable[[Column], object]]] = {
     "DuckDB": lambda column: duckdb_type(column.type),
     "a filter": expression,
     "a generated column": lambda column: kind_of(column_node("c"), {"c": column}),
-    "the order of rows": count._compared,
+    "the order of rows": alter._compared,
     "a partition by key": lambda column: partitions._bytes(column, "a"),
     "a client's column": lambda column: field_of(Table("s", "t", (column,)), column, "c", "t", Results(None)),
     "a client's value": lambda column: printed(column, "c", Reading(False)),

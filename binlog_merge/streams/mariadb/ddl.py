@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from binlog_merge.streams.mariadb.collations import mariadb_name
 from binlog_merge.streams.mariadb.items import Statement, is_functional, is_type, items_of, rewrite_item, word_of
+from binlog_merge.streams.mariadb.rows import mariadb_name
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token

@@ -6,9 +6,8 @@ from typing import Final
 
 from binlog_merge.binlog.constants import EventFlag, EventType
 from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars, status_spans
-from binlog_merge.streams.mariadb.collations import mariadb_id
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
-from binlog_merge.streams.mariadb.rows import Translation, translated_rows, translation
+from binlog_merge.streams.mariadb.rows import Translation, mariadb_id, translated_rows, translation
 from binlog_merge.streams.transaction import Piece, Transaction
 
 ANNOUNCED_VERSION: Final = "5.7.44"

@@ -15,8 +15,8 @@ from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.messages.delivery import deliver
-from binlog_merge.messages.formats import format_of
 from binlog_merge.messages.kafka import PROGRESS_TOPIC, KafkaTarget, routes_of
+from binlog_merge.messages.message import format_of
 from tests.command_line import Done, command_line
 from tests.forked import forked_command
 from tests.messages.delivery.consumed import consumed

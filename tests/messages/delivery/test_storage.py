@@ -11,7 +11,7 @@ from binlog_merge.errors import TargetBusy
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.messages.delivery import deliver
-from binlog_merge.messages.formats import format_of
+from binlog_merge.messages.message import format_of
 from binlog_merge.messages.storage import StorageTarget
 from tests.forked import forked_command
 from tests.merge_e2e.cases import case_named
