@@ -15,9 +15,10 @@ import pytest
 from tests.effort import effort
 from tests.mariadb_server import MARIADB_MISSING, mariadb_available
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
-from tests.processor import PROPERTY, processor_seconds
+from tests.processor import PROPERTY, Meter
 from tests.room import write_into_memory
 from tests.schedule import function_of, is_asked_for, longest_first, read_durations
+from tests.source_code import nodes_of_modules
 
 # Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
 # time.
@@ -32,7 +33,7 @@ multiprocessing.util.get_temp_dir()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_taken = pytest.StashKey[float]()
+_meter = Meter()
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
@@ -55,14 +56,14 @@ def _need_mysql() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    item.stash[_taken] = processor_seconds()
+    _meter.begin()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Keep what the test took of a core, tear-down included, for `make durations`."""
     if call.when == "teardown":
-        item.user_properties.append((PROPERTY, f"{processor_seconds() - item.stash[_taken]:.2f}"))
+        item.user_properties.append((PROPERTY, f"{_meter.end():.2f}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -179,6 +180,13 @@ def _json_is_as_published() -> Iterator[None]:
         patch.setattr(output, "json_line", checked)
         patch.setattr(main, "_run", noted)
         yield
+
+
+@pytest.fixture(scope="module")
+def source_code() -> Iterator[None]:
+    """Let the tests of a file share the syntax of all modules: millions of objects, which slow other tests down."""
+    yield
+    nodes_of_modules.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,41 @@ It is the figure that holds on a busy machine, where seconds of the wall count o
 """
 
 import os
+import time
 from pathlib import Path
 from typing import Final
 
 PROPERTY: Final = "processor"
 """The property of a test in JUnit reports that has it."""
 _TICK: Final = os.sysconf("SC_CLK_TCK")
+_SHORT: Final = 0.1
+"""Seconds of a test within which it starts nothing: to look at every process takes some milliseconds."""
+
+
+class Meter:
+    """Says of one test after the other what it takes; what lies between two of them is the later one's.
+
+    What others take during a short test is told of the next one that is none.
+    """
+
+    def __init__(self) -> None:
+        self._all, self._told = processor_seconds(), 0.0
+        self._begun, self._own = 0.0, 0.0
+
+    def begin(self) -> None:
+        """Begin a test."""
+        self._begun, self._own = time.monotonic(), time.process_time()
+
+    def end(self) -> float:
+        """Return what the test has taken that is over."""
+        if time.monotonic() - self._begun < _SHORT:
+            taken = time.process_time() - self._own
+            self._told += taken
+            return taken
+        now = processor_seconds()
+        taken = now - self._all - self._told
+        self._all, self._told = now, 0.0
+        return taken
 
 
 def processor_seconds() -> float:

@@ -1,14 +1,18 @@
 """Tests of how the tests are chosen and ordered."""
 
 import os
+import re
+import runpy
 import subprocess
 import sys
+import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests import room, schedule
-from tests.processor import processor_seconds
+from tests.processor import Meter, processor_seconds
 from tools import durations, extended_tests
 
 
@@ -80,6 +84,18 @@ def test_what_a_test_takes_of_a_core_has_processes_that_still_run() -> None:
     assert processor_seconds() - before >= 0.28
 
 
+def test_nothing_is_told_twice_of_what_tests_take() -> None:
+    began, told, meter = processor_seconds(), 0.0, Meter()
+    for seconds in (0.01, 0.2, 0.02, 0.15):
+        meter.begin()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+        told += meter.end()
+        assert told <= processor_seconds() - began + 0.03  # ticks
+    assert told > 0
+
+
 def test_tests_write_into_memory_only_where_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not room.has_room(tmp_path / "none")
     monkeypatch.setattr(room, "_ROOM", 1)
@@ -107,9 +123,39 @@ def test_the_innermost_place_says_what_a_change_asks_for() -> None:
     assert extended_tests.asked_for(["tests/test_a.py"], places) == ["tests/test_a.py"]
 
 
+ROOT = extended_tests.MAP.parents[1]
+
+
+def missing(named: Iterable[str]) -> list[str]:
+    return [path for path in named if not any(ROOT.glob(path))]
+
+
 def test_the_map_names_what_there_is() -> None:
     places = extended_tests.read_map()
-    root = extended_tests.MAP.parents[1]
-    named = [*places, *(path for paths in places.values() for path in paths if path != "all")]
-    assert [path for path in named if not (root / path).exists()] == []
+    assert missing([*places, *(path for paths in places.values() for path in paths if path != "all")]) == []
     assert extended_tests.changed_since("no-such-commit") is None
+
+
+def test_a_change_of_some_part_asks_for_each_extended_test() -> None:
+    asked = [path for paths in extended_tests.read_map().values() for path in paths if path != schedule.EVERYWHERE]
+    files = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    marked = [file for file in files if re.search(r"mark\.extended|\bkeeping\(", (ROOT / file).read_text())]
+    assert len(marked) > 50
+    assert [file for file in marked if not schedule.is_asked_for(file, asked)] == []
+
+
+@pytest.mark.parametrize("file", ["Makefile", ".ci/run"])
+def test_commands_name_what_there_is(file: str) -> None:
+    """Paths as they stand there, and those of `make quick`, which go without `tests/`."""
+    text = (ROOT / file).read_text()
+    named = re.findall(r"(?<![\w/.-])(?:tests|tools|docs|fixtures|benchmarks|\.ci)/[\w./-]*\w", text)
+    quick = re.findall(r"^QUICK := \$\(addprefix tests/,(.*)\)$", text, re.MULTILINE)
+    named += [f"tests/{name}" for names in quick for name in names.split()]
+    named += [module.replace(".", "/") + "*" for module in re.findall(r"-m ((?:tools|tests|benchmarks)[\w.]*)", text)]
+    assert len(quick) == (file == "Makefile") and named
+    assert missing(named) == []
+
+
+def test_mutation_targets_name_what_there_is() -> None:
+    targets = runpy.run_path(str(ROOT / "tools" / "mutants.py"))["TARGETS"]
+    assert missing(path for parts in targets.values() for paths in parts for path in paths) == []

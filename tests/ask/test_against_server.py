@@ -43,7 +43,7 @@ Change = tuple[Image | None, Image | None, frozenset[str]]
 
 
 # All types; rows whose texts and times are reshaped, and that are padded; and images in part.
-KEPT = ("all-types", "reshape-strings", "reshape-temporal", "reshape-pads", "row-image-noblob", "partial-json")
+KEPT = ("all-types", "reshape-strings", "partial-json")
 
 
 @pytest.mark.parametrize("name", keeping(KEPT, CASES))

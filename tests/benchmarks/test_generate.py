@@ -36,6 +36,7 @@ def merged(config: str, out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("binlog.0*")}
 
 
+@pytest.mark.extended  # the giants below and test_files_are_rotated, too
 @pytest.mark.parametrize(
     ("mode", "unkind"),
     keeping(

@@ -11,6 +11,7 @@ from tests.effort import THOROUGH
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.extended  # pieces of giant transactions: pipeline/gather/test_giant
 @pytest.mark.parametrize("kind", KINDS if THOROUGH else ["pad"])
 def test_a_64_mib_transaction(tmp_path: Path, spark: Any, kind: str) -> None:
     found = run_giant(spark, scaled(GIANTS["small-events"], 1 / 16), tmp_path / "giant", pad=kind == "pad")

@@ -112,7 +112,7 @@ def same(one: Any, two: Any) -> bool:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=() if i % 5 == 0 else pytest.mark.heavy) for i, path in enumerate(FILES)],
+    [pytest.param(path, marks=() if i % 5 == 0 else pytest.mark.extended) for i, path in enumerate(FILES)],
     ids=lambda path: "-".join(path.parts[-4:]),
 )
 def test_rows_of_real_servers(path: Path) -> None:

@@ -384,6 +384,7 @@ def merged(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
     return subprocess.run([*command, *options], capture_output=True, text=True, env=whole, check=False)
 
 
+@pytest.mark.extended  # with a Java that says the same words: spark/test_session
 def test_a_spark_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the settings of a cluster."""
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):

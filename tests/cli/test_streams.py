@@ -12,6 +12,7 @@ import pytest
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, IoError
+from tests.effort import keeping
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 
@@ -51,7 +52,7 @@ def _silent(done: "subprocess.CompletedProcess[bytes]") -> bool:
     return not any(word in done.stderr for word in (b"Traceback", b"Exception ignored", b"internal:"))
 
 
-@pytest.mark.parametrize("number", [1, 2, 4, 8])
+@pytest.mark.parametrize("number", keeping([2], [1, 2, 4, 8]))
 def test_output_that_cannot_go_anywhere(out: Path, number: int) -> None:
     verb = _verbs(out)[number]
     with Path("/dev/full").open("wb") as full:
@@ -69,7 +70,7 @@ def test_output_that_cannot_go_anywhere(out: Path, number: int) -> None:
     assert done.returncode in (0, 1), (verb, done.stderr)
 
 
-@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("number", keeping([0], [0, 2]))
 def test_the_output_for_machines_does_not_depend_on_the_locale(out: Path, number: int) -> None:
     verb = _verbs(out)[number]
     plain = _run(verb, stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "", "LC_ALL": "C.UTF-8"})

@@ -71,6 +71,7 @@ def growing(server: MySqlServer, tmp_path: Path) -> Iterator[tuple[Running, Any,
         yield running, publish, out
 
 
+@pytest.mark.extended  # binlog_server/test_docs dumps rows with mysqldump, test_replica follows
 def test_a_dump_of_mysqldump_follows_as_a_replica(growing: Any, server: MySqlServer, mysql_server: MySqlServer) -> None:
     running, publish, out = growing
     dump = [str(PREFIX / "bin" / "mysqldump"), "--no-defaults", "-h127.0.0.1", f"-P{running.port}", f"-u{USER}"]

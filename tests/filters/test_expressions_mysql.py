@@ -55,6 +55,7 @@ def test_expressions_mean_what_the_server_says(mysql_server: MySqlServer, table:
     assert not different, "\n".join(map(str, different))
 
 
+@pytest.mark.extended  # a list of them above; random ones: values/test_expressions
 def test_random_conditions_mean_what_the_server_says(mysql_server: MySqlServer) -> None:
     """Whatever is not refused: of each, the rows that a server finds by it."""
     made = Expressions(random.Random(seed_of_search()))

@@ -2,11 +2,13 @@
 
 import ast
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2] / "binlog_merge"
+import pytest
+
+from tests.source_code import nodes_of_modules
+
+pytestmark = pytest.mark.usefixtures("source_code")
 
 DECODE: Final = {"binlog/query.py"}
 """The module that decodes the text of a QUERY event. That of a rows-query event is another: `binlog/control.py`."""
@@ -102,18 +104,19 @@ ROWS: Final = {
 """The modules that make a view of a table's rows, and of which."""
 
 
-@cache
-def modules() -> list[tuple[str, ast.Module]]:
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in sorted(ROOT.rglob("*.py"))]
+def modules() -> dict[str, list[ast.AST]]:
+    """Return the nodes of the modules of `binlog_merge`, by their paths in it."""
+    inside = ((name.partition("/"), nodes) for name, nodes in nodes_of_modules().items())
+    return {name: nodes for (package, _, name), nodes in inside if package == "binlog_merge"}
 
 
 def finding(found: Callable[[ast.AST], bool], rooms: tuple[str, ...] = ()) -> set[str]:
     """Return the modules that have such a node."""
     return {
         name
-        for name, module in modules()
+        for name, nodes in modules().items()
         if not rooms or name.partition("/")[0] in rooms
-        if any(map(found, ast.walk(module)))
+        if any(map(found, nodes))
     }
 
 
@@ -128,9 +131,9 @@ def importing(module: str, *names: str, rooms: tuple[str, ...] = ()) -> set[str]
     wanted = {(f"{package}.{last}", name) for name in names} | {(package, last)}
     return {
         name
-        for name, tree in modules()
+        for name, nodes in modules().items()
         if not rooms or name.partition("/")[0] in rooms
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and not wanted.isdisjoint((node.module, each.name) for each in node.names)
     }
 

@@ -1,12 +1,14 @@
 """What is known of MySQL's types stands in one table, and what quotes a string for MySQL in one function."""
 
 import ast
-from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+import pytest
+
+from tests.source_code import nodes_of_modules
+
+pytestmark = pytest.mark.usefixtures("source_code")
 
 TABLES: Final = {"snapshot_store/mysql/column_type.py", "binlog_merge/values/types.py"}
 """The two halves of the table of types: what MySQL says of each, and how each is written elsewhere."""
@@ -43,12 +45,6 @@ ESCAPES: Final = {
 """The other modules that escape a quote, and for what."""
 
 
-@cache
-def modules() -> list[tuple[str, ast.Module]]:
-    paths = [path for room in ("binlog_merge", "snapshot_store") for path in sorted((ROOT / room).rglob("*.py"))]
-    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())) for path in paths]
-
-
 def listed(node: ast.AST) -> set[str]:
     """Return the texts that stand side by side in a list, a set, a tuple, or as the keys of a dictionary."""
     elements: list[ast.expr | None] = []
@@ -59,8 +55,8 @@ def listed(node: ast.AST) -> set[str]:
     return {e.value.lower() for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)}
 
 
-def groups(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
+def groups(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         texts = listed(node)
         yield from (group for group, names in GROUPS.items() if len(names & texts) > 1)
 
@@ -79,15 +75,15 @@ def escapes_a_quote(node: ast.AST) -> bool:
 
 
 def test_one_table_lists_the_types_of_a_family() -> None:
-    found = {name: sorted(set(groups(module))) for name, module in modules()}
+    found = {name: sorted(set(groups(nodes))) for name, nodes in nodes_of_modules().items()}
     assert {name: of for name, of in found.items() if of and name not in TABLES | LISTS.keys()} == {}
 
 
 def test_no_exception_is_listed_in_vain() -> None:
-    found = {name for name, module in modules() if any(True for _ in groups(module))}
+    found = {name for name, nodes in nodes_of_modules().items() if any(True for _ in groups(nodes))}
     assert set(LISTS) <= found
 
 
 def test_one_module_quotes_strings_and_names() -> None:
-    found = {name for name, module in modules() if any(map(escapes_a_quote, ast.walk(module)))}
+    found = {name for name, nodes in nodes_of_modules().items() if any(map(escapes_a_quote, nodes))}
     assert found == QUOTES | ESCAPES.keys()

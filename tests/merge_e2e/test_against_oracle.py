@@ -108,7 +108,7 @@ def test_stopping_at_a_tso_and_going_on_is_one_run(case: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "name",
     keeping(
-        ["compressed", "ddl-by-markers"],  # three nodes, and DDL
+        ["ddl-by-markers"],
         ["three-nodes-online-ddl", "compressed", "ddl-by-markers", "half-committed"],
     ),
 )

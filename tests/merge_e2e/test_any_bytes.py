@@ -49,6 +49,7 @@ def test_soak_of_mutated_files(tmp_path: Path) -> None:
     print(f"{tried} mutated files")
 
 
+@pytest.mark.extended  # it is about the attack itself
 @pytest.mark.parametrize(("how", "patience", "told"), [("dies", 240, "ended with -9"), ("hangs", 3, "hangs")])
 def test_a_process_that_fails_is_told_of_its_seed(
     how: str, patience: float, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

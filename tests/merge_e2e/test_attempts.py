@@ -15,6 +15,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.pipeline.run import run_merge
 from snapshot_store.tso import OrderKey
+from tests.effort import keeping
 from tests.forked import forked
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import LocalRunner, merge, written
@@ -40,7 +41,7 @@ class RacingRunner(LocalRunner):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("continued", [False, True])
+@pytest.mark.parametrize("continued", keeping([True], [False, True]))
 def test_the_first_goes_on_when_all_is_published(continued: bool, tmp_path: Path) -> None:
     """Of a file that is begun, and of one that a run before has begun: the second attempt is taken."""
     path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(20_000))

@@ -63,6 +63,7 @@ def test_a_node_that_crashed(tmp_path: Path) -> None:
     assert caught.value.file == str(first) and "the node crashed" in caught.value.remedy
 
 
+@pytest.mark.extended  # test_a_node_that_crashed; rounds: test_rounds
 @pytest.mark.mysql
 def test_a_node_that_crashes_while_it_is_merged_in_rounds(tmp_path: Path) -> None:
     """A round that goes on inside the file, behind what was published, still knows that the file is whole."""

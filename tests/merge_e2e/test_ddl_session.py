@@ -184,8 +184,11 @@ def databases_said(sql: str, session: DdlSession) -> set[str]:
 # What one setting does to a target, of each kind: clocks, counters, characters, modes, and how a name is found. That
 # events say what the nodes' events say is seen of all stories below.
 KEPT = (
-    *("microseconds", "auto_increment", "charset", "collation_database", "time_zone", "sql_mode", "foreign_key_checks"),
-    *("no_database", "default_of_another_database", "name_of_another_database"),
+    "microseconds",
+    "charset",
+    "time_zone",
+    "sql_mode",
+    "default_of_another_database",
 )
 
 

@@ -1,5 +1,6 @@
 """A merge with a filter: what the filter leaves of the whole log, transaction by transaction, however it is run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.effort import keeping
-from tests.merge_e2e.cases import case_named, copy_case
+from tests.merge_e2e.cases import case_named, copy_case, oracle
 from tests.merge_e2e.local import merge, with_nodes_reversed, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.pipeline.gather.test_giant import shrink
@@ -88,11 +89,18 @@ def _bytes(image: Any) -> Any:
     return None if image is None else [bytes(c) if isinstance(c, memoryview) else repr(c) for c in image]
 
 
-@pytest.mark.parametrize("name", keeping(["statements", "three-nodes-online-ddl"], FILTERS))  # by kind, by value
-def test_what_the_filter_leaves_of_the_whole_log(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(  # by kind, and by value, to behind the DDL
+    ("name", "last"),
+    keeping(
+        [("statements", 0), ("three-nodes-online-ddl", 110)],
+        [*((name, 0) for name in FILTERS), ("three-nodes-online-ddl", 110)],
+    ),
+)
+def test_what_the_filter_leaves_of_the_whole_log(name: str, last: int, tmp_path: Path) -> None:
     config = filtered(name, tmp_path)
-    merge(case_named(name) / "cluster.yaml", tmp_path / "whole")
-    merge(config, tmp_path / "out")
+    stop = int(oracle(case_named(name)).transactions[last][0][:19]) if last else None
+    merge(case_named(name) / "cluster.yaml", tmp_path / "whole", stop_tso=stop)
+    merge(config, tmp_path / "out", stop_tso=stop)
     whole, out = Log(tmp_path / "whole"), Log(tmp_path / "out")
     chosen = Filter(load_filter(tmp_path / "filter.toml"))
     expected = told(whole, RowSelector(chosen, history_of(whole.directory)))
@@ -227,6 +235,14 @@ def test_statements_come_out_in_part(sql: str, rules: tuple[str, ...], left: str
     ddl = LogicalDdl(KEY, "s", sql)
     found = made(*rules).statement(ddl)
     assert (found.sql or None) == left and (left is not None or found.text == LEFT_OUT)
+
+
+@pytest.mark.parametrize(("suppressed", "schema"), [(False, "s"), (True, "out")])
+def test_a_statement_runs_in_a_database_that_comes_out(suppressed: bool, schema: str) -> None:
+    """That of its session may not be there; one that is not to be used anyway stays."""
+    ddl = LogicalDdl(KEY, "out", "ALTER TABLE s.a ADD COLUMN b INT", suppress_use=suppressed)
+    assert made("s.*").statement(ddl) == replace(ddl, schema=schema)
+    assert made("s.*", "out.*").statement(ddl) == ddl
 
 
 def test_a_drop_may_be_left_out_of_a_table_that_comes_out() -> None:

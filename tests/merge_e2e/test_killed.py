@@ -38,15 +38,11 @@ ROOT = Path(__file__).resolve().parents[2]
 # One of each kind: before anything is written, with files beside the output, between names and the manifest, in the
 # middle of its record, and behind it.
 KEPT = (
-    "after-coordinate:kill",
-    "after-gather:kill",
     "store-after-commit:kill",
     "publish-after-rename:kill:3",
-    "publish-before-manifest:kill",
     "manifest-torn:kill:2",
-    "after-publish:kill",
 )
-KEPT_LATER = ("after-gather:kill", "publish-appended:kill:2", "publish-before-manifest:kill", "manifest-torn:kill")
+KEPT_LATER = ("publish-appended:kill:2", "publish-before-manifest:kill")
 
 
 def published(out: Path) -> dict[str, bytes]:

@@ -127,7 +127,7 @@ def _finish(nodes: dict[str, GrowingNode]) -> None:
 
 
 # In a stage, with the files of the round beside the output, with their names, and with the manifest half written.
-KEPT = ("after-coordinate", "after-gather", "publish-before-manifest", "manifest-torn")
+KEPT = ("after-gather", "manifest-torn")
 
 
 @pytest.mark.parametrize("place", keeping(KEPT, ["after-scan", "after-coordinate", "after-gather", *FAILPOINTS]))

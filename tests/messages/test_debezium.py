@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.log.where import Where
+from tests.effort import keeping
 from tests.messages.messages import made
 from tests.messages.record import CASES, DEFAULTS, MODES, WHOLE
 
@@ -48,7 +49,7 @@ def test_as_recorded(case: str, mode: str, merged_case: Any) -> None:
             assert schemas[topic, "key"] == [known["key"]] and schemas[topic, "value"] == known["value"]
 
 
-@pytest.mark.parametrize("case", ["statements", "three-nodes-online-ddl"])
+@pytest.mark.parametrize("case", keeping(["statements"], ["statements", "three-nodes-online-ddl"]))
 def test_transactions_over_several_parts_are_counted_on(case: str, merged_case: Any) -> None:
     whole, parts = (
         list(made(merged_case(case), "debezium", part_bytes=size, **MODES["transactions"])) for size in (1 << 20, 100)

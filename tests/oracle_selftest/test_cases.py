@@ -29,6 +29,7 @@ def test_physical_ddl_gets_the_keys_the_case_recorded(case: Path) -> None:
     assert sorted(ddl[:2] for ddl in merged(case / "cluster.yaml").physical_ddl) == sorted(expected)
 
 
+@pytest.mark.extended  # the merge against the oracle without the end of input: merge_e2e/test_against_oracle
 @EVERY_CASE
 def test_what_is_not_final_is_held(case: Path) -> None:
     drained, result = merged(case / "cluster.yaml"), merge_case(case / "cluster.yaml", end_of_input=False)
@@ -41,6 +42,7 @@ def test_what_is_not_final_is_held(case: Path) -> None:
         assert all(key >= result.watermark for key, _, _ in drained.transactions[out:])
 
 
+@pytest.mark.extended  # fixtures and oracle change seldom
 @pytest.mark.mysql
 @EVERY_CASE
 def test_replayed_tables_are_the_cluster_s(case: Path, mysql_server: MySqlServer, tmp_path: Path) -> None:

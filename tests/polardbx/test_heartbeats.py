@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from binlog_merge.errors import ManifestError
+from tests.effort import effort
 from tests.merge_e2e.editing import GTID, QUERY, ROWS_QUERY, XID, Log, assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, written
@@ -118,7 +119,7 @@ def test_cut_into_any_runs(made: Made, tmp_path: Path) -> None:
     merge(config, tmp_path / "whole")
     whole = written(tmp_path / "whole")
     assert len(beats(whole)) > 20
-    for seed in range(4):
+    for seed in range(effort(2, 4)):
         rng, out = random.Random(seed), tmp_path / f"out-{seed}"
         made.save(tmp_path)
         nodes = {name: GrowingNode.of(tmp_path / name) for name in NODES}

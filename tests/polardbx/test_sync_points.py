@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapshot_store.tso import OrderKey
+from tests.effort import effort
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
 from tests.polardbx.logs import Log, end, gcn, keys, local, rows, sequence, start
@@ -158,7 +159,7 @@ _STEPS = st.lists(
 
 
 @given(_STEPS, st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(15, 40), deadline=None)
 def test_any_history_cut_anywhere(steps: list[object], seed: int) -> None:
     told, open_, points = Told(), [2, 3], {2}
     told.prepare(1)

@@ -9,6 +9,7 @@ import pytest
 
 from binlog_merge import MergeConfig, errors, transactions
 from binlog_merge.spark import tasks
+from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, oracle, whole
 from tests.merge_e2e.local import merge
 from tests.mysql_server import mysqlbinlog
@@ -27,7 +28,11 @@ def kept(spark: Any) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "far"), [("three-nodes-online-ddl", True), ("shards-optimistic", True), ("polardbx-rename", False)]
+    ("name", "far"),
+    keeping(
+        ["three-nodes-online-ddl"],
+        [("three-nodes-online-ddl", True), ("shards-optimistic", True), ("polardbx-rename", False)],
+    ),
 )
 def test_the_partitions_follow_on_each_other(
     name: str, far: bool, spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -151,6 +156,7 @@ def test_what_is_held_back_is_logged(spark: Any, caplog: pytest.LogCaptureFixtur
     assert result.watermark is not None and frame.where(f"order_key >= '{result.watermark}'").count() == 0
 
 
+@pytest.mark.extended  # without Spark: pipeline/test_transactions
 def test_nothing_to_list_is_no_rows(spark: Any) -> None:
     frame = transactions(spark, config("two-nodes"), start_tso=(1 << 63) - 1, end_of_input=True)
     assert frame.count() == 0

@@ -10,7 +10,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.log.log import Log
-from tests.effort import seed_of_search
+from tests.effort import effort, seed_of_search
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.time_travel.changing import Changed, changed, written
 
@@ -39,7 +39,7 @@ def walk(made: Changed, rng: random.Random, steps: int) -> None:
 @pytest.mark.mysql
 def test_random_changes_are_undone_and_done_again(mysql_server: MySqlServer, tmp_path: Path) -> None:
     seed = seed_of_search()
-    walk(changed(mysql_server, tmp_path, seed, 60), random.Random(seed), 20)
+    walk(changed(mysql_server, tmp_path, seed, 60), random.Random(seed), effort(10, 20))
 
 
 ORDERS = (

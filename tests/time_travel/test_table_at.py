@@ -103,7 +103,7 @@ def test_the_bank_at_random_tsos_is_the_simulators(bank: Bank, tmp_path: Path, c
         stop = ["--stop-gtid", f"{binlog.cluster_uuid}:{rank}", "--snapshots", str(snapshots)]
         assert main.run(["replay", "--merged", str(bank.out), "--to", f"duckdb://{tmp_path / 'kept.db'}", *stop]) == 0
     backwards = 0
-    for tso in bank.moments(rng, effort(15, 50)):
+    for tso in bank.moments(rng, effort(8, 50)):
         arguments = ["table-at", BANK, "--merged", str(bank.out), "--at-tso", str(tso), "-o", "json", "--base"]
         capsys.readouterr()
         if (code := main.run([*arguments, str(snapshots)])) != 0:

@@ -297,11 +297,14 @@ def test_any_bytes_end_in_a_cell_or_a_conversion_error(old: str, new: str, cell:
 
 @pytest.mark.parametrize("old", ["float", "double"])
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("new", [new for new in TYPES if new not in ("float", "double")])
-def test_what_no_server_stores_is_no_value(old: str, value: float, new: str) -> None:
+def test_what_no_server_stores_is_no_value(old: str, value: float) -> None:
     cell = struct.pack("<f" if old == "float" else "<d", value)
-    with pytest.raises(ConversionError, match="is no number"):
-        Converter(column(old), column(new))(cell)
+    for new in TYPES:
+        if new not in ("float", "double"):
+            convert = Converter(column(old), column(new))
+            with pytest.raises(ConversionError, match="is no number"):
+                convert(cell)
+                pytest.fail(f"{new} takes it")
 
 
 @pytest.mark.mysql

@@ -90,7 +90,7 @@ def attack(mysql_server: MySqlServer) -> Iterator[Attack]:
 
 
 def test_values_are_those_of_a_server(attack: Attack) -> None:
-    made = [attack.made.expression() for _ in range(effort(300, 3000))]
+    made = [attack.made.expression() for _ in range(effort(200, 3000))]
     different = differences(attack, [*FOUND, *COMPUTED, *made])
     assert not different, different
     assert attack.equal > len(made) // 4

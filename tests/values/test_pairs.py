@@ -77,15 +77,16 @@ def reason(a: str, b: str) -> str | None:
 
 
 @pytest.mark.parametrize("a", FAMILIES)
-@pytest.mark.parametrize("b", FAMILIES)
-def test_converted_or_refused(a: str, b: str) -> None:
-    old, new = column(FAMILIES[a]), column(FAMILIES[b])
-    words = reason(a, b)
-    if words is None:
-        assert (make_converter(old, new, binlog_column(old)) is None) == (a == b)
-    else:
-        with pytest.raises(UnsupportedInput, match=words):
-            make_converter(old, new, binlog_column(old))
+def test_converted_or_refused(a: str) -> None:
+    for b in FAMILIES:
+        old, new = column(FAMILIES[a]), column(FAMILIES[b])
+        words = reason(a, b)
+        if words is None:
+            assert (make_converter(old, new, binlog_column(old)) is None) == (a == b), b
+        else:
+            with pytest.raises(UnsupportedInput, match=words):
+                make_converter(old, new, binlog_column(old))
+                pytest.fail(f"{b} is made of it")
 
 
 def test_every_converted_pair_has_a_fixture() -> None:

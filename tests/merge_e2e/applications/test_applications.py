@@ -248,6 +248,7 @@ def test_applications_for_as_long_as_wanted(stage: Stage) -> None:
     assert not failed, f"{len(failed)} of {count} stories:\n\n" + "\n\n".join(failed[:20])
 
 
+@pytest.mark.extended  # both habits are among those of test_every_habit
 def test_tables_that_are_made_and_altered_shard_by_shard(stage: Stage) -> None:
     """A shard that makes such a table later owes what the others have done to it since."""
     for seed in range(90, 90 + effort(1, 12)):

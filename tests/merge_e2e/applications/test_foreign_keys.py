@@ -30,7 +30,7 @@ DELETE FROM f.parent WHERE id = 1{n}
 @pytest.mark.parametrize(
     ("table", "mode"),
     keeping(
-        [("parent", "optimistic"), ("child", "pessimistic")],
+        [("parent", "optimistic")],
         [(table, mode) for table in ("parent", "child", "grandchild") for mode in ("pessimistic", "optimistic")],
     ),
 )

@@ -114,6 +114,7 @@ def sorted_(row: tuple[object, ...]) -> list[str]:
     return sorted(map(repr, row))
 
 
+@pytest.mark.extended  # random ones; the next has one of each kind
 @pytest.mark.parametrize("seed", range(effort(1, 12)))
 def test_clauses_of_all_kinds(stage: Stage, seed: int) -> None:
     count = effort(16, 40)

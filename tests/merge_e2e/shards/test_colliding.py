@@ -362,6 +362,7 @@ def attacked(stage: Stage, seeds: range) -> Counter[tuple[bool, bool]]:
     return found
 
 
+@pytest.mark.extended  # each kind of collision has a story of its own above
 def test_random_stories(stage: Stage) -> None:
     found = attacked(stage, range(effort(12, 36)))
     assert found[True, True] > 2 and found[False, False] > 2

@@ -74,7 +74,7 @@ def write(session: Session, columns: list[str], number: int, chance: random.Rand
         session.run(f"DELETE FROM k.t ORDER BY {other} DESC LIMIT 1")
 
 
-@pytest.mark.parametrize("seed", keeping([0, 1], range(effort(4, 60))))
+@pytest.mark.parametrize("seed", keeping([0], range(effort(4, 60))))
 def test_key_stories(seed: int, stage: Stage) -> None:
     chance = random.Random(seed)
     stage.clear()

@@ -157,6 +157,7 @@ def attack(stage: Stage, seed: int, modes: tuple[str, ...], cut: bool = False) -
             assert grown(again, written(out), random.Random(seed), 5) == written(out), where
 
 
+@pytest.mark.extended  # random ones; the next has whole migrations
 @pytest.mark.parametrize(
     "seeds",
     keeping([range(4)], [range(first, first + 4) for first in range(0, effort(8, 80), 4)]),
@@ -254,7 +255,7 @@ OTHERWISE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("mode", keeping(["optimistic"], MODES))
 def test_a_table_that_is_made_otherwise_after_a_drop(stage: Stage, mode: str) -> None:
     """The first table of a shard that runs all this late fits no more, and need not: it will be dropped."""
     played, expected = migrate(stage, "otherwise", OTHERWISE)

@@ -57,6 +57,7 @@ def attack(stage: Stage, seed: int, modes: tuple[str, ...] = MODES) -> None:
         assert target(stage, path.parent / "out") == expected, where
 
 
+@pytest.mark.extended  # random ones; test_siblings has each kind
 @pytest.mark.parametrize(
     "seeds",
     keeping([range(4)], [range(first, first + 4) for first in range(0, effort(8, 80), 4)]),
@@ -86,12 +87,14 @@ def unfinished(stage: Stage, seed: int) -> None:
         assert result.waiting_shards == (), where
 
 
+@pytest.mark.extended  # random ones; the next ones have each kind
 @pytest.mark.parametrize("seeds", [range(first, first + 2) for first in range(0, effort(2, 40), 2)], ids=str)
 def test_shards_that_do_not_follow(stage: Stage, capsys: Captured, seeds: range) -> None:
     for seed in seeds:
         unfinished(stage, seed)
 
 
+@pytest.mark.extended  # test_renames cuts, too
 @pytest.mark.parametrize("mode", keeping(["pessimistic"], MODES))  # the other one is cut by test_renames
 def test_merges_cut_into_runs_come_to_the_same(stage: Stage, mode: str) -> None:
     plays = [play(stage, seed) for seed in (1, 2, 3)]
@@ -204,8 +207,13 @@ LATE_PARTITIONS = f"""
     """
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("what", ["TRUNCATE PARTITION p", "DROP PARTITION p"])
+@pytest.mark.parametrize(
+    ("what", "mode"),
+    keeping(
+        [("TRUNCATE PARTITION p", MODES[0]), ("DROP PARTITION p", MODES[1])],
+        [(what, mode) for what in ("TRUNCATE PARTITION p", "DROP PARTITION p") for mode in MODES],
+    ),
+)
 def test_a_shard_that_empties_a_partition_late(stage: Stage, capsys: Captured, mode: str, what: str) -> None:
     """It counts as having done so: its own statement waits for none, and the rows it wrote there meanwhile are named.
 
@@ -253,7 +261,7 @@ THREE = """
     """
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", keeping(MODES[:1], MODES))
 def test_a_shard_that_counted_as_emptied_follows_before_the_last(stage: Stage, capsys: Captured, mode: str) -> None:
     """What it writes from there on waits with the others: the TRUNCATE that comes out at the last keeps it."""
     name = f"before-the-last-{mode}"

@@ -172,6 +172,7 @@ STORIES = int(os.environ.get("RENAME_STORIES", str(effort(1, 4))))
 FIRST = int(os.environ.get("RENAME_FIRST", "0"))
 
 
+@pytest.mark.extended  # each kind of rename has a story above
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + STORIES))
 def test_random_stories(stage: Stage, seed: int) -> None:
     """Both modes, in one run and in several: the target has what the nodes have."""
@@ -189,10 +190,13 @@ def test_random_stories(stage: Stage, seed: int) -> None:
         assert grown(path, written(out), random.Random(seed), 5) == written(out)
 
 
-def test_replays_carry_renames(stage: Stage, told: Told, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [6, pytest.param(len(CARRIED), marks=pytest.mark.extended)])
+def test_replays_carry_renames(stage: Stage, told: Told, count: int, tmp_path: Path) -> None:
     """A replay with several sessions into a server, and one into a DuckDB file, come to what the nodes have."""
-    stories = [one for one in CARRIED if not one.sections]
-    path = stage.configuration("replayed", [told[one.name][1] for one in stories], "pessimistic", sections=ERROR)
+    stories = [one for one in CARRIED if not one.sections][:count]
+    path = stage.configuration(
+        f"replayed-{count}", [told[one.name][1] for one in stories], "pessimistic", sections=ERROR
+    )
     merge(path, path.parent / "out")
     binlog = Log(path.parent / "out")
     stage.target.drop_databases()

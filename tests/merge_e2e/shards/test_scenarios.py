@@ -64,6 +64,7 @@ def test_target_and_shards_are_alike(
     check(stage, *played[scenario.name])
 
 
+@pytest.mark.extended  # test_renames and test_tools cut into runs, too
 @pytest.mark.parametrize("mode", keeping(["optimistic"], OF_MODE))  # test_tools cuts the other one
 def test_files_that_come_one_by_one_make_the_same_log(stage: Stage, played: Plays, mode: str) -> None:
     """A run after each few files, without --end-of-input until the last, comes to what one run comes to."""

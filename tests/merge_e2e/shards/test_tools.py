@@ -412,6 +412,7 @@ def attack(stage: Stage, seed: int, number: int) -> None:
         assert grown(path, whole, random.Random(seed), 6) == whole
 
 
+@pytest.mark.extended  # each kind of such a table has a shape above
 @pytest.mark.parametrize("seed", keeping([1], range(effort(3, 20))))
 def test_random_tables_with_the_names_of_tools(stage: Stage, seed: int) -> None:
     attack(stage, seed, 800 + seed)

@@ -99,7 +99,7 @@ def stopped(path: Path, end_of_input: bool = True) -> UnannouncedDdl:
     return raised.value
 
 
-@pytest.mark.parametrize("sql", keeping(list(STOPS)[::2], STOPS))  # each reason
+@pytest.mark.parametrize("sql", keeping(list(STOPS)[::4], STOPS))
 def test_what_changes_rows_stops_before_it(stories: dict[str, tuple[Plain, Played]], sql: str) -> None:
     plain, played = stories[sql]
     error = stopped(plain.configuration(played))

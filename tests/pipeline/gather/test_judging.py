@@ -42,8 +42,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("binlog_merge.pipeline.gather.giant.judge_piece", lambda *_: NO_VERDICTS)
 
 
-# What is left out here has rows as one of these has them: logs that are reshaped by another way of coordination.
-EXTENDED = ("compressed", "polardbx-rename", "shards-optimistic")
+# What is left out here has rows of other types, or as one of these has them.
+EXTENDED = ("all-types", "partial-json", "compressed", "polardbx-rename", "shards-optimistic")
 
 
 @pytest.mark.heavy

@@ -14,6 +14,7 @@ from binlog_merge.pipeline.order.task import GREATEST, LEAST
 from binlog_merge.pipeline.scan import task as scan_stage
 from binlog_merge.pipeline.scan import walk as scan_walk
 from snapshot_store.tso import ORIGIN, OrderKey
+from tests.effort import THOROUGH, effort
 from tests.merge_e2e.cases import CASES
 from tests.merge_e2e.simulator import Simulator, Style
 from tests.oracle import OracleError
@@ -63,13 +64,20 @@ def test_clocks_of_nodes_instead_of_commit_tsos(config: Path, tmp_path: Path) ->
             assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN, ORIGIN)) == wanted[source_id].ddl
 
 
-@pytest.mark.parametrize("chunk", [64, 333, 5000])
-def test_buffers_of_any_size(config: Path, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffers_of_any_size(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each case one size, by turns; with THOROUGH=1 all."""
+    sizes = (64, 333, 5000)
+    for chunk in sizes if THOROUGH else [sizes[CASES.index(config.parent) % 3]]:
+        (tmp_path / str(chunk)).mkdir()
+        _in_buffers(config, chunk, tmp_path / str(chunk), monkeypatch)
+
+
+def _in_buffers(config: Path, chunk: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     carrier, wanted = _expected(config)
     for module in (scan_stage, scan_walk):
         monkeypatch.setattr(module, "CHUNK", chunk)
     monkeypatch.setattr(scan_stage, "GIANT_EVENT", 20_000)  # such an event is not held in memory
-    for source_id, tasks in tasks_of(config, carrier, tmp_path).items():
+    for source_id, tasks in tasks_of(config, carrier, folder).items():
         assert ordered(scanned(config, tasks)) == wanted[source_id].rows
 
 
@@ -78,7 +86,7 @@ def test_buffers_of_any_size(config: Path, chunk: int, tmp_path: Path, monkeypat
     st.integers(0, 10_000),
     st.sampled_from(["commit-table", "gtid", "original-commit-timestamp", "gtid-time"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(20, 40), deadline=None)
 def test_made_up_histories_cut_anywhere(seed: int, cuts: int, carrier: str) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -106,7 +114,7 @@ def test_ranges_cut_anywhere_give_the_same_order(seed: int, shares: list[int]) -
 
 
 @given(st.integers(0, 10_000), st.floats(0, 1), st.sampled_from(["commit-table", "gtid-time"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(30, 60), deadline=None)
 def test_nothing_that_arrives_later_is_below_the_watermark(seed: int, share: float, carrier: str) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -99,7 +99,7 @@ def test_another_definition_at_the_same_key_is_refused_whole(tmp_path: Path) -> 
         assert store.append_versions(both[:1]) == 1
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(8, 20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, REQUESTS)
 def test_the_asof_join_finds_what_the_history_finds(
     versions: list[TableVersion], requests: list[tuple[str, str, OrderKey, str | None]]
@@ -385,7 +385,7 @@ def memory_store() -> Store:
 
 
 @pytest.mark.heavy
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(8, 20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, st.randoms(use_true_random=False))
 def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: Any) -> None:
     at_once, one_by_one = memory_store(), memory_store()
@@ -401,7 +401,7 @@ def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersi
 
 
 @pytest.mark.heavy
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(10, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, KEYS, REQUESTS, VERSIONS)
 def test_folding_breaks_nothing_above_and_guesses_nothing_below(
     versions: list[TableVersion],
@@ -455,7 +455,7 @@ def test_nothing_can_be_added_below_a_fold(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=effort(6, 15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, KEYS)
 def test_parquet_and_back(
     tmp_path_factory: pytest.TempPathFactory, versions: list[TableVersion], key: OrderKey

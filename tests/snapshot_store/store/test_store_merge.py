@@ -28,7 +28,7 @@ from tests.snapshot_store.strategies import KEYS, UNHURRIED, VERSIONS
 
 ORIGINS = st.sampled_from(["base", "operator", "ddl", "marker", "opaque"])
 LINES = [(node, schema, name) for node in (None, "n1", "n2") for schema in ("d", "D") for name in ("t", "u", "表")]
-FEWER = settings(UNHURRIED, max_examples=40)
+FEWER = settings(UNHURRIED, max_examples=effort(15, 40))
 TOPOLOGY = Topology((Route("a_*", "t_?", "a", "t"),))
 
 

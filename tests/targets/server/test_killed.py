@@ -71,7 +71,7 @@ def check(server: MySqlServer, log: Merged, said: str = "") -> None:
     "place",
     [
         "replay-committed",
-        "replay-ddl-done",
+        pytest.param("replay-ddl-done", marks=pytest.mark.extended),
         pytest.param("replay-before-commit", marks=pytest.mark.extended),
         pytest.param("replay-intended", marks=pytest.mark.extended),
     ],
@@ -83,7 +83,7 @@ def test_killed_at_an_edge(place: str, server: MySqlServer, log: Merged) -> None
 
 
 # What is killed has taken over, has rows that are not committed, and a DDL that is done; the others lie between these.
-KEPT = ("replay-taken-over", "replay-before-commit", "replay-ddl-done")
+KEPT = ("replay-taken-over", "replay-ddl-done")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,7 @@ def test_who_holds_a_target_is_named(server: MySqlServer, log: Merged) -> None:
 
 
 # One session commits in the order of the log, as several do that keep it: what they add is what they have beside it.
+@pytest.mark.extended  # at places that are named: above
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.extended), 4])
 def test_pairs_of_kills_within_a_second(workers: int, server: MySqlServer, log: Merged) -> None:
     assert kill(server, log, workers, 20, 7) > 0  # how many depends on the machine: it may be through before

@@ -44,10 +44,10 @@ def run(server: MySqlServer, binlog: Log, progress: Any = lambda result: None, *
 @pytest.mark.parametrize(
     ("workers", "keep", "batch"),
     [
-        (1, True, 100),
         (4, True, 3),
         (4, False, 10),
-        # Other batches than the three above.
+        # Other batches than the two above; one session is what test_replay has.
+        pytest.param(1, True, 100, marks=pytest.mark.extended),
         pytest.param(4, True, 100, marks=pytest.mark.extended),
         pytest.param(3, False, 1, marks=pytest.mark.extended),
     ],
