@@ -156,7 +156,7 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
             found = replace(show, where=hidden(show.where))
             return Rows(*shown(found, _definitions(settings, world), settings.schema))
         case Question() | Constants() as asked:
-            return _asked(asked, settings, world, wanted)
+            return _selected(asked, settings, world, wanted)
         case StartTransaction(snapshot):
             settings.end()
             settings.reads.begun = True
@@ -219,7 +219,7 @@ def _failed(error: MergeError) -> Err:
     return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
 
 
-def _asked(asked: Question | Constants, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
+def _selected(asked: Question | Constants, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
     sql = asked.sql
     if isinstance(asked, Constants):
         from binlog_merge.binlog_server.constants import computed

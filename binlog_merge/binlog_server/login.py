@@ -172,7 +172,7 @@ class Login:
 
     def __init__(self, gate: Gate, nonce: bytes, address: str) -> None:
         self.encrypted = False
-        self.asked: SslRequest | None = None
+        self.tls_request: SslRequest | None = None
         self.response: HandshakeResponse | None = None
         self._gate = gate
         self._nonce = nonce
@@ -210,7 +210,7 @@ class Login:
     def _next(self, payload: bytes) -> Answered:
         match self._phase:
             case _Phase.RESPONSE:
-                return self._responded(HandshakeResponse.parse(payload, self.asked))
+                return self._responded(HandshakeResponse.parse(payload, self.tls_request))
             case _Phase.PROOF:
                 return self._proof(payload)
             case _Phase.PASSWORD:

@@ -120,10 +120,10 @@ class Session:
             return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, f"Bad handshake: {error.reason}")
 
     def _handshake(self, payload: bytes) -> Step:
-        if self._login.response is None and self._login.asked is None and SslRequest.is_one(payload):
+        if self._login.response is None and self._login.tls_request is None and SslRequest.is_one(payload):
             if not self._tls:
                 return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, "Bad handshake: TLS was not offered")
-            self._login.asked = SslRequest.parse(payload)
+            self._login.tls_request = SslRequest.parse(payload)
             return Step(then=Then.START_TLS)
         return self._entered(self._login.receive(payload))
 

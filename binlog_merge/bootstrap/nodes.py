@@ -124,7 +124,7 @@ class NodeReader:
         import pymysql
 
         try:
-            row = self._again(lambda: self._asked("SHOW BINARY LOG STATUS"), frozenset({_PARSE_ERROR}))[0]
+            row = self._again(lambda: self._rows_of("SHOW BINARY LOG STATUS"), frozenset({_PARSE_ERROR}))[0]
         except pymysql.err.ProgrammingError:
             row = self.ask("SHOW MASTER STATUS")[0]
         return str(row[0]), int(row[1])
@@ -155,23 +155,23 @@ class NodeReader:
 
     def ask(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
-        return self._again(lambda: self._asked(sql, arguments))
+        return self._again(lambda: self._rows_of(sql, arguments))
 
     def _chunk(
         self, shard: Shard, reading: Reading, after: Texts | None, limit: int, as_text: bool
     ) -> Chunk | Unsettled:
         import pymysql
 
-        self._asked("START TRANSACTION READ ONLY")
+        self._rows_of("START TRANSACTION READ ONLY")
         try:
-            rows = self._asked(chunk_sql(shard, reading, after, limit, as_text))
+            rows = self._rows_of(chunk_sql(shard, reading, after, limit, as_text))
             table = self._shape(shard)
         except pymysql.MySQLError as error:
             if error.args and error.args[0] in _CHANGED:
                 return Unsettled(reading.name, f"{shard}: {message_of(error)}")
             raise
         finally:
-            self._asked("ROLLBACK")
+            self._rows_of("ROLLBACK")
         if (reason := difference(reading, table)) is not None:
             return Unsettled(reading.name, f"{shard}: {reason}")
         width = len(reading.columns)
@@ -179,7 +179,7 @@ class NodeReader:
         return Chunk(shard, reading, rows, last, len(rows) < limit)
 
     def _shape(self, shard: Shard) -> Table:
-        text = str(self._asked(f"SHOW CREATE TABLE {quote_name(shard.schema)}.{quote_name(shard.table)}")[0][1])
+        text = str(self._rows_of(f"SHOW CREATE TABLE {quote_name(shard.schema)}.{quote_name(shard.table)}")[0][1])
         found = self._shapes.get(text)
         if found is None:
             try:
@@ -189,7 +189,7 @@ class NodeReader:
             found = self._shapes[text] = tables[shard.schema, shard.table]
         return found
 
-    def _asked(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def _rows_of(self, sql: str, arguments: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:
             cursor.execute(sql, arguments or None)
             return [tuple(row) for row in cursor.fetchall()]
@@ -231,9 +231,9 @@ class NodeReader:
     def _open(self) -> None:
         self.address, captured = self._captured()
         self._connection = self.address.connect(self._ssl_ca)
-        self._asked("SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1")
-        self._asked("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        uuid, now = self._asked("SELECT @@global.server_uuid, UNIX_TIMESTAMP()")[0]
+        self._rows_of("SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1")
+        self._rows_of("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        uuid, now = self._rows_of("SELECT @@global.server_uuid, UNIX_TIMESTAMP()")[0]
         identity = Identity(str(uuid), 0 if self._is_durable() else int(now) - self._uptime())
         if self.identity is not None and not self.identity.same(identity):
             raise Changed(f"{self.node}: {self.address} is another server, or was started again")
@@ -247,11 +247,11 @@ class NodeReader:
 
     def _is_durable(self) -> bool:
         names = ", ".join(f"'{name}'" for name, _ in _DURABLE)
-        found = self._asked(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        found = self._rows_of(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
         return {(str(name), str(value)) for name, value in found} == _DURABLE
 
     def _uptime(self) -> int:
-        return int(self._asked("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
+        return int(self._rows_of("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
 
     def _close(self) -> None:
         connection, self._connection = self._connection, None

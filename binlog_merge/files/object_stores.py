@@ -95,49 +95,6 @@ def _anonymous(uri: Uri) -> bool:
     return uri.options.get("anonymous", "").lower() in ("1", "true", "yes")
 
 
-_CAUSES: Final = (
-    ("bucket", re.compile(r"NoSuchBucket|ContainerNotFound|specified (?:container|bucket) does not exist")),
-    ("credentials", re.compile(
-        r"AuthenticationFailed|InvalidAuthenticationInfo|Invalid Access Key|InvalidSecurity|token request|"
-        r"\b401 Unauthorized|Error decoding|Invalid (?:RSA|service account)|NoAuthenticationInformation|"
-        r"could not find credentials"
-    )),
-    ("denied", re.compile(r"AccessDenied|AuthorizationFailure|AuthorizationPermissionMismatch|\b403 Forbidden")),
-    ("silent", re.compile(
-        r"error sending request|[Tt]imed? ?out|[Cc]onnection (?:refused|reset|closed)|ServerBusy|SlowDown|"
-        r"InternalError|\b50\d |\b429 |dns error|error decoding response body|IncompleteBody|RetryError|exceeded"
-    )),
-)  # fmt: skip
-_NAMES: Final = {"az": ("container", "Azure", "AZURE_STORAGE_"), "gs": ("bucket", "Google Cloud Storage", "GOOGLE_")}
-
-
-def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
-    """Return the error that an answer of a store means; None if it is another."""
-    if uri.scheme not in _NAMES:
-        return refused_by_s3(text, uri, what)
-    cause = next((name for name, pattern in _CAUSES if pattern.search(text)), None)
-    if cause is None:
-        return None
-    kind, store, variables = _NAMES[uri.scheme]
-    bucket, where = f"{kind} {uri.place!r}", str(uri)
-    if cause == "bucket":
-        return ObjectStoreRefused(f"there is no {bucket}", file=where, remedy=f"correct its name, or make the {kind}")
-    if cause == "credentials":
-        return ObjectStoreRefused(
-            f"there are no credentials for {bucket} that the store accepts: {gist(text)}",
-            file=where,
-            remedy=f"set or correct {variables}… in the environment; the machine's clock must be right",
-        )
-    if cause == "denied":
-        return ObjectStoreRefused(
-            f"these credentials may not {what} {bucket}",
-            file=where,
-            remedy="allow to list, read and, for an output, to write and delete there; or use others",
-        )
-    server = uri.options.get("endpoint_override") or store
-    return ObjectStoreUnreachable(f"the object store ({server}) does not answer as it should: {gist(text)}", file=where)
-
-
 _ROLES: Final = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
@@ -263,7 +220,20 @@ def _without_credentials(uri: Uri) -> ObjectStoreRefused:
 
 
 _REGION: Final = re.compile(r"expecting '([\w-]+)'|<Region>([\w-]+)</Region>|located in '([\w-]+)'")
-_S3_CAUSES: Final = (
+_BY_AZURE_AND_GOOGLE: Final = (
+    ("bucket", re.compile(r"NoSuchBucket|ContainerNotFound|specified (?:container|bucket) does not exist")),
+    ("credentials", re.compile(
+        r"AuthenticationFailed|InvalidAuthenticationInfo|Invalid Access Key|InvalidSecurity|token request|"
+        r"\b401 Unauthorized|Error decoding|Invalid (?:RSA|service account)|NoAuthenticationInformation|"
+        r"could not find credentials"
+    )),
+    ("denied", re.compile(r"AccessDenied|AuthorizationFailure|AuthorizationPermissionMismatch|\b403 Forbidden")),
+    ("silent", re.compile(
+        r"error sending request|[Tt]imed? ?out|[Cc]onnection (?:refused|reset|closed)|ServerBusy|SlowDown|"
+        r"InternalError|\b50\d |\b429 |dns error|error decoding response body|IncompleteBody|RetryError|exceeded"
+    )),
+)  # fmt: skip
+_BY_S3: Final = (
     ("bucket", re.compile(
         r"NO_SUCH_BUCKET|NoSuchBucket|RESOURCE_NOT_FOUND during List|specified bucket (?:does not exist|is not valid)"
     )),
@@ -285,41 +255,73 @@ _S3_CAUSES: Final = (
 )  # fmt: skip
 
 
-def refused_by_s3(text: str, uri: Uri, what: str = "read") -> MergeError | None:
-    """Return the error that an answer of a bucket means, by the words of pyarrow or obstore; None if it is another."""
-    cause = next((name for name, pattern in _S3_CAUSES if pattern.search(text)), None)
-    if cause is None:
-        return None
-    bucket, where = f"bucket {uri.place!r}", str(uri)
-    if cause == "bucket":
-        remedy = "correct the bucket's name, or make the bucket; another store than AWS's needs endpoint_override"
-        return ObjectStoreRefused(f"there is no {bucket}", file=where, remedy=remedy)
-    if cause == "region":
-        found = _REGION.search(text)
-        right = next((group for group in found.groups() if group), None) if found is not None else None
-        there = f"it is in {right}" if right else "the store says that it is in another one"
-        name = right or "REGION"
-        return ObjectStoreRefused(
-            f"{bucket} is not in region {_region(uri.options) or 'us-east-1'}: {there}",
-            file=where,
-            remedy=f"write ?region={name} after the path, or set AWS_REGION={name}",
-        )
-    if cause == "credentials":
-        return ObjectStoreRefused(
-            f"the store does not accept the credentials for {bucket}: {gist(text)}",
-            file=where,
-            remedy="correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, which expires), or the "
-            "profile; the machine's clock must be right",
-        )
-    if cause == "denied":
-        return ObjectStoreRefused(
-            f"these credentials may not {what} {bucket}",
-            file=where,
-            remedy="allow s3:ListBucket and s3:GetObject there, for an output s3:PutObject, too; or use others",
-        )
-    server = uri.options.get("endpoint_override") or "AWS"
-    what = f"the object store ({server}) does not answer as it should: {gist(text)}"
-    return ObjectStoreUnreachable(what, file=where)
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of stores: how its answers say what is wrong, what it is called, and what a user can do."""
+
+    causes: tuple[tuple[str, re.Pattern[str]], ...]
+    bucket: str
+    server: str
+    make: str
+    no_credentials: str
+    set_credentials: str
+    allow: str
+
+
+def _kind(bucket: str, server: str, variables: str) -> _Kind:
+    return _Kind(
+        _BY_AZURE_AND_GOOGLE,
+        bucket,
+        server,
+        f"correct its name, or make the {bucket}",
+        "there are no credentials for {} that the store accepts",
+        f"set or correct {variables}… in the environment; the machine's clock must be right",
+        "allow to list, read and, for an output, to write and delete there; or use others",
+    )
+
+
+_KINDS: Final = {
+    "az": _kind("container", "Azure", "AZURE_STORAGE_"),
+    "gs": _kind("bucket", "Google Cloud Storage", "GOOGLE_"),
+}
+_S3: Final = _Kind(
+    _BY_S3,
+    "bucket",
+    "AWS",
+    "correct the bucket's name, or make the bucket; another store than AWS's needs endpoint_override",
+    "the store does not accept the credentials for {}",
+    "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, which expires), or the profile; the "
+    "machine's clock must be right",
+    "allow s3:ListBucket and s3:GetObject there, for an output s3:PutObject, too; or use others",
+)
+
+
+def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
+    """Return the error that an answer of a store means, by the words of pyarrow or obstore; None if it is another."""
+    kind = _KINDS.get(uri.scheme, _S3)
+    bucket, where = f"{kind.bucket} {uri.place!r}", str(uri)
+    match next((name for name, pattern in kind.causes if pattern.search(text)), None):
+        case None:
+            return None
+        case "bucket":
+            return ObjectStoreRefused(f"there is no {bucket}", file=where, remedy=kind.make)
+        case "region":
+            found = _REGION.search(text)
+            right = next((group for group in found.groups() if group), None) if found is not None else None
+            there = f"it is in {right}" if right else "the store says that it is in another one"
+            name = right or "REGION"
+            return ObjectStoreRefused(
+                f"{bucket} is not in region {_region(uri.options) or 'us-east-1'}: {there}",
+                file=where,
+                remedy=f"write ?region={name} after the path, or set AWS_REGION={name}",
+            )
+        case "credentials":
+            no = f"{kind.no_credentials.format(bucket)}: {gist(text)}"
+            return ObjectStoreRefused(no, file=where, remedy=kind.set_credentials)
+        case "denied":
+            return ObjectStoreRefused(f"these credentials may not {what} {bucket}", file=where, remedy=kind.allow)
+    server = uri.options.get("endpoint_override") or kind.server
+    return ObjectStoreUnreachable(f"the object store ({server}) does not answer as it should: {gist(text)}", file=where)
 
 
 _XML: Final = re.compile(r"<Code>([^<]+)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import CHECK_PATH, IoError, MergeError, ObjectStoreRefused, ObjectStoreUnreachable
-from binlog_merge.files.object_stores import S3Access, refused_by_s3
+from binlog_merge.files.object_stores import S3Access, refused
 
 MAGIC: Final = re.compile(r"[*?\[]")
 OBJECT_SCHEMES: Final = ("az",)
@@ -82,7 +82,7 @@ def _matches(name: str, wanted: list[str]) -> bool:
 def remote_error(error: OSError, uri: str, position: int | None = None) -> MergeError:
     """Return what an error of a remote file system means."""
     parts = uri_of(uri)
-    known = refused_by_s3(str(error), parts) if parts.scheme == "s3" else None
+    known = refused(str(error), parts) if parts.scheme == "s3" else None
     if known is not None:
         return known.located(position=position)
     if (status := _GOOGLE_STATUS.search(str(error))) is not None and status[1] in _GOOGLE_ERRORS:
@@ -152,7 +152,7 @@ def _opened(place: str, seconds: int, attempts: int) -> tuple[Any, str]:
             uri = replace(uri, options={"retry_limit_seconds": str(seconds), **uri.options})
         filesystem, base = FileSystem.from_uri(str(uri))
     except (ValueError, OSError) as error:
-        known = refused_by_s3(str(error), uri) if uri.scheme == "s3" else None
+        known = refused(str(error), uri) if uri.scheme == "s3" else None
         raise known or IoError(f"cannot open the file system: {_gist(error)}", remedy=_opening(uri.scheme)) from None
     return filesystem, str(base)
 

@@ -274,8 +274,8 @@ class NodeCapture:
             place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
             self._begin_noting(facts)
-            self._report(self.node.source_id, Routine(f"{self.address}: from {place.name}:{place.asked}"))
-            _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
+            self._report(self.node.source_id, Routine(f"{self.address}: from {place.name}:{place.dump_from}"))
+            _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.dump_from})
             self._connected = time.monotonic()
             self.connection = Connection.now(CONNECTED)
             self._pump(place, record.replica_uuid)
@@ -386,7 +386,7 @@ class NodeCapture:
 
     def _explained(self, text: str, place: CapturedEnd, stream: Stream) -> Exception:
         """Return the error for a dump that the server refuses; only the error's text tells the causes apart."""
-        at = stream.at if stream.known else place.asked
+        at = stream.at if stream.known else place.dump_from
         name = stream.name or place.name
         if "first log file" in text:  # purged since it was listed
             return Lost(text)

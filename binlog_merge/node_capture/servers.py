@@ -185,7 +185,7 @@ class NodeServers:
         """
         if self._by_hand is not None:
             return self._switch(self._by_hand)
-        if (asked := pending_request(self.directory)) is not None and (switched := self._asked(asked)) is not None:
+        if (request := pending_request(self.directory)) and (switched := self._switched(request)) is not None:
             return switched
         if not self.fails_over:
             source = self._source(self.address)
@@ -272,22 +272,22 @@ class NodeServers:
             raise
         return source, facts
 
-    def _asked(self, asked: SwitchRequest) -> tuple[Source, SourceFacts] | None:
-        """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node.
+    def _switched(self, request: SwitchRequest) -> tuple[Source, SourceFacts] | None:
+        """Switch as is requested, and answer; None if that cannot be, and the server that was captured has the node.
 
         Raises IoError and ManifestError, unanswered.
         """
         try:
-            source, facts = self._switch(self._parsed(asked.server))
+            source, facts = self._switch(self._parsed(request.server))
         except (IoError, ManifestError):
             raise  # what failed may be the writing of it: whoever begins anew reads which server has the node
         except (Lost, MergeError, ValueError) as error:
             text = error.message if isinstance(error, MergeError) else str(error)
             self._report(f"a switch was asked for, and is refused: {text}")
-            answer(self.directory, asked, {"refused": text})
+            answer(self.directory, request, {"refused": text})
             return None
         values = {"server": str(self.address), "server_uuid": facts.server_uuid, "folder": self.prefix.rstrip("/")}
-        answer(self.directory, asked, values | {"begins_in": self.begins_in})
+        answer(self.directory, request, values | {"begins_in": self.begins_in})
         return source, facts
 
     def _take_over(self, source: Source, address: ServerAddress, facts: SourceFacts) -> None:

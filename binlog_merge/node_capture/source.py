@@ -141,7 +141,7 @@ class Source:
             resume_stream=True,
             blocking=follow,
             log_file=place.name,
-            log_pos=place.asked,
+            log_pos=place.dump_from,
             report_slave=("binlog-merge", "", "", 0),
             slave_uuid=replica_uuid,
             slave_heartbeat=heartbeat,

@@ -51,7 +51,7 @@ class CapturedEnd:
     end: int = 0
 
     @property
-    def asked(self) -> int:
+    def dump_from(self) -> int:
         """Return the position to request a dump from; the file's beginning if the command cannot express `last`."""
         return self.last if FIRST_POSITION < self.last < POSITION_LIMIT else FIRST_POSITION
 
@@ -124,7 +124,7 @@ class Stream:
     @property
     def known(self) -> bool:
         """Return whether the server has sent an event after the requested position, so that it has the same file."""
-        return self.at > self._place.asked
+        return self.at > self._place.dump_from
 
     def reached(self, number: int, position: int) -> bool:
         """Return whether everything before a position of the file with this number has been received."""
@@ -168,8 +168,8 @@ class Stream:
     def _begin(self, name: str, position: int) -> Sequence[Action]:
         place = self._place
         self._number = file_number(name)
-        if (name, position) != (place.name, place.asked):
-            raise ServerRefused(f"the server sends {name}:{position}, and was asked for {place.name}:{place.asked}")
+        if (name, position) != (place.name, place.dump_from):
+            raise ServerRefused(f"the server sends {name}:{position}, and was asked for {place.name}:{place.dump_from}")
         self.name, self.at, self._end = name, position, place.end
         return ()
 

@@ -127,13 +127,13 @@ class Chooser:
 
     def _fate(self, table: TableMap, type_code: int) -> Fate:
         """Return what comes out of a table's rows of a kind, as far as their values do not matter."""
-        asked = table.schema, table.table, op_of(type_code)
-        found = self._fates.get(asked)
+        rows = table.schema, table.table, op_of(type_code)
+        found = self._fates.get(rows)
         if found is None:
-            found = self._fates[asked] = self._asked(*asked)
+            found = self._fates[rows] = self._judged(*rows)
         return found
 
-    def _asked(self, schema: str, table: str, op: Op) -> Fate:
+    def _judged(self, schema: str, table: str, op: Op) -> Fate:
         fate: Fate = "all"
         if self._filter is not None:
             decision = self._filter.rows(schema, table, op)

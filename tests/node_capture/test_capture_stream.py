@@ -48,7 +48,7 @@ def run(directory: Path, files: dict[str, bytes], stop: int) -> None:
     node.record(UUID)
     place = node.resume() or CapturedEnd(next(iter(files)))
     stream = Stream("dn-1", place)
-    for i, event in enumerate(dump(files, place.name, place.asked, heartbeats=True)):
+    for i, event in enumerate(dump(files, place.name, place.dump_from, heartbeats=True)):
         if i == stop:
             break
         for action in stream.feed(memoryview(event)):
@@ -136,7 +136,7 @@ def test_a_dump_that_goes_on_begins_with_what_is_there() -> None:
     places = [at for at, _ in events(data)]
     place = CapturedEnd("binlog.000007", places[2], places[3])
     stream = Stream("dn-1", place)
-    actions = feed(stream, dump({"binlog.000007": data}, "binlog.000007", place.asked))
+    actions = feed(stream, dump({"binlog.000007": data}, "binlog.000007", place.dump_from))
     assert actions == [
         Expect(places[2], memoryview(data[places[2] : places[3]])),
         Append(memoryview(data[places[3] :])),
@@ -146,8 +146,8 @@ def test_a_dump_that_goes_on_begins_with_what_is_there() -> None:
 
 
 def test_beyond_four_bytes_of_position_the_file_comes_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert CapturedEnd("binlog.000001", (1 << 32) - 1, 1 << 32).asked == (1 << 32) - 1
-    assert CapturedEnd("binlog.000001", 1 << 32, (1 << 32) + 50).asked == 4
+    assert CapturedEnd("binlog.000001", (1 << 32) - 1, 1 << 32).dump_from == (1 << 32) - 1
+    assert CapturedEnd("binlog.000001", 1 << 32, (1 << 32) + 50).dump_from == 4
     monkeypatch.setattr(capture_stream, "POSITION_LIMIT", 130)
     data = in_use(file_of([b"a", b"bc", b"d"], number=7, alg=1, end=None))
     for stop in (5, 11, 10_000):

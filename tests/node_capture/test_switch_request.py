@@ -87,7 +87,7 @@ def test_only_what_changed_nothing_is_a_refusal(
             while (asked := pending_request(folder)) is None:
                 pass
             try:
-                assert servers._asked(asked) is None
+                assert servers._switched(asked) is None
                 found.append(None)
             except MergeError as raised:
                 found.append(raised)
