@@ -16,8 +16,8 @@ from benchmarks.generate import Generated
 from benchmarks.profile import ProfilingRunner
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import run_merge
+from binlog_merge.pipeline.values import MergeResult
 
 SAMPLE = 128 << 20  # bytes that mysqlbinlog reads
 # As it comes; checking checksums, as a merge does; and taking the rows apart too, as a merge does where it reshapes.

@@ -44,7 +44,7 @@ __all__ = [
 _HOMES = {
     "MergeConfig": "binlog_merge.config.merge_config",
     "MergeError": "binlog_merge.errors",
-    "MergeResult": "binlog_merge.pipeline.result",
+    "MergeResult": "binlog_merge.pipeline.values",
     "capture": "binlog_merge.api",
     "changes": "binlog_merge.ask.changes",
     "inspect": "binlog_merge.api",

@@ -172,16 +172,28 @@ class Table:
         return None if None in found else tuple(place for place in found if place is not None)
 
     @property
+    def unique_keys(self) -> tuple[Index, ...]:
+        """Return the primary key, then each unique one."""
+        keys = (index for index in self.indexes if index.unique or index.name == "PRIMARY")
+        return tuple(sorted(keys, key=lambda index: index.name != "PRIMARY"))
+
+    @property
+    def whole_keys(self) -> tuple[tuple[Index, tuple[int, ...]], ...]:
+        """Return the unique keys whose parts are whole columns, each with the ordinals of these."""
+        keys = (index for index in self.unique_keys if not any(part.length for part in index.parts))
+        return tuple((index, places) for index in keys if (places := self.places(index)) is not None)
+
+    @property
     def row_keys(self) -> tuple[Index, ...]:
         """Return the keys that tell rows apart: the primary key, then each unique one whose columns are never NULL.
 
         Of a key's prefix parts, the whole columns do so, too.
         """
-        return tuple(sorted(filter(self._tells_apart, self.indexes), key=lambda index: index.name != "PRIMARY"))
+        return tuple(filter(self._tells_apart, self.unique_keys))
 
     def _tells_apart(self, index: Index) -> bool:
         places = self.places(index)
-        if places is None or not (index.unique or index.name == "PRIMARY"):
+        if places is None:
             return False
         return index.name == "PRIMARY" or not any(self.columns[place].nullable for place in places)
 
@@ -257,3 +269,64 @@ class Catalog:
     def without_view(self, schema: str, name: str) -> "Catalog":
         """Return a catalog without this view."""
         return replace(self, views=self.views - {(schema, name)})
+
+
+_NOTHING = frozenset({"", "''"})
+_COUNTS = frozenset(
+    {"AUTOEXTEND_SIZE", "AVG_ROW_LENGTH", "CHECKSUM", "DELAY_KEY_WRITE", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS"}
+)
+_DEFAULTS = {
+    **dict.fromkeys(("COMPRESSION", "CONNECTION", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"), "''"),
+    "ENCRYPTION": "'N'",
+    "INSERT_METHOD": "NO",
+    "SECONDARY_ENGINE": "NULL",
+    "UNION": "()",
+}
+"""Values that take an option away; of others it is DEFAULT, of counts 0."""
+_SINCE = {
+    "AUTOEXTEND_SIZE": 80023,
+    "COLUMN_FORMAT": 50606,
+    "ENCRYPTION": 80016,
+    "ENGINE_ATTRIBUTE": 80021,
+    "NOT SECONDARY": 80013,
+    "SECONDARY_ENGINE": 80013,
+    "SECONDARY_ENGINE_ATTRIBUTE": 80021,
+    "STORAGE": 50606,
+    "WITH PARSER": 50100,
+}
+"""The version that knows an attribute; for others it is a comment, as in SHOW CREATE TABLE."""
+_APART = frozenset({"COLUMN_FORMAT", "COMMENT", "STORAGE", "USING", "WITH PARSER"})
+"""Names that no = follows in definitions of columns and indexes."""
+
+
+def with_attributes(known: Attributes, new: Attributes) -> Attributes:
+    """Return attributes after others are written behind them; a value that means the default takes one away."""
+    found = {**dict(known), **dict(new)}
+    return tuple((name, value) for name, value in found.items() if not _is_default(name, value))
+
+
+def default_of(name: str) -> str:
+    """Return the value that means the default of a table's option, as ALTER TABLE takes it."""
+    return "0" if name in _COUNTS else _DEFAULTS.get(name, "DEFAULT")
+
+
+def _is_default(name: str, value: str) -> bool:
+    if name in _COUNTS:
+        return value in ("0", "DEFAULT")
+    return value.upper() == "DEFAULT" or (value in _NOTHING and name != "NOT SECONDARY")
+
+
+def attributes_sql(attributes: Attributes) -> list[str]:
+    """Return each attribute as a clause of a definition."""
+    return [_in_comment(name, _clause(name, value)) for name, value in attributes]
+
+
+def _clause(name: str, value: str) -> str:
+    if not value:
+        return name
+    return f"{name} {value}" if name in _APART else f"{name}={value}"
+
+
+def _in_comment(name: str, clause: str) -> str:
+    since = _SINCE.get(name)
+    return clause if since is None else f"/*!{since} {clause} */"

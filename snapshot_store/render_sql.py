@@ -6,8 +6,7 @@ for a session without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` retu
 
 import re
 
-from snapshot_store.attributes import attributes_sql
-from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table, attributes_sql
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token

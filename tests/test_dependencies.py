@@ -1,7 +1,10 @@
-"""The packages that pyproject.toml asks for are those that the program imports."""
+"""What the program imports: the packages that pyproject.toml asks for, and of itself only what does not import back."""
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -28,3 +31,34 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     known = packages_distributions()
     imported = {_name(known[root][0]) for root in roots if root in known}
     assert imported - NOT_DECLARED == declared - NOT_IMPORTED
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Yield the modules that a part of a module imports when it runs, each also with the names that are taken of it."""
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield str(node.module)
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for child in ast.iter_child_nodes(node):
+        yield from _imports(child)
+
+
+def test_no_module_imports_one_that_imports_it_not_even_within_a_function() -> None:
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
+    # A package's own names are there when its module is imported: what is taken of it is a module of it, or these.
+    imported = {
+        module: {name for name in _imports(ast.parse(path.read_text())) if name in files and name != module}
+        for module, path in files.items()
+        if path.name != "__init__.py"
+    }
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        raise AssertionError(f"a circle of imports: {' <- '.join(error.args[1])}") from None

@@ -20,8 +20,8 @@ from pydantic_core import PydanticUndefined
 
 from binlog_merge.cli.verbs import application
 from binlog_merge.config import values
-from binlog_merge.config.errors import models_in
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.yaml import models_in
 from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES
 from binlog_merge.observe.status.metrics import METRICS
 from binlog_merge.values.duckdb.columns import TableColumns

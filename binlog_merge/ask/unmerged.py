@@ -27,8 +27,8 @@ from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.task import render
 from binlog_merge.pipeline.gather.values import GatherTask, doubted_orders
 from binlog_merge.pipeline.order.ordered import at_least
-from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.transactions import found_files
+from binlog_merge.pipeline.values import MergeResult
 from snapshot_store.history import TableVersion
 from snapshot_store.names import NamePattern
 from snapshot_store.tso import OrderKey

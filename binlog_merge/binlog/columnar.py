@@ -133,16 +133,15 @@ def column_facts(
     names: Sequence[str] | None = None,
     charsets: Sequence[str] | None = None,
     temporal_text: bool = False,
-    members: Sequence[tuple[str, ...] | None] | None = None,
 ) -> tuple[ColumnFacts, ...]:
     """Return the facts about a table map's columns; arguments take precedence over the table map."""
     names = column_names(table) if names is None else names
     charsets = column_charsets(table) if charsets is None else charsets
-    unsigned, table_members = table.unsigned(), table.members()
+    unsigned, members = table.unsigned(), table.members()
     found = []
     for i, code in enumerate(table.types):
         kind = real_type(code, table.metas[i])
-        texts = member_texts(table_members[i], charsets[i]) if members is None else members[i]
+        texts = member_texts(members[i], charsets[i])
         type_ = arrow_type(kind, table.metas[i], unsigned[i], charsets[i], texts is not None, temporal_text)
         facts = ColumnFacts(names[i], code, table.metas[i], kind, unsigned[i], charsets[i], texts, temporal_text, type_)
         found.append(facts)

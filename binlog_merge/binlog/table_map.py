@@ -23,8 +23,8 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.optional_metadata import OptionalMetadata
 from binlog_merge.binlog.temporal import fraction_text, time_text
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
+from snapshot_store.mysql.column_type import set_text
 from snapshot_store.mysql.text.charsets import charset_of
-from snapshot_store.mysql.values.sets import set_text
 
 MAX_COLUMNS: Final = 4096
 
@@ -206,10 +206,10 @@ def column_names(table_map: TableMap) -> tuple[str, ...]:
     return tuple(f"@{i + 1}" for i in range(len(table_map.types)))
 
 
-def column_charsets(table_map: TableMap, default: str = "utf8mb4") -> tuple[str, ...]:
-    """Return the character set of each column, by its collation id; `default` if the table map has none (5.7)."""
+def column_charsets(table_map: TableMap) -> tuple[str, ...]:
+    """Return the character set of each column, by its collation id; utf8mb4 if the table map has none (5.7)."""
     return tuple(
-        default if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
+        "utf8mb4" if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
     )
 
 

@@ -16,8 +16,7 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from binlog_merge.config.errors import explain
-from binlog_merge.config.yaml import load_yaml
+from binlog_merge.config.yaml import explain, load_yaml
 from binlog_merge.errors import ConfigError
 from binlog_merge.protocol.handshake import CACHING_SHA2, NATIVE
 from binlog_merge.protocol.passwords import Secret, double_sha256, proves_native, proves_sha2

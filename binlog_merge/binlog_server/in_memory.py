@@ -18,7 +18,7 @@ from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog_server.definitions import Row
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
-from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
+from binlog_merge.values.duckdb.piece import OUT_OF_RANGE, why_stopped
 
 _MOST_HELD: Final = 1 << 29
 _LARGE: Final = 1 << 20

@@ -127,7 +127,7 @@ def _plain(value: str) -> str:
 def key_column_usage(definitions: Definitions) -> Iterator[Row]:
     """Yield the rows of KEY_COLUMN_USAGE."""
     for table in definitions.known():
-        for index in _keys(table):
+        for index in table.unique_keys:
             for number, part in enumerate(index.parts, 1):
                 of = ("def", table.schema, table.name)
                 yield "def", table.schema, index.name, *of, part.column, number, None, None, None, None
@@ -141,7 +141,7 @@ def key_column_usage(definitions: Definitions) -> Iterator[Row]:
 def table_constraints(definitions: Definitions) -> Iterator[Row]:
     """Yield the rows of TABLE_CONSTRAINTS."""
     for table in definitions.known():
-        for index in _keys(table):
+        for index in table.unique_keys:
             kind = "PRIMARY KEY" if index.name == "PRIMARY" else "UNIQUE"
             yield "def", table.schema, index.name, table.schema, table.name, kind, "YES"
         for key in table.foreign_keys:
@@ -170,14 +170,10 @@ def check_constraints(definitions: Definitions) -> Iterator[Row]:
             yield "def", table.schema, name, escaped(whole)
 
 
-def _keys(table: "model.Table") -> Iterator["model.Index"]:
-    return (index for index in table.indexes if index.unique or index.name == "PRIMARY")
-
-
 def _referenced_key(parent: "model.Table", key: "model.ForeignKey") -> str | None:
     """Return the unique key of the parent that has the referenced columns, None if only another index has them."""
     wanted = [column.lower() for column in key.referenced]
-    for index in _keys(parent):
+    for index in parent.unique_keys:
         if [(part.column or "").lower() for part in index.parts] == wanted:
             return index.name
     return None

@@ -23,7 +23,7 @@ from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session
 from binlog_merge.targets.server.overwriting import inserts
 from binlog_merge.targets.server.run import replay
-from binlog_merge.values.sql.server_text import literal_of_written
+from binlog_merge.values.sql import literal_of_written
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.names import quote_name

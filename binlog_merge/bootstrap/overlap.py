@@ -84,12 +84,8 @@ def beginning_of(reader: NodeReader, shard: Shard, table: Table) -> Beginning:
 
 def unique_keys(table: Table) -> Iterator[tuple[Index, tuple[Column, ...]]]:
     """Yield the unique keys of a table whose parts are whole columns, each with these."""
-    for index in table.indexes:
-        if index.unique or index.name == "PRIMARY":
-            places = [None if p.column is None or p.length else table.index_of(p.column) for p in index.parts]
-            columns = tuple(table.columns[place] for place in places if place is not None)
-            if len(columns) == len(places):
-                yield index, columns
+    for index, places in table.whole_keys:
+        yield index, tuple(table.columns[place] for place in places)
 
 
 def _by_server(column: Column) -> bool:

@@ -9,7 +9,7 @@ from binlog_merge.config.merge_config import MergeConfig, route_of, topology_of
 from binlog_merge.config.modes import Extract, key_columns
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.tables.rows import keys_of
-from binlog_merge.values.sql.server_text import literal_of_written, text_of, written_of
+from binlog_merge.values.sql import literal_of_written, text_of, written_of
 from snapshot_store.model import Catalog, Column, Table
 from snapshot_store.mysql.column_type import MEMBERS, OPAQUE, TEMPORAL, Family
 from snapshot_store.mysql.sql.names import quote_name

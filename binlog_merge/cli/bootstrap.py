@@ -5,14 +5,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.merge import place_of
-from binlog_merge.cli.options import ConfiguredMerged, Output, SslCa, local_path
+from binlog_merge.cli.options import ConfiguredMerged, Output, SslCa, local_path, option, place_of
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.replay import Temporal, path_of
-from binlog_merge.cli.replay_options import TimeZone, address_of, password_of, time_zone_of
+from binlog_merge.cli.replay import path_of
+from binlog_merge.cli.replay_options import Temporal, TimeZone, address_of, password_of, time_zone_of
 from binlog_merge.errors import ConfigError, UnsupportedInput
 from binlog_merge.redaction import redacted
 
@@ -45,48 +42,33 @@ are refused. A table that is altered while it is copied is copied again."""
 def bootstrap(
     config: Annotated[
         Path,
-        typer.Option(
-            "--config",
-            "-c",
-            help="The cluster: its nodes, their servers, the routes.",
-            metavar="CLUSTER.YAML",
-            parser=local_path,
-        ),
+        option("--config -c", "The cluster: its nodes, their servers, the routes.", "CLUSTER.YAML", local_path),
     ],
     to: Annotated[
         str,
-        typer.Option("--to", help="mysql://user@host:port, mysql://…/?socket=PATH, or duckdb:///FILE.", metavar="URL"),
+        option("--to", "mysql://user@host:port, mysql://…/?socket=PATH, or duckdb:///FILE.", "URL"),
     ],
     merged: ConfiguredMerged = None,
     password_file: Annotated[
         Path | None,
-        typer.Option(
-            "--password-file",
-            help="Holds the nodes' password; else the URL's, or MYSQL_PWD.",
-            parser=local_path,
-            metavar="PATH",
-        ),
+        option("--password-file", "Holds the nodes' password; else the URL's, or MYSQL_PWD.", "PATH", local_path),
     ] = None,
     to_password_file: Annotated[
         Path | None,
-        typer.Option("--to-password-file", help="Holds the target's password.", parser=local_path, metavar="PATH"),
+        option("--to-password-file", "Holds the target's password.", "PATH", local_path),
     ] = None,
     ssl_ca: SslCa = None,
     chunk_rows: Annotated[
-        int, typer.Option("--chunk-rows", min=1, max=1_000_000, help="The most rows of a SELECT on a node.")
+        int, option("--chunk-rows", "The most rows of a SELECT on a node.", min=1, max=1_000_000)
     ] = 10_000,
     wait: Annotated[
         float,
-        typer.Option(
-            "--wait", min=0, help="How many seconds to wait for a merge, or for a DDL, that does not come on."
-        ),
+        option("--wait", "How many seconds to wait for a merge, or for a DDL, that does not come on.", min=0),
     ] = 600.0,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="Sessions of a server that apply the log.")
-    ] = 1,
+    workers: Annotated[int, option("--workers", "Sessions of a server that apply the log.", min=1, max=64)] = 1,
     temporal: Annotated[
         Temporal,
-        typer.Option("--temporal", help="DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
+        option("--temporal", "DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
     time_zone: TimeZone = None,
     output: Output = OutputFormat.text,

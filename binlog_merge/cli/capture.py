@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Output, SslCa, local_path
+from binlog_merge.cli.options import Output, SslCa, local_path, option
 from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
 from binlog_merge.redaction import Routine
@@ -47,59 +45,44 @@ end its error is the exit code. Ctrl-C (exit code 130) and SIGTERM (143) end the
 def capture(
     config: Annotated[
         Path,
-        typer.Option(
-            "--config",
-            "-c",
-            help="The cluster: its nodes and their servers.",
-            metavar="CLUSTER.YAML",
-            parser=local_path,
-        ),
+        option("--config -c", "The cluster: its nodes and their servers.", "CLUSTER.YAML", local_path),
     ],
-    node: Annotated[
-        list[str] | None, typer.Option("--node", help="Only this node; may be given again.", metavar="SOURCE_ID")
-    ] = None,
+    node: Annotated[list[str] | None, option("--node", "Only this node; may be given again.", "SOURCE_ID")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Where to; default: capture.dir of the configuration.", metavar="DIR", parser=local_path
-        ),
+        option("--out", "Where to; default: capture.dir of the configuration.", "DIR", local_path),
     ] = None,
-    stop_never: Annotated[bool, typer.Option("--stop-never", help="Go on as the servers write.")] = False,
+    stop_never: Annotated[bool, option("--stop-never", "Go on as the servers write.")] = False,
     until_now: Annotated[
-        bool, typer.Option("--until-now", help="Stop where the servers are when it begins; the default.")
+        bool, option("--until-now", "Stop where the servers are when it begins; the default.")
     ] = False,
     start_file: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--start-file",
-            help="Where a node without captured files begins; default: its server's first file.",
-            metavar="[SOURCE_ID=]FILE",
+            "Where a node without captured files begins; default: its server's first file.",
+            "[SOURCE_ID=]FILE",
         ),
     ] = None,
     switch: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--switch",
-            help="Let another server take over: from now on the node's log is its. For each node once. "
+            "Let another server take over: from now on the node's log is its. For each node once. "
             "Asked of the capture that is running, if one is; it has --retry-seconds to answer.",
-            metavar="SOURCE_ID=mysql://USER@HOST",
+            "SOURCE_ID=mysql://USER@HOST",
         ),
     ] = None,
     password_file: Annotated[
         Path | None,
-        typer.Option(
-            "--password-file",
-            help="Holds the servers' password; else the URL's, or MYSQL_PWD.",
-            parser=local_path,
-            metavar="PATH",
-        ),
+        option("--password-file", "Holds the servers' password; else the URL's, or MYSQL_PWD.", "PATH", local_path),
     ] = None,
     ssl_ca: SslCa = None,
     retry_seconds: Annotated[
-        float, typer.Option("--retry-seconds", min=0, help="How long to try again when a server cannot be reached.")
+        float, option("--retry-seconds", "How long to try again when a server cannot be reached.", min=0)
     ] = 60.0,
     together: Annotated[
-        bool, typer.Option("--together", help="When a node's capture fails, end the others' too, and the command.")
+        bool, option("--together", "When a node's capture fails, end the others' too, and the command.")
     ] = False,
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,

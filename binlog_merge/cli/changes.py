@@ -8,10 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, local_path, merged_of, option
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
 from binlog_merge.whole_files import appearing
 
@@ -80,55 +78,43 @@ not hold them, or the table had no such column then."""
 
 
 def changes(
-    table: Annotated[str, typer.Option("--table", help="The table.", metavar="SCHEMA.TABLE")],
+    table: Annotated[str, option("--table", "The table.", "SCHEMA.TABLE")],
     directory: MergedArgument = None,
     merged: Merged = None,
-    where: Annotated[
-        str | None, typer.Option("--where", help="Only rows that satisfy this, before or after.", metavar="SQL")
-    ] = None,
-    op: Annotated[
-        list[str] | None, typer.Option("--op", help="Only these: insert, update, delete.", metavar="OP[,OP]")
-    ] = None,
-    start: Annotated[str | None, typer.Option("--start", help="Where to begin.", metavar="PLACE")] = None,
-    stop: Annotated[str | None, typer.Option("--stop", help="Where to end.", metavar="PLACE")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option("--columns", help="Only these columns of the table.", metavar="NAME[,NAME]")
-    ] = None,
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", help="The table's columns as of this TSO.", metavar="TSO")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="End after so many changes.")] = None,
+    where: Annotated[str | None, option("--where", "Only rows that satisfy this, before or after.", "SQL")] = None,
+    op: Annotated[list[str] | None, option("--op", "Only these: insert, update, delete.", "OP[,OP]")] = None,
+    start: Annotated[str | None, option("--start", "Where to begin.", "PLACE")] = None,
+    stop: Annotated[str | None, option("--stop", "Where to end.", "PLACE")] = None,
+    columns: Annotated[list[str] | None, option("--columns", "Only these columns of the table.", "NAME[,NAME]")] = None,
+    as_of: Annotated[str | None, option("--as-of", "The table's columns as of this TSO.", "TSO")] = None,
+    limit: Annotated[int | None, option("--limit", "End after so many changes.", min=1)] = None,
     time_zone: Annotated[
         str,
-        typer.Option("--time-zone", help="Of TIMESTAMP columns in --where, and of times without one.", metavar="ZONE"),
+        option("--time-zone", "Of TIMESTAMP columns in --where, and of times without one.", "ZONE"),
     ] = "UTC",
     temporal: Annotated[
-        str | None, typer.Option("--temporal", help="Parquet: dates and times `typed`, or as MySQL's `text`.")
+        str | None, option("--temporal", "Parquet: dates and times `typed`, or as MySQL's `text`.")
     ] = None,
     zero_dates: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--zero-dates",
-            help="Parquet: dates like 0000-00-00 are `null`, make `text` of their columns, or `stop` it; of one column "
+            "Parquet: dates like 0000-00-00 are `null`, make `text` of their columns, or `stop` it; of one column "
             "born=null.",
-            metavar="RULE",
+            "RULE",
         ),
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="Write to this file.", metavar="FILE", parser=local_path),
+        option("--to", "Write to this file.", "FILE", local_path),
     ] = None,
     format_option: Annotated[
         list[str] | None,
-        typer.Option(
-            "--format-option",
-            help="Of -o debezium and other messages: decimal.handling.mode=string, say.",
-            metavar="NAME=VALUE",
+        option(
+            "--format-option", "Of -o debezium and other messages: decimal.handling.mode=string, say.", "NAME=VALUE"
         ),
     ] = None,
-    output: Annotated[
-        str, typer.Option("-o", "--output", help=f"The format: {', '.join(FORMATS)}.", metavar="FORMAT")
-    ] = "text",
+    output: Annotated[str, option("-o --output", f"The format: {', '.join(FORMATS)}.", "FORMAT")] = "text",
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:

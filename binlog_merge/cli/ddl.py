@@ -9,10 +9,10 @@ import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
 from binlog_merge.cli.ddl_transaction import resolve_transaction, transactions_text
-from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path
+from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema.store import STORE_NAME, floor_of, moment_of, opened, store_name, store_path
-from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.verbs import Verb
 from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.redaction import redacted
 
@@ -91,7 +91,7 @@ HERE = "."
 
 def locks(merged: Merged = HERE, output: Output = OutputFormat.text) -> None:
     """Show what is under way."""
-    from binlog_merge.pipeline.decisions import transactions_in
+    from binlog_merge.pipeline.coordinate.shards.notes import transactions_in
 
     out = merged or HERE
     with opened(out) as store:
@@ -108,22 +108,20 @@ def resolve(
     id: Annotated[
         str, typer.Argument(help="The id that `ddl locks` shows, schema.table, or a transaction.", metavar="ID")
     ],
-    emit: Annotated[
-        str | None, typer.Option("--emit", help="Write this statement in its place.", metavar="SQL")
-    ] = None,
-    skip: Annotated[bool, typer.Option("--skip", help="Write nothing in its place.")] = False,
+    emit: Annotated[str | None, option("--emit", "Write this statement in its place.", "SQL")] = None,
+    skip: Annotated[bool, option("--skip", "Write nothing in its place.")] = False,
     as_if_done: Annotated[
         str | None,
-        typer.Option("--as-if-done", help="This shard counts as having run it.", metavar="NODE/SCHEMA/TABLE"),
+        option("--as-if-done", "This shard counts as having run it.", "NODE/SCHEMA/TABLE"),
     ] = None,
     rows: Annotated[
         Path | None,
-        typer.Option("--as", help="It wrote the rows in this JSON file.", metavar="ROWS.JSON", parser=local_path),
+        option("--as", "It wrote the rows in this JSON file.", "ROWS.JSON", local_path),
     ] = None,
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back what is not carried out yet.")] = False,
+    withdraw: Annotated[bool, option("--withdraw", "Take back what is not carried out yet.")] = False,
     at_tso: Annotated[
         str | None,
-        typer.Option("--at-tso", help="Not before this commit TSO or order key."),
+        option("--at-tso", "Not before this commit TSO or order key."),
     ] = None,
     merged: LocalMerged = Path(HERE),
     output: Output = OutputFormat.text,
@@ -131,8 +129,7 @@ def resolve(
     """Record a decision."""
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.pipeline.base.decided import is_transaction
-    from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
-    from binlog_merge.pipeline.decisions import note_decisions
+    from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json, note_decisions
 
     out = merged or Path(HERE)
     if [emit is not None, skip, as_if_done is not None, rows is not None, withdraw].count(True) != 1:
@@ -214,7 +211,7 @@ def _decided(
     as_if_done: str | None,
     floor: "OrderKey",
 ) -> "Decided":
-    from binlog_merge.pipeline.coordinate.shards.deciding import Refused, checked, lock_named, place_for, statement_for
+    from binlog_merge.pipeline.coordinate.shards.notes import Refused, checked, lock_named, place_for, statement_for
     from binlog_merge.pipeline.coordinate.shards.values import Decided
 
     try:
@@ -260,7 +257,7 @@ def _withdrawn(
     id: str, found: "Locks", decisions: "Sequence[Decided]", floor: "OrderKey", path: Path
 ) -> "tuple[tuple[Decided, ...], list[Decided]]":
     """Return the remaining decisions, and the withdrawn ones."""
-    from binlog_merge.pipeline.coordinate.shards.deciding import Refused, lock_named
+    from binlog_merge.pipeline.coordinate.shards.notes import Refused, lock_named
     from binlog_merge.pipeline.coordinate.stores import below_published
 
     try:

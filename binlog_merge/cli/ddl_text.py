@@ -159,8 +159,7 @@ def decided_text(decided: "Decided") -> str:
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
     """Return commands that decide about the first lock without a decision."""
-    from binlog_merge.pipeline.coordinate.shards.deciding import WAITING, alone_of_its_kind
-    from binlog_merge.pipeline.coordinate.shards.notes import table_of
+    from binlog_merge.pipeline.coordinate.shards.notes import WAITING, alone_of_its_kind, table_of
 
     known = {decided.id for decided in decisions}
     waiting = [lock for lock in found.locks if lock.stage in WAITING]

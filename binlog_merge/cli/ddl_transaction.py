@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_merge.files.manifest import ManifestState, NodeState
     from binlog_merge.pipeline.base.decided import Decided
     from binlog_merge.pipeline.base.group_at import Event, Group
-    from binlog_merge.pipeline.decisions import DecidedTransaction
+    from binlog_merge.pipeline.coordinate.shards.notes import DecidedTransaction
     from binlog_merge.reshape.given_rows import GivenRow
     from snapshot_store.model import Table
     from snapshot_store.store.db import Store
@@ -37,7 +37,7 @@ def resolve_transaction(
     """Record what is decided about a transaction, or take that back."""
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.pipeline.base.decided import gtid_of
-    from binlog_merge.pipeline.decisions import note_decisions
+    from binlog_merge.pipeline.coordinate.shards.notes import note_decisions
 
     if not (skip or withdraw or rows is not None):
         raise ConfigError(
@@ -83,7 +83,7 @@ def transactions_text(decided: "Sequence[DecidedTransaction]") -> list[str]:
 
 
 def _done(decided: "Decided") -> "DecidedTransaction":
-    from binlog_merge.pipeline.decisions import DecidedTransaction
+    from binlog_merge.pipeline.coordinate.shards.notes import DecidedTransaction
 
     return DecidedTransaction(decided.id, "as" if decided.given else "skip", decided.rows)
 
@@ -197,7 +197,7 @@ def _withdraw(store: "Store", directory: Path, id: str) -> tuple[str, str, tuple
 
 
 def _check_undecided(store: "Store", id: str) -> None:
-    from binlog_merge.pipeline.decisions import transactions_in
+    from binlog_merge.pipeline.coordinate.shards.notes import transactions_in
 
     known = next((decided.action for decided in transactions_in(store.note) if decided.id == id), None)
     if known is not None:

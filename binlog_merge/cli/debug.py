@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli import json_schema
-from binlog_merge.cli.options import NumberingMerged, Output, WrittenMerged, local_path
+from binlog_merge.cli.options import NumberingMerged, Output, WrittenMerged, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.verbs import Verb
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
 from binlog_merge.json_values import utc_text
 from binlog_merge.moved_keys import NODES, is_moved, place_of
@@ -172,7 +172,7 @@ def block(
         Path,
         typer.Argument(help="A block's file, a piece, or a directory of blocks.", metavar="PATH", parser=local_path),
     ],
-    rows: Annotated[int, typer.Option("--rows", min=0, help="How many rows of a file to show; 0: all.")] = 20,
+    rows: Annotated[int, option("--rows", "How many rows of a file to show; 0: all.", min=0)] = 20,
     output: Output = OutputFormat.text,
 ) -> None:
     """Print index blocks."""
@@ -244,7 +244,7 @@ def plan(
     output: Output = OutputFormat.text,
 ) -> None:
     """Print what the next merge would do."""
-    from binlog_merge.cli.merge import output_directory
+    from binlog_merge.cli.options import output_directory
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.pipeline.plan import goes_on
     from binlog_merge.pipeline.plan import plan as planned

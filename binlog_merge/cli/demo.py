@@ -5,11 +5,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.merge import Master, check_engine, run
-from binlog_merge.cli.options import Output, local_path
+from binlog_merge.cli.merge import Master, MergeOptions, check_engine, run
+from binlog_merge.cli.options import Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, printable
 from binlog_merge.errors import ConfigError, ManifestError
 
@@ -29,12 +27,7 @@ place."""
 
 Demo = Annotated[
     Path,
-    typer.Option(
-        "--merged",
-        help="The directory of the merged log; an earlier demo in it is made anew.",
-        parser=local_path,
-        metavar="DIR",
-    ),
+    option("--merged", "The directory of the merged log; an earlier demo in it is made anew.", "DIR", local_path),
 ]
 
 
@@ -49,10 +42,11 @@ def demo(
     start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
 
-    config = MergeConfig.load(cluster())
+    file = cluster()
+    config = MergeConfig.load(file)
     check_engine(config, master, None)  # before an earlier demo is removed
     _clear(merged, config)
-    result = run(config, merged, output, end_of_input=True, master=master)
+    result = run(config, merged, MergeOptions(file, end_of_input=True, master=master, output=output))
     if output is OutputFormat.text:
         names = [str(file["name"]) for file in result.to_dict()["files"]]
         print("\n".join(_what_to_look_at(merged, names)), flush=True)

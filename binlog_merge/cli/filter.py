@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import Output, local_path
+from binlog_merge.cli.options import Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.verbs import Verb
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 
 if TYPE_CHECKING:
@@ -38,23 +38,19 @@ _OUTCOMES = {
 
 
 def test(
-    filter_file: Annotated[Path, typer.Option("--filter", help="The filter file.", metavar="FILE", parser=local_path)],
-    table: Annotated[
-        list[str] | None, typer.Option("--table", help="A table, as schema.table; may be repeated.", metavar="TABLE")
-    ] = None,
+    filter_file: Annotated[Path, option("--filter", "The filter file.", "FILE", local_path)],
+    table: Annotated[list[str] | None, option("--table", "A table, as schema.table; may be repeated.", "TABLE")] = None,
     ddl: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ddl", help="A statement; names without a schema are in that of the first --table.", metavar="SQL"
-        ),
+        option("--ddl", "A statement; names without a schema are in that of the first --table.", "SQL"),
     ] = None,
     schema_file: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--schema-file",
-            help="CREATE TABLE statements to check expressions on, as mysqldump writes them.",
-            parser=local_path,
-            metavar="PATH",
+            "CREATE TABLE statements to check expressions on, as mysqldump writes them.",
+            "PATH",
+            local_path,
         ),
     ] = None,
     output: Output = OutputFormat.text,

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, SslCa, local_path, merged_of, option
 from binlog_merge.cli.output import counted, printable
 from binlog_merge.errors import EXIT_FOUND, ConfigError, IoError, io_error
 from binlog_merge.whole_files import appearing
@@ -48,53 +48,45 @@ class UndoFormat(StrEnum):
     binlog = "binlog"
 
 
-Tables = Annotated[list[str], typer.Option("--table", help="A table; several may be given.", metavar="SCHEMA.TABLE")]
-Start = Annotated[str, typer.Option("--start", help="Where the changes begin.", metavar="PLACE")]
-Stop = Annotated[str, typer.Option("--stop", help="Where they end.", metavar="PLACE")]
+Tables = Annotated[list[str], option("--table", "A table; several may be given.", "SCHEMA.TABLE")]
+Start = Annotated[str, option("--start", "Where the changes begin.", "PLACE")]
+Stop = Annotated[str, option("--stop", "Where they end.", "PLACE")]
 WhereOption = Annotated[
     str | None,
-    typer.Option("--where", help="Only rows that satisfy this, before or after the change.", metavar="CONDITION"),
+    option("--where", "Only rows that satisfy this, before or after the change.", "CONDITION"),
 ]
-Ops = Annotated[
-    str | None, typer.Option("--op", help="Only these: insert, update, delete, with commas.", metavar="OPS")
-]
-Forward = Annotated[bool, typer.Option("--forward", help="Write what does the changes again, in their order.")]
+Ops = Annotated[str | None, option("--op", "Only these: insert, update, delete, with commas.", "OPS")]
+Forward = Annotated[bool, option("--forward", "Write what does the changes again, in their order.")]
 AcrossDdl = Annotated[
     bool,
-    typer.Option("--across-ddl", help="Pass over DDL that leaves rows as they are: added or wider columns, keys."),
+    option("--across-ddl", "Pass over DDL that leaves rows as they are: added or wider columns, keys."),
 ]
-Check = Annotated[
-    str | None, typer.Option("--check", help="First compare the rows of this server.", metavar="mysql://…")
-]
+Check = Annotated[str | None, option("--check", "First compare the rows of this server.", "mysql://…")]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
+    option("--password-file", "Holds the server's password.", "PATH", local_path),
 ]
 To = Annotated[
     Path | None,
-    typer.Option(
-        "--to", help="The file to write; standard output if none is given.", parser=local_path, metavar="PATH"
-    ),
+    option("--to", "The file to write; standard output if none is given.", "PATH", local_path),
 ]
 Physical = Annotated[
     bool,
-    typer.Option(
-        "--physical", help="For the physical tables, from the nodes' own binlogs: a file for each node in --to DIR."
-    ),
+    option("--physical", "For the physical tables, from the nodes' own binlogs: a file for each node in --to DIR."),
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="The cluster, for --physical.", metavar="FILE", parser=local_path),
+    option("--config -c", "The cluster, for --physical.", "FILE", local_path),
 ]
 Gtids = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--gtids",
-        help="The UUID of a binlog's own GTIDs; a new one if the log has GTIDs. none: for servers with gtid_mode=OFF.",
-        metavar="UUID",
+        "The UUID of a binlog's own GTIDs; a new one if the log has GTIDs. none: for servers with gtid_mode=OFF.",
+        "UUID",
     ),
 ]
-TimeZone = Annotated[str, typer.Option("--time-zone", help="Of times without one, and of TIMESTAMP in --where.")]
+TimeZone = Annotated[str, option("--time-zone", "Of times without one, and of TIMESTAMP in --where.")]
 
 
 def flashback(
@@ -116,7 +108,7 @@ def flashback(
     config: Config = None,
     gtids: Gtids = None,
     time_zone: TimeZone = "UTC",
-    output: Annotated[UndoFormat, typer.Option("-o", "--output", help="SQL, or a binlog file.")] = UndoFormat.sql,
+    output: Annotated[UndoFormat, option("-o --output", "SQL, or a binlog file.")] = UndoFormat.sql,
 ) -> None:
     """Write what undoes changes of a merged log."""
     if physical and (config is None or to is None):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, Output, merged_of
+from binlog_merge.cli.options import Merged, Output, merged_of, option
 from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.errors import ConfigError
 
@@ -37,10 +37,10 @@ def history(
     table: Annotated[str, typer.Argument(help="The table.", metavar="SCHEMA.TABLE")],
     key: Annotated[list[str], typer.Argument(help="The primary key.", metavar="COLUMN=VALUE...")],
     merged: Merged = None,
-    start: Annotated[str | None, typer.Option("--start", help="Where to begin; as in `changes`.")] = None,
-    stop: Annotated[str | None, typer.Option("--stop", help="Where to end; as in `changes`.")] = None,
+    start: Annotated[str | None, option("--start", "Where to begin; as in `changes`.")] = None,
+    stop: Annotated[str | None, option("--stop", "Where to end; as in `changes`.")] = None,
     time_zone: Annotated[
-        str, typer.Option("--time-zone", help="Of times without one, and of a TIMESTAMP in the key.", metavar="ZONE")
+        str, option("--time-zone", "Of times without one, and of a TIMESTAMP in the key.", "ZONE")
     ] = "UTC",
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,

@@ -6,7 +6,7 @@ import typer
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.cli.log_lines import verbosity
-from binlog_merge.cli.options import Output, input_file
+from binlog_merge.cli.options import Output, input_file, option
 from binlog_merge.cli.output import OutputFormat, print_stream
 from binlog_merge.log.inspection import inspect_file, records_of
 
@@ -25,15 +25,11 @@ inside a compressed transaction are shown too, at the position of their payload.
 Files = Annotated[list[str], typer.Argument(help="Binlog files.", metavar="FILE...", parser=input_file)]
 StartPosition = Annotated[
     int,
-    typer.Option(
-        "--start-position", min=4, max=MAX_POSITION, help="Begin at this position of the first file: an event's."
-    ),
+    option("--start-position", "Begin at this position of the first file: an event's.", min=4, max=MAX_POSITION),
 ]
 StopPosition = Annotated[
     int | None,
-    typer.Option(
-        "--stop-position", min=4, max=MAX_POSITION, help="Stop before the event at or after this position of the last."
-    ),
+    option("--stop-position", "Stop before the event at or after this position of the last.", min=4, max=MAX_POSITION),
 ]
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, help="Show rows; twice: columns' names and types.")

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from binlog_merge.cli.options import option
 from binlog_merge.errors import ConfigError
 
 HELP: Final = """Print the JSON Schema (2020-12) of a verb's -o json, or with --line of a line of its -o jsonl.
@@ -56,7 +57,7 @@ def json_schema(
     verb: Annotated[
         list[str] | None, typer.Argument(help="The verb, as on a line: schema history.", metavar="[VERB...]")
     ] = None,
-    line: Annotated[bool, typer.Option("--line", help="Of a line of -o jsonl.")] = False,
+    line: Annotated[bool, option("--line", "Of a line of -o jsonl.")] = False,
 ) -> None:
     """Print a JSON Schema."""
     if not verb:

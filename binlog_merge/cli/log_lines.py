@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final, TextIO
 
-import typer
-
+from binlog_merge.cli.options import option
 from binlog_merge.cli.output import printable
 from binlog_merge.errors import MergeError
 from binlog_merge.json_values import unix_time_text
@@ -40,10 +39,10 @@ class LineFormat(StrEnum):
 
 
 LogLevel = Annotated[
-    Level, typer.Option("--log-level", help="Log on stderr; info: stages, connections, retries; debug: tasks too.")
+    Level, option("--log-level", "Log on stderr; info: stages, connections, retries; debug: tasks too.")
 ]
 LogFormat = Annotated[
-    LineFormat, typer.Option("--log-format", help="How to log; json: all that goes to stderr is one object a line.")
+    LineFormat, option("--log-format", "How to log; json: all that goes to stderr is one object a line.")
 ]
 
 _LOGGER = logging.getLogger("binlog_merge")
@@ -154,7 +153,7 @@ _voice = Voice()
 """That of the process's one command; all its threads ask for it."""
 
 
-def taken(arguments: Sequence[str]) -> tuple[Voice, list[str]]:
+def voice_of(arguments: Sequence[str]) -> tuple[Voice, list[str]]:
     """Return the voice that a line asks for, and the line without these words. What is behind `--` is left alone."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     quiet, verbose, debug, rest = False, 0, False, []

@@ -14,9 +14,9 @@ from typing import NoReturn
 import typer
 
 from binlog_merge import without_pandas
-from binlog_merge.cli.log_lines import Level, LineFormat, say_error, speak, start_log, taken
+from binlog_merge.cli.log_lines import Level, LineFormat, say_error, speak, start_log, voice_of
 from binlog_merge.cli.output import begin, print_failure, wanted_output
-from binlog_merge.cli.start import Terminated, heed_signals, raised
+from binlog_merge.cli.signals import Terminated, heed_signals, raised
 from binlog_merge.cli.verbs import application
 from binlog_merge.errors import (
     EXIT_FOUND,
@@ -86,7 +86,7 @@ def _prepare_output() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     begin()
-    voice, arguments = taken(arguments)
+    voice, arguments = voice_of(arguments)
     speak(voice)
     start_log(Level.warning, LineFormat.text)
     arguments = arguments or ["--help"]

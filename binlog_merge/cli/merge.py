@@ -4,16 +4,23 @@ import importlib.util
 import os
 import shutil
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
-import typer
-
 from binlog_merge import without_pandas
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log, verbosity
-from binlog_merge.cli.options import ConfiguredMerged, Output, commit_tso, local_path, written_folder
+from binlog_merge.cli.options import (
+    ConfiguredMerged,
+    Output,
+    commit_tso,
+    local_path,
+    option,
+    place_of,
+    taking,
+    written_folder,
+)
 from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result, size_of
 from binlog_merge.cli.progress import LineProgress, progress
 from binlog_merge.cli.verify import lines_of
@@ -23,7 +30,7 @@ from binlog_merge.redaction import redacted
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.pipeline.base.runner import Progress
-    from binlog_merge.spark.job import MergeResult, Pace
+    from binlog_merge.spark.job import MergeResult
     from binlog_merge.verification.whole import Verified
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
@@ -46,222 +53,181 @@ minutes."""
 
 Config = Annotated[
     Path,
-    typer.Option(
-        "--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML", parser=local_path
-    ),
+    option("--config -c", "The cluster: nodes, routes, output.", "CLUSTER.YAML", local_path),
 ]
 Work = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--work",
-        help="With a merged log in an object store: a local folder to work in; default: one in TMPDIR.",
-        parser=local_path,
-        metavar="DIR",
+        "With a merged log in an object store: a local folder to work in; default: one in TMPDIR.",
+        "DIR",
+        local_path,
     ),
 ]
 StartTso = Annotated[
     int | None,
-    typer.Option(
-        "--start-tso", parser=commit_tso("--start-tso"), help="Leave out what committed before this TSO.", metavar="TSO"
-    ),
+    option("--start-tso", "Leave out what committed before this TSO.", "TSO", commit_tso("--start-tso")),
 ]
 StopTso = Annotated[
     int | None,
-    typer.Option("--stop-tso", parser=commit_tso("--stop-tso"), help="Stop before this commit TSO.", metavar="TSO"),
+    option("--stop-tso", "Stop before this commit TSO.", "TSO", commit_tso("--stop-tso")),
 ]
 EndOfInput = Annotated[
     bool,
-    typer.Option("--end-of-input", help="The nodes will write no more: hold nothing back, report what is in doubt."),
+    option("--end-of-input", "The nodes will write no more: hold nothing back, report what is in doubt."),
 ]
 FilterFile = Annotated[
     Path | None,
-    typer.Option(
-        "--filter",
-        help="What comes out; `filter` of the configuration. See `filter test`.",
-        metavar="FILE",
-        parser=local_path,
-    ),
+    option("--filter", "What comes out; `filter` of the configuration. See `filter test`.", "FILE", local_path),
 ]
 StopNever = Annotated[
-    bool, typer.Option("--stop-never", help="Go on as the nodes write, in rounds of one process, until it is stopped.")
+    bool, option("--stop-never", "Go on as the nodes write, in rounds of one process, until it is stopped.")
 ]
 MinInterval = Annotated[
     float | None,
-    typer.Option("--min-interval", min=0, help="With --stop-never: seconds from round to round at least; default 0."),
+    option("--min-interval", "With --stop-never: seconds from round to round at least; default 0.", min=0),
 ]
 InDriver = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--in-driver",
-        parser=size_of,
-        help="A stage that reads no more than this runs in this process, without a Spark job; default: 16MiB, and 0 "
+        "A stage that reads no more than this runs in this process, without a Spark job; default: 16MiB, and 0 "
         "for a merge that ends and is told of an engine: --master, --conf, the configuration's `spark`, spark-submit.",
-        metavar="SIZE",
+        "SIZE",
+        size_of,
     ),
 ]
 LongestPause = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--longest-pause",
+        "With --stop-never: what may pass is tried again after a pause that grows up to this; default: 15.",
+        "SECONDS",
         min=0,
-        help="With --stop-never: what may pass is tried again after a pause that grows up to this; default: 15.",
-        metavar="SECONDS",
     ),
 ]
 Listen = Annotated[
     str | None,
-    typer.Option(
-        "--listen", help="With --stop-never: show the status over HTTP, as `status --listen`.", metavar="[HOST:]PORT"
-    ),
+    option("--listen", "With --stop-never: show the status over HTTP, as `status --listen`.", "[HOST:]PORT"),
 ]
 CheckRows = Annotated[
     bool,
-    typer.Option(
-        "--check-rows",
-        help="Walk all rows before they come out, those with a checksum too; `check-rows: always`.",
-    ),
+    option("--check-rows", "Walk all rows before they come out, those with a checksum too; `check-rows: always`."),
 ]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Look through the files written, as `verify` does; its exit code is the command's."),
+    option("--verify", "Look through the files written, as `verify` does; its exit code is the command's."),
 ]
 Master = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--master",
-        help="The Spark master; default: spark-submit's, else `spark.master` of the configuration, else local[*].",
-        metavar="URL",
+        "The Spark master; default: spark-submit's, else `spark.master` of the configuration, else local[*].",
+        "URL",
     ),
 ]
-Conf = Annotated[
-    list[str] | None, typer.Option("--conf", help="A Spark option, K=V; may be given again.", metavar="K=V")
-]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="List the statements that do not come out, each with its place.")
-]
+Conf = Annotated[list[str] | None, option("--conf", "A Spark option, K=V; may be given again.", "K=V")]
+Verbose = Annotated[bool, option("--verbose -v", "List the statements that do not come out, each with its place.")]
 
 
-def merge(
-    config: Config,
-    merged: ConfiguredMerged = None,
-    work: Work = None,
-    start_tso: StartTso = None,
-    stop_tso: StopTso = None,
-    end_of_input: EndOfInput = False,
-    stop_never: StopNever = False,
-    min_interval: MinInterval = None,
-    in_driver: InDriver = None,
-    longest_pause: LongestPause = None,
-    listen: Listen = None,
-    filter_file: FilterFile = None,
-    check_rows: CheckRows = False,
-    verify: Verify = False,
-    master: Master = None,
-    conf: Conf = None,
-    output: Output = OutputFormat.text,
-    verbose: Verbose = False,
-    log_level: LogLevel = Level.warning,
-    log_format: LogFormat = LineFormat.text,
-) -> None:
+@dataclass(frozen=True)
+class MergeOptions:
+    """The options of `merge`."""
+
+    config: Config
+    merged: ConfiguredMerged = None
+    work: Work = None
+    start_tso: StartTso = None
+    stop_tso: StopTso = None
+    end_of_input: EndOfInput = False
+    stop_never: StopNever = False
+    min_interval: MinInterval = None
+    in_driver: InDriver = None
+    longest_pause: LongestPause = None
+    listen: Listen = None
+    filter_file: FilterFile = None
+    check_rows: CheckRows = False
+    verify: Verify = False
+    master: Master = None
+    conf: Conf = None
+    output: Output = OutputFormat.text
+    verbose: Verbose = False
+    log_level: LogLevel = Level.warning
+    log_format: LogFormat = LineFormat.text
+
+
+@taking(MergeOptions)
+def merge(options: MergeOptions) -> None:
     """Merge the binlogs of all nodes of a cluster into one."""
-    start_log(log_level, log_format)
+    start_log(options.log_level, options.log_format)
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.config.uri import is_uri
 
-    if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
-        raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
-    if stop_never:
-        _check_goes_on(stop_tso is not None, end_of_input, verify)
-        check_many(output, "a merge that goes on")
+    start, stop = options.start_tso, options.stop_tso
+    if start is not None and stop is not None and start >= stop:
+        raise ConfigError(f"--start-tso {start} is not below --stop-tso {stop}", remedy="nothing lies between")
+    if options.stop_never:
+        _check_goes_on(options)
+        check_many(options.output, "a merge that goes on")
     else:
-        _check_ends(min_interval, longest_pause, listen)
-    options = spark_options(conf)
-    cluster = MergeConfig.load(config)
-    if filter_file is not None:
-        cluster = cluster.model_copy(update={"filter": str(filter_file.absolute())})
-    if check_rows:
+        _check_ends(options)
+    spark_options(options.conf)
+    cluster = MergeConfig.load(options.config)
+    if options.filter_file is not None:
+        cluster = cluster.model_copy(update={"filter": str(options.filter_file.absolute())})
+    if options.check_rows:
         cluster = cluster.model_copy(update={"check_rows": "always"})
-    place = place_of(cluster, merged)
-    if work is not None and not is_uri(place):
+    place = place_of(cluster, options.merged)
+    if options.work is not None and not is_uri(place):
         raise ConfigError(
             "--work is for a merged log in an object store", remedy="leave it out: a directory has its own"
         )
-    if stop_never:
+    if options.stop_never:
         directory = written_folder(place)
         from binlog_merge.config import held
-        from binlog_merge.spark.job import IN_DRIVER, Pace
 
-        pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
-        if longest_pause is not None:
-            pace = replace(pace, last_pause=longest_pause)
         with held.holding():
             held.hold(file for file in (cluster.filter,) if file is not None)  # each round looks into it
-            run_on(cluster, directory, output, pace, size, start_tso, master, options, listen)
-        return
-    run(
-        cluster,
-        place if is_uri(place) else Path(place),
-        output,
-        work=work,
-        start_tso=start_tso,
-        stop_tso=stop_tso,
-        end_of_input=end_of_input,
-        verify=verify,
-        in_driver=in_driver,
-        master=master,
-        options=options,
-        verbose=verbosity(verbose) > 0,
-    )
+            _run_on(cluster, directory, options)
+    else:
+        run(cluster, place if is_uri(place) else Path(place), options)
 
 
-def run(
-    config: "MergeConfig",
-    out: str | Path,
-    output: OutputFormat,
-    *,
-    work: Path | None = None,
-    start_tso: int | None = None,
-    stop_tso: int | None = None,
-    end_of_input: bool = False,
-    verify: bool = False,
-    in_driver: int | None = None,
-    master: str | None = None,
-    options: dict[str, str] | None = None,
-    verbose: bool = False,
-) -> "MergeResult":
+def run(config: "MergeConfig", out: str | Path, options: MergeOptions) -> "MergeResult":
     """Merge and print the result, also what was published before an error. Stops the Spark session it made.
 
-    `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
-    `in_driver`: how many bytes a stage may read to run in this process; default: 0 if Spark is asked for, else
-    IN_DRIVER.
+    What `--verify` finds wrong in what this run wrote is the error. Without `--in-driver`, a stage may read IN_DRIVER
+    bytes to run in this process, and 0 if Spark is asked for.
     """
-    check_engine(config, master, options)
+    settings, verbose = spark_options(options.conf), verbosity(options.verbose) > 0
+    check_engine(config, options.master, settings)
     from binlog_merge.spark.job import IN_DRIVER
     from binlog_merge.spark.job import merge as merge_job
 
-    named = _names_engine(config, master, options)
+    named = _names_engine(config, options.master, settings)
+    in_driver = options.in_driver
     if in_driver is None:
         in_driver = 0 if named else IN_DRIVER
     try:
-        with progress() as report, Session(config, master, options, report) as spark:
+        with progress() as report, Session(config, options.master, settings, report) as spark:
             result = merge_job(
                 spark,
                 config,
                 out,
-                start_tso=start_tso,
-                stop_tso=stop_tso,
-                end_of_input=end_of_input,
+                start_tso=options.start_tso,
+                stop_tso=options.stop_tso,
+                end_of_input=options.end_of_input,
                 progress=report,
-                work=work,
+                work=options.work,
                 in_driver=in_driver,
                 at_need=in_driver > 0 and not named,
             )
     except MergeError as error:
-        if error.result is not None and output is OutputFormat.text:
+        if error.result is not None and options.output is OutputFormat.text:
             print_result(error.result, redacted(str(out)), verbose)
         raise
-    verified = _look_through(out, result, output) if verify else None
-    if output is not OutputFormat.text:
+    verified = _look_through(out, result, options.output) if options.verify else None
+    if options.output is not OutputFormat.text:
         document = document_of(merged=redacted(str(out)), result=result)
         print_json(document if verified is None else {**document, "verified": verified.to_dict()})
     else:
@@ -271,25 +237,22 @@ def run(
     return result
 
 
-def run_on(
-    config: "MergeConfig",
-    out: Path,
-    output: OutputFormat,
-    pace: "Pace",
-    in_driver: int,
-    start_tso: int | None,
-    master: str | None,
-    options: dict[str, str],
-    listen: str | None = None,
-) -> None:
-    """Merge in rounds until a signal stops it. `listen`: the address at which to show the status meanwhile."""
-    check_engine(config, master, options)
+def _run_on(config: "MergeConfig", out: Path, options: MergeOptions) -> None:
+    """Merge in rounds until a signal stops it; with `--listen` the status is shown meanwhile."""
+    settings = spark_options(options.conf)
+    check_engine(config, options.master, settings)
     from binlog_merge.cli.follow import follow
     from binlog_merge.cli.status import status_shown
+    from binlog_merge.spark.job import IN_DRIVER, Pace
 
-    with status_shown(config, out, listen), Session(config, master, options, LineProgress()) as spark:
-        at_need = not _names_engine(config, master, options)
-        follow(spark, config, out, output, pace, in_driver, at_need, start_tso)
+    pace = Pace(options.min_interval or 0.0)
+    if options.longest_pause is not None:
+        pace = replace(pace, last_pause=options.longest_pause)
+    in_driver = IN_DRIVER if options.in_driver is None else options.in_driver
+    shown = status_shown(config, out, options.listen)
+    with shown, Session(config, options.master, settings, LineProgress()) as spark:
+        at_need = not _names_engine(config, options.master, settings)
+        follow(spark, config, out, options.output, pace, in_driver, at_need, options.start_tso)
 
 
 def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
@@ -377,27 +340,27 @@ class Session:
                 make_beside()
 
 
-def _check_ends(min_interval: float | None, longest_pause: float | None, listen: str | None) -> None:
+def _check_ends(options: MergeOptions) -> None:
     """Raise ConfigError for options that only --stop-never knows."""
     for given, name, instead in (
-        (min_interval, "--min-interval", "leave --min-interval out"),
-        (longest_pause, "--longest-pause", "leave --longest-pause out"),
-        (listen, "--listen", "see `binlog-merge status --help`"),
+        (options.min_interval, "--min-interval", "leave --min-interval out"),
+        (options.longest_pause, "--longest-pause", "leave --longest-pause out"),
+        (options.listen, "--listen", "see `binlog-merge status --help`"),
     ):
         if given is not None:
             raise ConfigError(f"{name} is for --stop-never", remedy=f"add --stop-never, or {instead}")
 
 
-def _check_goes_on(stop_tso: bool, end_of_input: bool, verify: bool) -> None:
+def _check_goes_on(options: MergeOptions) -> None:
     """Raise ConfigError for options that contradict --stop-never."""
     for given, name, remedy in (
-        (stop_tso, "--stop-tso", "leave one of them out"),
+        (options.stop_tso is not None, "--stop-tso", "leave one of them out"),
         (
-            end_of_input,
+            options.end_of_input,
             "--end-of-input",
             "stop it when the nodes have stopped, then merge with --end-of-input",
         ),
-        (verify, "--verify", "`binlog-merge verify` looks through what is published, also while it grows"),
+        (options.verify, "--verify", "`binlog-merge verify` looks through what is published, also while it grows"),
     ):
         if given:
             raise ConfigError(f"{name} is for a merge that ends, --stop-never for one that goes on", remedy=remedy)
@@ -421,29 +384,13 @@ def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) 
         raise
 
 
-def place_of(config: "MergeConfig", merged: str | None) -> str:
-    """Return --merged, else output.dir of the configuration: a local path, or a URI."""
-    place = merged if merged is not None else config.output.dir
-    if place is None:
-        raise ConfigError(
-            f"the configuration of {config.name} names no merged log",
-            remedy="set output.dir there, or give --merged DIR",
-        )
-    return place
-
-
-def output_directory(config: "MergeConfig", merged: Path | None) -> Path:
-    """Return --merged, else the configuration's output.dir, where it must be a folder. Raises ConfigError for a URI."""
-    return written_folder(place_of(config, None if merged is None else str(merged)))
-
-
 def spark_options(conf: list[str] | None) -> dict[str, str]:
     """Return --conf K=V options as a dict; the last one of a key counts."""
     options = {}
-    for option in conf or []:
-        key, equals, value = option.partition("=")
+    for setting in conf or []:
+        key, equals, value = setting.partition("=")
         if not equals or not key:
-            raise ConfigError(f"--conf {option}", remedy="write it as --conf spark.driver.memory=4g")
+            raise ConfigError(f"--conf {setting}", remedy="write it as --conf spark.driver.memory=4g")
         options[key] = value
     return options
 

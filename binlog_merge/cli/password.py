@@ -5,9 +5,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from binlog_merge.cli.options import Output, local_path
+from binlog_merge.cli.options import Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
@@ -25,11 +23,9 @@ The hashes of a MySQL server will do as well: SELECT CONCAT('0x', HEX(authentica
 
 
 def password(
-    password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Holds the password.", metavar="PATH", parser=local_path)
-    ] = None,
+    password_file: Annotated[Path | None, option("--password-file", "Holds the password.", "PATH", local_path)] = None,
     native: Annotated[
-        bool, typer.Option("--native", help="The hash of mysql_native_password, which has no salt: easier to break.")
+        bool, option("--native", "The hash of mysql_native_password, which has no salt: easier to break.")
     ] = False,
     output: Output = OutputFormat.text,
 ) -> None:

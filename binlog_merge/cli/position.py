@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.place import Place, parse_place
@@ -46,19 +44,15 @@ visible yet; the answer says so.
 
 {_PLACES}"""
 
-At = Annotated[
-    str | None, typer.Option("--at", help="A TSO, order key, time, GTID, GTID set, or FILE:POS.", metavar="PLACE")
-]
-TsoOption = Annotated[
-    str | None, typer.Option("--tso", help="The same as --at, for a TSO or an order key.", metavar="TSO")
-]
+At = Annotated[str | None, option("--at", "A TSO, order key, time, GTID, GTID set, or FILE:POS.", "PLACE")]
+TsoOption = Annotated[str | None, option("--tso", "The same as --at, for a TSO or an order key.", "TSO")]
 PositionOption = Annotated[
-    str | None, typer.Option("--position", help="The same as --at, for a place in the merged log.", metavar="FILE:POS")
+    str | None, option("--position", "The same as --at, for a place in the merged log.", "FILE:POS")
 ]
-Node = Annotated[str | None, typer.Option("--node", help="--at is FILE:POS in this node's own binlog.", metavar="NODE")]
+Node = Annotated[str | None, option("--node", "--at is FILE:POS in this node's own binlog.", "NODE")]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Where the nodes' files are, for --node.", metavar="FILE", parser=local_path),
+    option("--config -c", "Where the nodes' files are, for --node.", "FILE", local_path),
 ]
 
 

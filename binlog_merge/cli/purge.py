@@ -5,9 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from binlog_merge.cli.options import Output, PurgedArgument, PurgedMerged, merged_of
+from binlog_merge.cli.options import Output, PurgedArgument, PurgedMerged, merged_of, option
 from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.errors import ConfigError, ManifestError, NotArchived, ReadersBehind
 
@@ -25,13 +23,13 @@ The last file always stays. What a reader that is attached to `serve` still has 
 says so. Removed transactions count as purged: a replica that lacks one gets MySQL's error 1236. A merge that is running
 is told by `retention` in its configuration instead (25); that also removes captured files."""
 
-To = Annotated[str | None, typer.Option("--to", help="The first file to keep.", metavar="FILE")]
+To = Annotated[str | None, option("--to", "The first file to keep.", "FILE")]
 Before = Annotated[
     str | None,
-    typer.Option("--before", help="Remove files written last before this time; UTC without an offset.", metavar="TIME"),
+    option("--before", "Remove files written last before this time; UTC without an offset.", "TIME"),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing, say what would be.")]
-Force = Annotated[bool, typer.Option("--force", help="Also what attached readers still have to get.")]
+DryRun = Annotated[bool, option("--dry-run", "Remove nothing, say what would be.")]
+Force = Annotated[bool, option("--force", "Also what attached readers still have to get.")]
 
 
 def purge(

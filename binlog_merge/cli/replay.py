@@ -1,27 +1,34 @@
 """`binlog-merge replay`: applies a merged binlog to a server, a DuckDB file or a change log, exactly once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import typer
-
-from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, Output, SslCa, commit_tso, local_path, merged_of, output_place
+from binlog_merge.cli.log_lines import start_log
+from binlog_merge.cli.options import merged_of, taking
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.replay_options import TimeZone, address_of, filter_of, range_of, skipped_of, time_zone_of
-from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.cli.replay_options import (
+    CommitOrder,
+    ReplayLine,
+    Temporal,
+    address_of,
+    filter_of,
+    range_of,
+    skipped_of,
+    time_zone_of,
+)
+from binlog_merge.errors import ConfigError, IoError, MergeError, io_remedy, reason
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.binlog.temporal import ZeroDates
     from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
+    from binlog_merge.messages.delivery import Delivered
     from binlog_merge.tables.snapshots import Snapshots
-    from binlog_merge.targets.server.mysql import MysqlTarget
+
 
 HELP = """Apply a merged binlog to MySQL or DuckDB, or write it as a change log or messages (Kafka), exactly once.
 
@@ -47,263 +54,76 @@ Kafka gets messages and the position in one transaction of its own: a restart do
 isolation.level=read_committed. Files are laid out as TiCDC's storage sink does."""
 
 _TARGETS = "mysql://USER@HOST:3306, duckdb:FILE, parquet:///DIR, kafka://BROKER:9092, file:///DIR or s3://…"
-_START = "Begin here; only for a target that has no position yet."
 
 
-class Temporal(StrEnum):
-    """The choices of --temporal."""
-
-    typed = "typed"
-    text = "text"
-
-
-class CommitOrder(StrEnum):
-    """The choices of --commit-order."""
-
-    keep = "keep"
-    relaxed = "relaxed"
-
-
-def replay(
-    merged: Merged = None,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="mysql://user@host:port, mysql://…/?socket=PATH, parquet:///DIR, duckdb:///FILE, "
-            "kafka://BROKER[,BROKER][/TOPIC], or file:///DIR (s3://…, gs://…, az://…).",
-            metavar="URL",
-        ),
-    ] = None,
-    password_file: Annotated[
-        Path | None,
-        typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
-    ] = None,
-    ssl_ca: SslCa = None,
-    start_gtid: Annotated[str | None, typer.Option("--start-gtid", help=_START, metavar="GTID")] = None,
-    stop_gtid: Annotated[
-        str | None, typer.Option("--stop-gtid", help="The last transaction to apply.", metavar="GTID")
-    ] = None,
-    start_tso: Annotated[
-        int | None,
-        typer.Option(
-            "--start-tso",
-            parser=commit_tso("--start-tso"),
-            help="Leave out what committed before this TSO; like --start-gtid.",
-            metavar="TSO",
-        ),
-    ] = None,
-    stop_tso: Annotated[
-        int | None,
-        typer.Option("--stop-tso", parser=commit_tso("--stop-tso"), help="Stop before this commit TSO.", metavar="TSO"),
-    ] = None,
-    filter_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE", parser=local_path
-        ),
-    ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit of a server.")] = 100,
-    workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="Sessions of a server that apply rows beside each other.")
-    ] = 1,
-    commit_order: Annotated[
-        CommitOrder,
-        typer.Option("--commit-order", help="keep: sessions commit in the log's order; relaxed: each when it is done."),
-    ] = CommitOrder.keep,
-    rate: Annotated[
-        float | None, typer.Option("--rate", min=0.001, help="Apply at most so many transactions a second to a server.")
-    ] = None,
-    until_lag: Annotated[
-        float | None,
-        typer.Option(
-            "--until-lag", min=0, help="Go on, as more is merged, until a server is at most so many seconds behind."
-        ),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format", help="Kafka, files: debezium, canal, maxwell, open-protocol or simple.", metavar="FORMAT"
-        ),
-    ] = None,
-    format_option: Annotated[
-        list[str] | None,
-        typer.Option("--format-option", help="An option of the format, as in `changes`.", metavar="NAME=VALUE"),
-    ] = None,
-    topic: Annotated[
-        str | None,
-        typer.Option("--topic", help="Kafka: a topic; may have {schema}, {table} and {prefix}.", metavar="TEMPLATE"),
-    ] = None,
-    ddl_topic: Annotated[
-        str | None, typer.Option("--ddl-topic", help="Kafka: where statements go.", metavar="TOPIC")
-    ] = None,
-    partition_by: Annotated[
-        str,
-        typer.Option("--partition-by", help="Kafka: key, table, transaction, or a number.", metavar="RULE"),
-    ] = "key",
-    kafka_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--kafka-config", help="Kafka: librdkafka's settings, NAME=VALUE.", metavar="FILE", parser=local_path
-        ),
-    ] = None,
-    schema_registry: Annotated[
-        str | None,
-        typer.Option(
-            "--schema-registry", help="Kafka: write debezium's messages in Avro, with this registry.", metavar="URL"
-        ),
-    ] = None,
-    schema_registry_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema-registry-config",
-            help="Its settings, NAME=VALUE: basic.auth.user.info, ssl.ca.location …",
-            metavar="FILE",
-            parser=local_path,
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option("--name", help="Kafka: under which the position is kept. Default: the cluster's UUID."),
-    ] = None,
-    temporal: Annotated[
-        Temporal,
-        typer.Option("--temporal", help="Parquet, DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
-    ] = Temporal.typed,
-    zero_dates: Annotated[
-        str,
-        typer.Option(
-            "--zero-dates",
-            help="Parquet, DuckDB with typed dates: those like 0000-00-00 are `null`, make `text` of their columns "
-            "(Parquet), or `stop` it; of one column born=null.",
-            metavar="RULE",
-        ),
-    ] = "stop",
-    time_zone: TimeZone = None,
-    snapshots: Annotated[
-        str | None,
-        typer.Option(
-            "--snapshots",
-            help="DuckDB: copy the file here, whole and dated, where the replay ends; a folder, or s3://….",
-            metavar="DIR",
-            parser=output_place,
-        ),
-    ] = None,
-    snapshot_every: Annotated[
-        str | None,
-        typer.Option(
-            "--snapshot-every",
-            help="Copy it instead whenever the log's time passes a full 1h, 1d, ….",
-            metavar="DURATION",
-        ),
-    ] = None,
-    snapshot_keep: Annotated[
-        int | None, typer.Option("--snapshot-keep", min=1, help="How many snapshots are kept; default: all.")
-    ] = None,
-    skip: Annotated[
-        list[str] | None,
-        typer.Option("--skip", help="Leave this transaction out; a server records it.", metavar="GTID"),
-    ] = None,
-    retry_seconds: Annotated[
-        float, typer.Option("--retry-seconds", min=0, help="How long to try again when the connection is lost.")
-    ] = 60.0,
-    dry: Annotated[
-        bool, typer.Option("--dry-run", help="Read everything, apply the filter, say what would be done.")
-    ] = False,
-    output: Output = OutputFormat.text,
-    log_level: LogLevel = Level.warning,
-    log_format: LogFormat = LineFormat.text,
-) -> None:
+@taking(ReplayLine)
+def replay(line: ReplayLine) -> None:
     """Apply a merged binlog to a MySQL server."""
-    start_log(log_level, log_format)
+    start_log(line.log_level, line.log_format)
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.log import Log
     from binlog_merge.log.replay_options import ReplayOptions
     from binlog_merge.targets.server.run import dry_run
-    from binlog_merge.targets.server.run import replay as run
 
-    if dry == (to is not None):
+    if line.dry == (line.to is not None):
         raise ConfigError("give --to URL, or --dry-run", remedy=f"write --to {_TARGETS}")
-    source = merged_of(None, merged)
+    kind, colon, _ = (line.to or "").partition(":")
+    source = merged_of(None, line.merged)
     shown = redacted(source)
     with opened_log(source) as folder:
         binlog = Log(folder)
-        first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
-        skipped = skipped_of(binlog, skip or ())
-        messages = to is not None and to.startswith(("kafka:", "file:", "s3:", "gs:", "az:"))
-        rows_only = to is not None and not messages and not to.startswith(("parquet:", "duckdb:"))
-        if to is not None and rows_only and not to.startswith("mysql:"):
-            raise ConfigError(f"--to: {redacted(to)!r} is no target", remedy=f"write {_TARGETS}")
-        _check_snapshots(to, snapshots, snapshot_every, snapshot_keep)
-        of_kafka = (topic, ddl_topic, kafka_config, name, schema_registry, schema_registry_config)
-        _check_messages(messages, form, bool(format_option), any(of_kafka))
-        of_servers = workers > 1 or commit_order is CommitOrder.relaxed or rate is not None or until_lag is not None
-        if of_servers and to is not None and not rows_only:
-            raise ConfigError(
-                "--workers, --commit-order, --rate and --until-lag are for servers", remedy="leave them out"
-            )
+        first, last = range_of(binlog, (line.start_gtid, line.start_tso), (line.stop_gtid, line.stop_tso))
+        skipped = skipped_of(binlog, line.skip or ())
+        if line.to is not None and not (colon and kind in _REPLAYS):
+            raise ConfigError(f"--to: {redacted(line.to)!r} is no target", remedy=f"write {_TARGETS}")
+        _check_snapshots(line, kind)
+        _check_messages(line, kind)
+        _check_servers(line, kind)
         options = ReplayOptions(
             first,
             last,
-            filter_of(filter_file, rows_only),
-            batch,
+            filter_of(line.filter_file, kind == "mysql"),
+            line.batch,
             skipped,
-            retry_seconds,
-            workers,
-            commit_order is CommitOrder.keep,
-            rate,
-            until_lag,
-            system_zone=time_zone_of(time_zone),
-            zero_dates=_zero_dates(zero_dates, to or ""),
+            line.retry_seconds,
+            line.workers,
+            line.commit_order is CommitOrder.keep,
+            line.rate,
+            line.until_lag,
+            system_zone=time_zone_of(line.time_zone),
+            zero_dates=_zero_dates(line, kind),
         )
-        if dry:
-            _print(dry_run(binlog, options), shown, f"{shown} would be applied", output)
-            return
-        if messages:
-            from binlog_merge.cli.replay_messages import MessageOptions, replay_messages
-
-            asked = MessageOptions(
-                to or "", form or "", format_option or [], topic, ddl_topic, partition_by, kafka_config, name,
-                schema_registry, schema_registry_config,
-            )  # fmt: skip
-            replay_messages(binlog, shown, asked, options, output)
-            return
-        if (to or "").startswith("parquet:"):
-            _capture(binlog, shown, to or "", options, temporal, output)
-            return
-        if not rows_only:
-            wanted = snapshots and (snapshots, snapshot_every, snapshot_keep)
-            _load(binlog, shown, to or "", options, temporal, output, wanted or None)
-            return
-        target = _target(binlog, to or "", password_file, ssl_ca)
-        title = f"{shown} applied to {target.address}"
-        with _done_so_far(shown, title, output):
-            result = run(binlog, target, options)
-        _print(result, shown, title, output)
+        if line.dry:
+            _print(dry_run(binlog, options), shown, f"{shown} would be applied", line.output)
+        else:
+            _REPLAYS[kind](binlog, shown, line, options)
 
 
-def _zero_dates(rules: str, to: str) -> "ZeroDates":
+def _zero_dates(line: ReplayLine, kind: str) -> "ZeroDates":
     """Return the rules for dates that no calendar has. Raises ConfigError, also for a target whose dates are text."""
     from binlog_merge.log.question import zero_dates_of
 
-    if rules != "stop" and not to.startswith(("parquet:", "duckdb:")):
+    if line.zero_dates != "stop" and kind not in ("parquet", "duckdb"):
         raise ConfigError("--zero-dates is for Parquet and DuckDB", remedy="leave it out")
-    return zero_dates_of("--zero-dates", rules)
+    return zero_dates_of("--zero-dates", line.zero_dates)
 
 
-def _check_snapshots(to: str | None, snapshots: str | None, every: str | None, keep: int | None) -> None:
+def _check_snapshots(line: ReplayLine, kind: str) -> None:
     """Raise ConfigError for snapshots of what is no DuckDB file, and for options of snapshots without --snapshots."""
-    if snapshots is None and (every is not None or keep is not None):
+    if line.snapshots is None and (line.snapshot_every is not None or line.snapshot_keep is not None):
         raise ConfigError("--snapshot-every and --snapshot-keep go with --snapshots", remedy="add --snapshots DIR")
-    if snapshots is not None and not (to or "").startswith("duckdb:"):
+    if line.snapshots is not None and kind != "duckdb":
         raise ConfigError("--snapshots is for DuckDB files", remedy="give --to duckdb:///FILE, or leave it out")
 
 
-def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: bool) -> None:
+def _check_messages(line: ReplayLine, kind: str) -> None:
     """Raise ConfigError for options of messages without a target for them, and for such a target without a format."""
-    if messages and form is None:
+    if kind in _MESSAGES and line.form is None:
         raise ConfigError("--format is missing", remedy="give debezium, canal, maxwell, open-protocol or simple")
-    if not messages and (form is not None or options or of_kafka):
+    of_kafka = any((line.topic, line.ddl_topic, line.kafka_config, line.name, line.schema_registry))
+    if kind not in _MESSAGES and (
+        line.form is not None or line.format_option or of_kafka or line.schema_registry_config
+    ):
         raise ConfigError(
             "--format, --format-option, --topic, --ddl-topic, --kafka-config, --schema-registry and --name are for "
             "messages",
@@ -311,48 +131,59 @@ def _check_messages(messages: bool, form: str | None, options: bool, of_kafka: b
         )
 
 
-def _capture(
-    binlog: "Log", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
-) -> None:
+def _check_servers(line: ReplayLine, kind: str) -> None:
+    """Raise ConfigError for options of servers with another target."""
+    relaxed = line.commit_order is CommitOrder.relaxed
+    given = line.workers > 1 or relaxed or line.rate is not None or line.until_lag is not None
+    if given and line.to is not None and kind != "mysql":
+        raise ConfigError("--workers, --commit-order, --rate and --until-lag are for servers", remedy="leave them out")
+
+
+def _apply(binlog: "Log", shown: str, line: ReplayLine, options: "ReplayOptions") -> None:
+    from binlog_merge.targets.server.mysql import MysqlTarget
+    from binlog_merge.targets.server.run import replay as run
+
+    address = address_of("--to", line.to or "", line.password_file)
+    target = MysqlTarget(address, binlog.cluster_uuid, None if line.ssl_ca is None else str(line.ssl_ca))
+    title = f"{shown} applied to {target.address}"
+    with _done_so_far(shown, title, line.output):
+        result = run(binlog, target, options)
+    _print(result, shown, title, line.output)
+
+
+def _capture(binlog: "Log", shown: str, line: ReplayLine, options: "ReplayOptions") -> None:
     from binlog_merge.targets.parquet import ParquetTarget, capture
 
-    folder, chosen = path_of(url, "no directory: write parquet:///DIR"), options.filter
+    folder, chosen = path_of(line.to or "", "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{shown} written to {folder}"
-    text = temporal is Temporal.text
+    text = line.temporal is Temporal.text
     with (
-        _done_so_far(shown, title, output),
+        _done_so_far(shown, title, line.output),
         ParquetTarget(folder, binlog.cluster_uuid, text, columns, zero_dates=options.zero_dates) as target,
     ):
         result = capture(binlog, target, options)
-    _print(result, shown, title, output)
+    _print(result, shown, title, line.output)
 
 
-def _load(
-    binlog: "Log",
-    shown: str,
-    url: str,
-    options: "ReplayOptions",
-    temporal: Temporal,
-    output: OutputFormat,
-    snapshots: tuple[str, str | None, int | None] | None,
-) -> None:
+def _load(binlog: "Log", shown: str, line: ReplayLine, options: "ReplayOptions") -> None:
     from binlog_merge.log.replay_options import history_of
     from binlog_merge.tables.load import load
     from binlog_merge.tables.snapshots import load_with_snapshots
     from binlog_merge.tables.target import DuckdbTarget
 
-    path, chosen = path_of(url, "no file: write duckdb:///FILE"), options.filter
+    path, chosen = path_of(line.to or "", "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{shown} loaded into {path}"
-    text = temporal is Temporal.text
-    with _done_so_far(shown, title, output), DuckdbTarget(path, binlog.cluster_uuid, text, columns) as target:
+    text = line.temporal is Temporal.text
+    with _done_so_far(shown, title, line.output), DuckdbTarget(path, binlog.cluster_uuid, text, columns) as target:
         history = history_of(binlog.directory)
-        if snapshots is None:
+        if line.snapshots is None:
             result = load(binlog, target, history, options)
         else:
-            result = load_with_snapshots(binlog, target, history, options, _snapshots(*snapshots))
-    _print(result, shown, title, output)
+            chosen_snapshots = _snapshots(line.snapshots, line.snapshot_every, line.snapshot_keep)
+            result = load_with_snapshots(binlog, target, history, options, chosen_snapshots)
+    _print(result, shown, title, line.output)
 
 
 def _snapshots(place: str, every: str | None, keep: int | None) -> "Snapshots":
@@ -388,29 +219,29 @@ def path_of(url: str, otherwise: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def _target(binlog: "Log", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
-    from binlog_merge.targets.server.mysql import MysqlTarget
-
-    address = address_of("--to", url, password_file)
-    return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))
-
-
-def _print(result: "ReplayResult", shown: str, title: str, output: OutputFormat) -> None:
+def _print(result: "ReplayResult | Delivered", shown: str, title: str, output: OutputFormat) -> None:
     if output is not OutputFormat.text:
         print_json(document_of(merged=shown, result=result))
     else:
         print("\n".join(printable(line) for line in _lines(result, title)), flush=True)
 
 
-def _lines(result: "ReplayResult", title: str) -> list[str]:
+def _lines(result: "ReplayResult | Delivered", title: str) -> list[str]:
     through = f", {result.first_rank} to {result.last_rank}" if result.transactions else ""
-    lines = [f"{result.transactions} transactions{through}: {title}"]
     values: dict[str, Any] = result.to_dict()
+    messages = f", {values['messages']} messages" if "messages" in values else ""
+    lines = [f"{result.transactions} transactions{through}{messages}: {title}"]
     for key, name in (("rows", "rows"), ("rows_left_out", "left out")):
         counted = [f"{table}  {_counts(kinds)}" for table, kinds in values[key].items()]
         lines += _rows(name, counted)
-    lines += _rows("DDL", result.statements) + _rows("left out", result.left_out) + _rows("skipped", result.skipped)
-    lines += _rows("snapshots", result.snapshots or []) + _rows("removed", result.removed)
+    for title, key in (
+        ("DDL", "statements"),
+        ("left out", "statements_left_out"),
+        ("skipped", "skipped"),
+        ("snapshots", "snapshots"),
+        ("removed", "snapshots_removed"),
+    ):
+        lines += _rows(title, values.get(key) or [])
     return lines
 
 
@@ -420,3 +251,108 @@ def _counts(kinds: dict[str, int]) -> str:
 
 def _rows(title: str, values: list[str]) -> list[str]:
     return [f"  {title if i == 0 else '':<10} {value}" for i, value in enumerate(values)]
+
+
+_TOPICS = {"debezium": "{prefix}.{schema}.{table}"}
+
+
+def _deliver(binlog: "Log", shown: str, line: ReplayLine, options: "ReplayOptions") -> None:
+    from binlog_merge.messages.delivery import deliver
+    from binlog_merge.messages.message import format_of, given_options
+
+    given = given_options(line.format_option or [])
+    if line.schema_registry is not None:
+        given = _for_avro(line, given)
+    elif line.schema_registry_config is not None:
+        raise ConfigError("--schema-registry-config without --schema-registry URL")
+    maker = format_of(line.form or "", given)
+    if options.skip:
+        raise ConfigError("--skip is for servers and files of tables", remedy="leave it out")
+    if options.filter is not None and options.filter.settings.column_selectors:
+        raise ConfigError("column-selectors: messages have whole rows", remedy="leave the selectors out")
+    with _target_of_messages(binlog, line, given) as target:
+        title = f"{shown} delivered to {target.title}"
+        try:
+            result = deliver(binlog, target, maker, options.first_rank, options.last_rank, options.filter)
+        except MergeError as error:
+            if error.result is not None and line.output is OutputFormat.text:
+                _print(error.result, shown, title, line.output)
+            raise
+    _print(result, shown, title, line.output)
+
+
+def _target_of_messages(binlog: "Log", line: ReplayLine, given: dict[str, str]) -> Any:
+    to, form = line.to or "", line.form or ""
+    if not to.startswith("kafka:"):
+        if line.topic or line.ddl_topic or line.kafka_config or line.name or line.schema_registry:
+            raise ConfigError(
+                "--topic, --ddl-topic, --kafka-config, --schema-registry and --name are for kafka://",
+                remedy="leave them out",
+            )
+        from binlog_merge.messages.storage import StorageTarget
+
+        return StorageTarget.of(to, form, binlog.cluster_uuid)
+    from binlog_merge.messages.kafka import KafkaTarget, routes_of
+
+    parts = urlsplit(to)
+    if not parts.netloc or parts.query or "@" in parts.netloc:
+        raise ConfigError(
+            f"--to {to!r}",
+            remedy="write kafka://BROKER:9092[,BROKER:9092][/TOPIC]; settings go to --kafka-config",
+        )
+    in_url = parts.path.strip("/")
+    if in_url and line.topic:
+        raise ConfigError("--topic, and a topic in the URL", remedy="give one of them")
+    prefix = given.get("topic.prefix", "binlog")
+    template = line.topic or in_url or _TOPICS.get(form, "{schema}.{table}")
+    ddl_topic = line.ddl_topic or (prefix if form == "debezium" and "{" in template else None)
+    routes = routes_of(
+        template, prefix, ddl_topic, line.partition_by, of_rows=form != "open-protocol",
+        transaction_topic=f"{prefix}.{given.get('topic.transaction', 'transaction')}",
+    )  # fmt: skip
+    name, settings = line.name or binlog.cluster_uuid, _settings(line.kafka_config)
+    target = KafkaTarget(parts.netloc, name, routes, settings, form=form)
+    if line.schema_registry is not None:
+        target.wire = _avro(line.schema_registry, line.schema_registry_config)
+    return target
+
+
+def _settings(path: Path | None) -> dict[str, str]:
+    from binlog_merge.messages.kafka import settings_of
+
+    if path is None:
+        return {}
+    try:
+        return settings_of(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=io_remedy(error)) from None
+
+
+def _for_avro(line: ReplayLine, given: dict[str, str]) -> dict[str, str]:
+    """Return the format's options for Avro, whose names are as Debezium's manual advises."""
+    if line.form != "debezium":
+        raise ConfigError(
+            f"--schema-registry: {line.form} has no schemas here", remedy="take --format debezium, or leave it out"
+        )
+    if given.get("schemas.enable") == "true":
+        raise ConfigError(
+            "schemas.enable=true is for JSON", remedy="leave it out: with Avro the registry has the schemas"
+        )
+    return {"schema.name.adjustment.mode": "avro", "field.name.adjustment.mode": "avro"} | given
+
+
+def _avro(url: str, config: Path | None) -> Any:
+    from binlog_merge.messages.registry import AvroWire, Registry, RegistrySettings
+
+    file = None if config is None else str(config)
+    return AvroWire(Registry(RegistrySettings.of(url, _settings(config), file), file))
+
+
+_MESSAGES = ("kafka", "file", "s3", "gs", "az")
+_REPLAYS: "dict[str, Callable[[Log, str, ReplayLine, ReplayOptions], None]]" = {
+    "mysql": _apply,
+    "parquet": _capture,
+    "duckdb": _load,
+    **dict.fromkeys(_MESSAGES, _deliver),
+}
+"""By the scheme of --to, what applies a log to such a target."""

@@ -1,64 +1,139 @@
-"""The command lines of the three processes that `binlog-merge run` supervises, and their one log."""
+"""The options of `binlog-merge run`, the command lines of the three processes that it supervises, and their one log."""
 
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from binlog_merge.cli.child import Component
-from binlog_merge.cli.log_lines import Level, LineFormat
-from binlog_merge.cli.output import printable
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, is_quiet, verbosity
+from binlog_merge.cli.options import Output, WrittenMerged, local_path, option
+from binlog_merge.cli.output import OutputFormat, printable, size_of
 from binlog_merge.config import held
 from binlog_merge.errors import EXIT_CODES, InternalError
 from binlog_merge.json_values import utc_text
 
+Config = Annotated[
+    Path,
+    option("--config -c", "The cluster: nodes, routes, output.", "CLUSTER.YAML", local_path),
+]
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True)
 class RunOptions:
-    """The options of `run` that it hands on; None or empty: not given, so the command's own default holds."""
+    """The options of `run`; None: not given, so that the command that it is handed to has its own default."""
 
-    config: Path
-    merged: Path
-    capture: bool = True
-    serve: bool = True
-    password_file: Path | None = None
-    ssl_ca: Path | None = None
-    start_file: tuple[str, ...] = ()
-    min_interval: float | None = None
-    in_driver: int | None = None
-    longest_pause: float | None = None
-    filter_file: Path | None = None
-    check_rows: bool = False
-    master: str | None = None
-    conf: tuple[str, ...] = ()
-    host: str | None = None
-    port: int | None = None
-    user: str | None = None
-    serve_password_file: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    serve_options: tuple[str, ...] = ()
-    log_level: Level = Level.warning
-    log_format: LineFormat = LineFormat.text
-    quiet: bool = False
-    verbose: int = 0
+    config: Config
+    merged: WrittenMerged = None
+    no_capture: Annotated[
+        bool, option("--no-capture", "Do not fetch binlogs: the nodes' files come by other means.")
+    ] = False
+    no_serve: Annotated[bool, option("--no-serve", "Do not serve the merged binlog.")] = False
+    password_file: Annotated[
+        Path | None,
+        option(
+            "--password-file", "capture: holds the servers' password; else the URL's, or MYSQL_PWD.", "PATH", local_path
+        ),
+    ] = None
+    ssl_ca: Annotated[
+        Path | None,
+        option("--ssl-ca", "capture: encrypt, and trust only servers that this CA vouches for.", "PATH", local_path),
+    ] = None
+    start_file: Annotated[
+        list[str] | None,
+        option(
+            "--start-file",
+            "capture: where a node without captured files begins; default: its server's first file.",
+            "[SOURCE_ID=]FILE",
+        ),
+    ] = None
+    min_interval: Annotated[
+        float | None,
+        option("--min-interval", "merge: the least time between two rounds.", "SECONDS", min=0),
+    ] = None
+    in_driver: Annotated[
+        int | None,
+        option("--in-driver", "merge: what a stage may read without a Spark job; default: 16MiB.", "SIZE", size_of),
+    ] = None
+    filter_file: Annotated[
+        Path | None,
+        option("--filter", "merge: what comes out; `filter` of the configuration.", "FILE", local_path),
+    ] = None
+    check_rows: Annotated[bool, option("--check-rows", "merge: walk all rows before they come out.")] = False
+    master: Annotated[str | None, option("--master", "merge: the Spark master.", "URL")] = None
+    conf: Annotated[
+        list[str] | None,
+        option("--conf", "merge: a Spark option, K=V; may be given again.", "K=V"),
+    ] = None
+    host: Annotated[str | None, option("--host", "serve: the address to listen on; default: 127.0.0.1.")] = None
+    port: Annotated[int | None, option("--port", "serve: the port; default: 3307.", min=0, max=65535)] = None
+    user: Annotated[str | None, option("--user", "serve: the one user that there is; default: rep.")] = None
+    serve_password_file: Annotated[
+        Path | None,
+        option("--serve-password-file", "serve: holds the user's password.", "PATH", local_path),
+    ] = None
+    tls_cert: Annotated[
+        Path | None,
+        option("--tls-cert", "serve: offer TLS with this certificate (PEM).", "FILE", local_path),
+    ] = None
+    tls_key: Annotated[Path | None, option("--tls-key", "serve: the certificate's key.", "FILE", local_path)] = None
+    serve_option: Annotated[
+        list[str] | None,
+        option(
+            "--serve-option",
+            "serve: another of its options, without dashes: users=FILE, tls-required; may be given again.",
+            "NAME[=VALUE]",
+        ),
+    ] = None
+    listen: Annotated[
+        str | None,
+        option(
+            "--listen", "Show the status over HTTP, as `status --listen` does; PORT alone: on 127.0.0.1.", "[HOST:]PORT"
+        ),
+    ] = None
+    max_lag: Annotated[
+        float, option("--max-lag", "With --listen: the lag in seconds from which something is late.", min=0)
+    ] = 60.0
+    grace: Annotated[float, option("--grace", "How long the three may take to end.", "SECONDS", min=0)] = 60.0
+    hangs_after: Annotated[
+        float,
+        option(
+            "--hangs-after",
+            "How long one of the three may give no sign of life before it is killed, and started again; 0: for ever.",
+            "SECONDS",
+            min=0,
+        ),
+    ] = 300.0
+    longest_pause: Annotated[
+        float | None,
+        option(
+            "--longest-pause",
+            "The longest pause before what may pass is tried again; default: 60 before one of the three is "
+            "started again, 15 before merge tries a round again.",
+            "SECONDS",
+            min=0,
+        ),
+    ] = None
+    output: Output = OutputFormat.text
+    log_level: LogLevel = Level.warning
+    log_format: LogFormat = LineFormat.text
 
 
 def components(options: RunOptions) -> list[Component]:
     """Return the commands to run, in the order in which they start; all with the settings that are held now."""
     commands = {"merge": _merge(options)}
-    if options.capture:
+    if not options.no_capture:
         commands = {"capture": _capture(options), **commands}
-    if options.serve:
+    if not options.no_serve:
         commands["serve"] = _serve(options)
     # -P: a file in the current directory must not stand in for a module.
     program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
     log: tuple[str, ...] = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
-    log += ("--quiet",) * options.quiet + ("--verbose",) * options.verbose
+    log += ("--quiet",) * is_quiet() + ("--verbose",) * verbosity()
     return [
         Component(verb, (*program, verb, *log, *arguments), held.descriptors(), held.environment())
         for verb, arguments in commands.items()
@@ -104,7 +179,7 @@ def _serve(options: RunOptions) -> tuple[str, ...]:
         *_given("--password-file", options.serve_password_file),
         *_given("--tls-cert", options.tls_cert),
         *_given("--tls-key", options.tls_key),
-        *(f"--{option.lstrip('-')}" for option in options.serve_options),
+        *(f"--{option.lstrip('-')}" for option in options.serve_option or ()),
         *("--", str(options.merged)),  # whatever it begins with
     )
 
@@ -114,8 +189,8 @@ def _given(option: str, value: object) -> tuple[str, ...]:
     return () if value is None else (f"{option}={value}",)
 
 
-def _each(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(word for value in values for word in _given(option, value))
+def _each(option: str, values: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(word for value in values or () for word in _given(option, value))
 
 
 OWN: Final = "run"

@@ -7,10 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of, option
 from binlog_merge.cli.output import OutputFormat, counted, print_document, printable
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.config.uri import is_uri
@@ -85,114 +83,102 @@ another output's."""
 def serve(
     directory: MergedArgument = None,
     merged: Merged = None,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
-    user: Annotated[str, typer.Option("--user", help="The one user that there is, without --users.")] = "rep",
+    host: Annotated[str, option("--host", "The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, option("--port", "The port; 0: any that is free.", min=0, max=65535)] = 3307,
+    user: Annotated[str, option("--user", "The one user that there is, without --users.")] = "rep",
     password_file: Annotated[
         Path | None,
-        typer.Option("--password-file", help="Holds the user's password.", parser=local_path, metavar="PATH"),
+        option("--password-file", "Holds the user's password.", "PATH", local_path),
     ] = None,
     users: Annotated[
         Path | None,
-        typer.Option(
-            "--users", help="Users with hashes, in YAML; read again when it changes.", parser=local_path, metavar="FILE"
-        ),
+        option("--users", "Users with hashes, in YAML; read again when it changes.", "FILE", local_path),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--tls-cert",
-            help="The certificate for TLS (PEM); default: one of its own, which nobody vouches for.",
-            metavar="FILE",
-            parser=local_path,
+            "The certificate for TLS (PEM); default: one of its own, which nobody vouches for.",
+            "FILE",
+            local_path,
         ),
     ] = None,
     tls_key: Annotated[
         Path | None,
-        typer.Option(
-            "--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE", parser=local_path
-        ),
+        option("--tls-key", "The certificate's key, if it is not in its file.", "FILE", local_path),
     ] = None,
     tables: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--tables",
-            help="Answer SELECTs of rows, too, from this DuckDB file, which is kept up with the log.",
-            metavar="FILE.db",
-            parser=local_path,
+            "Answer SELECTs of rows, too, from this DuckDB file, which is kept up with the log.",
+            "FILE.db",
+            local_path,
         ),
     ] = None,
     tls_ca: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--tls-ca",
-            help="Serve only clients with a certificate of this CA (PEM); with --tls-required.",
-            metavar="FILE",
-            parser=local_path,
+            "Serve only clients with a certificate of this CA (PEM); with --tls-required.",
+            "FILE",
+            local_path,
         ),
     ] = None,
-    tls_required: Annotated[bool, typer.Option("--tls-required", help="Serve nobody without TLS.")] = False,
+    tls_required: Annotated[bool, option("--tls-required", "Serve nobody without TLS.")] = False,
     processes: Annotated[
         int,
-        typer.Option(
+        option(
             "--processes",
+            "All but the first only send the log, to clients without TLS, so that other clients' statements do "
+            "not slow them down.",
             min=1,
             max=64,
-            help="All but the first only send the log, to clients without TLS, so that other clients' statements do "
-            "not slow them down.",
         ),
     ] = 1,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", min=1, help="How many clients may be logged in.")
-    ] = 200,
+    max_connections: Annotated[int, option("--max-connections", "How many clients may be logged in.", min=1)] = 200,
     max_logins: Annotated[
         int,
-        typer.Option(
-            "--max-logins", min=1, help="How many may be connected and not logged in; the oldest leaves for one more."
-        ),
+        option("--max-logins", "How many may be connected and not logged in; the oldest leaves for one more.", min=1),
     ] = 100,
-    max_statement: Annotated[
-        int, typer.Option("--max-statement", min=1024, help="The longest statement.", metavar="BYTES")
-    ] = 1 << 18,
+    max_statement: Annotated[int, option("--max-statement", "The longest statement.", "BYTES", min=1024)] = 1 << 18,
     max_variables: Annotated[
         int,
-        typer.Option(
-            "--max-variables", min=1024, help="The most that all variables of a session may hold.", metavar="CHARACTERS"
-        ),
+        option("--max-variables", "The most that all variables of a session may hold.", "CHARACTERS", min=1024),
     ] = 1 << 19,
     replica: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--replica",
-            help="A server that follows the log: it is asked whether it applies what it gets; may be repeated. "
+            "A server that follows the log: it is asked whether it applies what it gets; may be repeated. "
             "The user needs REPLICATION CLIENT there (MariaDB: REPLICA MONITOR).",
-            metavar="mysql://USER@HOST:PORT",
+            "mysql://USER@HOST:PORT",
         ),
     ] = None,
     replica_password_file: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--replica-password-file",
-            help="Holds the password of --replica; else the URL's, or MYSQL_PWD.",
-            parser=local_path,
-            metavar="PATH",
+            "Holds the password of --replica; else the URL's, or MYSQL_PWD.",
+            "PATH",
+            local_path,
         ),
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", help="A stream's name and settings; may be repeated.", metavar="'NAME KEY=VALUE …'"),
+        option("--stream", "A stream's name and settings; may be repeated.", "'NAME KEY=VALUE …'"),
     ] = None,
     streams: Annotated[
         Path | None,
-        typer.Option("--streams", help="A file that declares streams.", metavar="FILE", parser=local_path),
+        option("--streams", "A file that declares streams.", "FILE", local_path),
     ] = None,
     streams_folder: Annotated[
         Path | None,
-        typer.Option(
+        option(
             "--streams-folder",
-            help="Where streams are kept; needed for a log in an object store.  [default: DIR/.streams]",
-            metavar="DIR",
-            parser=local_path,
+            "Where streams are kept; needed for a log in an object store.  [default: DIR/.streams]",
+            "DIR",
+            local_path,
         ),
     ] = None,
     output: Output = OutputFormat.text,

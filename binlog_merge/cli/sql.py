@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, merged_of
+from binlog_merge.cli.options import Merged, merged_of, option
 from binlog_merge.cli.output import json_line, print_document, printable
 from binlog_merge.errors import ConfigError
 from binlog_merge.json_values import json_text
@@ -31,7 +31,7 @@ statements, and the versions of its tables."""
 def sql(
     question: Annotated[str, typer.Argument(help="A query, or - to read it from standard input.", metavar="SQL")],
     merged: Merged = None,
-    output: Annotated[str, typer.Option("-o", "--output", help="text, json, jsonl or csv.", metavar="FORMAT")] = "text",
+    output: Annotated[str, option("-o --output", "text, json, jsonl or csv.", "FORMAT")] = "text",
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:

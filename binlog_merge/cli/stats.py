@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from xml.sax.saxutils import escape
 
-import typer
-
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable, size_text
 from binlog_merge.errors import ConfigError, io_error
 from binlog_merge.json_values import utc_text
@@ -54,20 +52,16 @@ class Plotted(StrEnum):
 def stats(
     directory: MergedArgument = None,
     merged: Merged = None,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", help="Only these tables; * and ? are patterns.", metavar="PATTERN")
-    ] = None,
-    start: Annotated[str | None, typer.Option("--start", help="Where to begin; as in `changes`.")] = None,
-    stop: Annotated[str | None, typer.Option("--stop", help="Where to end; as in `changes`.")] = None,
-    per: Annotated[Per, typer.Option("--per", help="The step of time.")] = Per.minute,
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the biggest transactions.")] = 5,
+    table: Annotated[list[str] | None, option("--table", "Only these tables; * and ? are patterns.", "PATTERN")] = None,
+    start: Annotated[str | None, option("--start", "Where to begin; as in `changes`.")] = None,
+    stop: Annotated[str | None, option("--stop", "Where to end; as in `changes`.")] = None,
+    per: Annotated[Per, option("--per", "The step of time.")] = Per.minute,
+    top: Annotated[int, option("--top", "How many of the biggest transactions.", min=0)] = 5,
     plot: Annotated[
-        Plotted | None, typer.Option("--plot", help="Write a plot of this by time, an SVG, to the file of --to.")
+        Plotted | None, option("--plot", "Write a plot of this by time, an SVG, to the file of --to.")
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", help="Where to write the plot.", parser=local_path)] = None,
-    time_zone: Annotated[
-        str, typer.Option("--time-zone", help="Of times of --start and --stop without one.", metavar="ZONE")
-    ] = "UTC",
+    to: Annotated[Path | None, option("--to", "Where to write the plot.", parser=local_path)] = None,
+    time_zone: Annotated[str, option("--time-zone", "Of times of --start and --stop without one.", "ZONE")] = "UTC",
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,

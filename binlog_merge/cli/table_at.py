@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import Merged, SslCa, local_path, merged_of
+from binlog_merge.cli.options import Merged, SslCa, local_path, merged_of, option
 from binlog_merge.cli.output import counted, print_json, printable
 from binlog_merge.cli.replay_options import TimeZone, time_zone_of
 from binlog_merge.errors import ConfigError
@@ -55,22 +55,22 @@ class Temporal(StrEnum):
     text = "text"
 
 
-AtTso = Annotated[str | None, typer.Option("--at-tso", "--at", help="The moment.", metavar="PLACE")]
-FromTso = Annotated[str | None, typer.Option("--from-tso", help="The earlier of two moments.", metavar="PLACE")]
-ToTso = Annotated[str | None, typer.Option("--to-tso", help="The later of two moments.", metavar="PLACE")]
+AtTso = Annotated[str | None, option("--at-tso --at", "The moment.", "PLACE")]
+FromTso = Annotated[str | None, option("--from-tso", "The earlier of two moments.", "PLACE")]
+ToTso = Annotated[str | None, option("--to-tso", "The later of two moments.", "PLACE")]
 BaseOption = Annotated[
     str | None,
-    typer.Option("--base", help="A dump, a DuckDB file, a folder of them (or s3://…), or `empty`.", metavar="PATH"),
+    option("--base", "A dump, a DuckDB file, a folder of them (or s3://…), or `empty`.", "PATH"),
 ]
-To = Annotated[str | None, typer.Option("--to", help="Where the table goes.", metavar="FILE|mysql://…")]
+To = Annotated[str | None, option("--to", "Where the table goes.", "FILE|mysql://…")]
 TemporalOption = Annotated[
-    Temporal, typer.Option("--temporal", help="Dates and times with types, or as MySQL's text, which has every value.")
+    Temporal, option("--temporal", "Dates and times with types, or as MySQL's text, which has every value.")
 ]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
+    option("--password-file", "Holds the server's password.", "PATH", local_path),
 ]
-Rows = Annotated[int, typer.Option("--rows", min=0, help="How many rows the text shows; 0: all.")]
+Rows = Annotated[int, option("--rows", "How many rows the text shows; 0: all.", min=0)]
 
 
 def table_at(
@@ -86,7 +86,7 @@ def table_at(
     rows: Rows = 20,
     password_file: PasswordFile = None,
     ssl_ca: SslCa = None,
-    output: Annotated[RowFormat, typer.Option("-o", "--output", help="How to print rows.")] = RowFormat.text,
+    output: Annotated[RowFormat, option("-o --output", "How to print rows.")] = RowFormat.text,
 ) -> None:
     """Show a table as it was at a moment, or what changed between two."""
     between = from_tso is not None or to_tso is not None

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import Merged, merged_of
+from binlog_merge.cli.options import Merged, merged_of, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
-from binlog_merge.cli.schema.options import AtTime, AtTso, Config
-from binlog_merge.cli.schema.store import moment_in, names_of, opened, topology_in
-from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.schema.store import AtTime, AtTso, Config, moment_in, names_of, opened, topology_in
+from binlog_merge.cli.verbs import Verb
 from binlog_merge.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,9 +68,7 @@ def show(
     at_tso: AtTso = None,
     at_time: AtTime = None,
     config: Config = None,
-    output: Annotated[
-        OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")
-    ] = OutputFormat.text,
+    output: Annotated[OutputFormat, option("-o --output", "Text, or one JSON object.")] = OutputFormat.text,
 ) -> None:
     """Show the physical tables of logical tables at a moment."""
     with opened(merged_of(None, merged)) as store:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
-from binlog_merge.cli.options import Merged, MergedArgument, Output, SslCa, commit_tso, local_path, merged_of
+from binlog_merge.cli.options import Merged, MergedArgument, Output, SslCa, commit_tso, local_path, merged_of, option
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 from binlog_merge.redaction import redacted
@@ -43,54 +43,39 @@ differs; 3: nothing does, as far as it can be judged, but not all of it can; 0: 
 def verify(
     directory: MergedArgument = None,
     merged: Merged = None,
-    against: Annotated[
-        str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
-    ] = None,
+    against: Annotated[str | None, option("--against", "Compare this server: mysql://user@host:port.", "URL")] = None,
     base: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--base",
-            help="What the tables had where the log begins: a dump (a file or directory of SQL), a DuckDB file, a "
+            "What the tables had where the log begins: a dump (a file or directory of SQL), a DuckDB file, a "
             "server (mysql://…), or `empty`.",
-            metavar="WHAT",
+            "WHAT",
         ),
     ] = None,
     nodes: Annotated[
         Path | None,
-        typer.Option(
-            "--nodes", help="Compare it with the nodes of this configuration.", metavar="FILE", parser=local_path
-        ),
+        option("--nodes", "Compare it with the nodes of this configuration.", "FILE", local_path),
     ] = None,
-    node: Annotated[
-        list[str] | None, typer.Option("--node", help="Where a node's server is.", metavar="SOURCE_ID=URL")
-    ] = None,
+    node: Annotated[list[str] | None, option("--node", "Where a node's server is.", "SOURCE_ID=URL")] = None,
     password_file: Annotated[
         Path | None,
-        typer.Option("--password-file", help="Holds the servers' password.", parser=local_path, metavar="PATH"),
+        option("--password-file", "Holds the servers' password.", "PATH", local_path),
     ] = None,
     ssl_ca: SslCa = None,
-    stop_gtid: Annotated[
-        str | None, typer.Option("--stop-gtid", help="The last transaction that the server has.", metavar="GTID")
-    ] = None,
+    stop_gtid: Annotated[str | None, option("--stop-gtid", "The last transaction that the server has.", "GTID")] = None,
     stop_tso: Annotated[
         int | None,
-        typer.Option(
-            "--stop-tso",
-            parser=commit_tso("--stop-tso"),
-            help="The server has what committed before this TSO.",
-            metavar="TSO",
-        ),
+        option("--stop-tso", "The server has what committed before this TSO.", "TSO", commit_tso("--stop-tso")),
     ] = None,
     filter_file: Annotated[
         Path | None,
-        typer.Option(
-            "--filter", help="The filter of the replay that wrote to the server.", metavar="FILE", parser=local_path
-        ),
+        option("--filter", "The filter of the replay that wrote to the server.", "FILE", local_path),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=0, help="How many differing rows of a table to show.")] = 20,
+    rows: Annotated[int, option("--rows", "How many differing rows of a table to show.", min=0)] = 20,
     work: Annotated[
         Path | None,
-        typer.Option("--work", help="Where to make the log's tables meanwhile.", metavar="DIR", parser=local_path),
+        option("--work", "Where to make the log's tables meanwhile.", "DIR", local_path),
     ] = None,
     output: Output = OutputFormat.text,
     log_level: LogLevel = Level.warning,

@@ -6,12 +6,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from binlog_merge.cli.demo import cluster
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import Session, check_engine
-from binlog_merge.cli.options import Output
+from binlog_merge.cli.options import Output, option
 from binlog_merge.cli.output import OutputFormat, print_document
 from binlog_merge.cli.progress import progress
 from binlog_merge.errors import ConfigError
@@ -32,7 +30,7 @@ lies in NUMBA_CACHE_DIR, else in ~/.cache/binlog-merge/kernels: 10 MB of kernels
 read where it cannot be written. Kernels are for the kind of processor on which they were compiled, Java's classes for
 the same Java and Spark: elsewhere, they are made anew. Without Java there are kernels alone."""
 
-JavaOnly = Annotated[bool, typer.Option("--java-only", hidden=True, help="As a merge starts it in the background.")]
+JavaOnly = Annotated[bool, option("--java-only", "As a merge starts it in the background.", hidden=True)]
 
 
 def warm(

@@ -19,7 +19,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from binlog_merge.config import held
-from binlog_merge.config.errors import explain
 from binlog_merge.config.nodes import CaseOfNames, Node, read_server_note
 from binlog_merge.config.routes import CopyRule, RouteRule, ShardMode
 from binlog_merge.config.sections import (
@@ -37,7 +36,7 @@ from binlog_merge.config.sections import (
     SparkValue,
 )
 from binlog_merge.config.values import LocalPath, PlainName, Section, resolve_glob, resolve_path
-from binlog_merge.config.yaml import YamlDocument, load_yaml
+from binlog_merge.config.yaml import YamlDocument, explain, load_yaml
 from binlog_merge.errors import ConfigError
 from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
 
@@ -405,7 +404,7 @@ def _digest(path: str | None) -> str | None:
 def topology_of(config: MergeConfig) -> Topology:
     """Return the topology of a configuration: its routes, and the schemas that are never in the output."""
     routes = tuple(route_of(rule, config) for rule in config.routes)
-    commit_schema = config.commit_tso.commit_table.partition(".")[0]
+    commit_schema, _ = config.commit_tso.commit_table_name
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names

@@ -159,9 +159,9 @@ def check_output(place: str) -> str:
     return _parsable(place)
 
 
-def local_or_refused(path: str, instead: str = "copy it here, or mount it") -> str:
-    """Return a local path. Raises ConfigError for a URI of anything else; `instead` is what to do."""
+def checked_local(path: str, remedy: str = "copy it here, or mount it") -> str:
+    """Return the local path that a path or a file:// URI names. Raises ConfigError for any other URI."""
     try:
         return only_local(path)
     except ValueError as error:
-        raise ConfigError(str(error), remedy=instead) from None
+        raise ConfigError(str(error), remedy=remedy) from None

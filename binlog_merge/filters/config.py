@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from binlog_merge.config import held
-from binlog_merge.config.errors import explain
-from binlog_merge.config.yaml import YamlDocument, load_yaml
+from binlog_merge.config.yaml import YamlDocument, explain, load_yaml
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.events import BinlogEventRule, EventRule
 from binlog_merge.filters.expressions import ExpressionRule

@@ -19,11 +19,9 @@ import pyarrow.compute as pc
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.tables import TableFilter
 from binlog_merge.values.duckdb.collations import UnknownCollation
-from binlog_merge.values.duckdb.columns import TableColumns, engine_array, one_row
+from binlog_merge.values.duckdb.columns import TableColumns, engine_array, one_row, values_of
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, parse
-from binlog_merge.values.duckdb.engine import values_of
-from binlog_merge.values.duckdb.piece import ExpressionError
-from binlog_merge.values.duckdb.stopped import why_stopped
+from binlog_merge.values.duckdb.piece import ExpressionError, why_stopped
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node
 

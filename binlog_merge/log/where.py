@@ -22,11 +22,9 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ConfigError
 from binlog_merge.log.place import zone_named
 from binlog_merge.values.duckdb.collations import UnknownCollation
-from binlog_merge.values.duckdb.columns import TableColumns, engine_array
+from binlog_merge.values.duckdb.columns import TableColumns, engine_array, values_of
 from binlog_merge.values.duckdb.compile import UnknownColumn, compile_value, parse
-from binlog_merge.values.duckdb.engine import values_of
-from binlog_merge.values.duckdb.piece import ExpressionError, condition
-from binlog_merge.values.duckdb.stopped import why_stopped
+from binlog_merge.values.duckdb.piece import ExpressionError, condition, why_stopped
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node
 

@@ -29,9 +29,9 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.merge_config import topology_of
 from binlog_merge.errors import ChecksumMismatch, MergeError, ShardsInDoubt, UnsupportedInput
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.group_at import transaction_events
 from binlog_merge.pipeline.base.node_input import read_group
+from binlog_merge.pipeline.base.state import GREATEST_KEY, Bound
 from binlog_merge.pipeline.coordinate.read_again import keys_of
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.values import Run

@@ -11,7 +11,7 @@ from binlog_merge.files.node_file import IgnoredFile
 from binlog_merge.files.output import check_continuation
 from binlog_merge.files.publish import file_name
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.beginning import find_inputs
+from binlog_merge.pipeline.discover import find_inputs
 from binlog_merge.pipeline.scan.carriers import DEFAULT
 from binlog_merge.pipeline.scan.inputs import scan_tasks
 from binlog_merge.redaction import redacted

@@ -1,18 +1,21 @@
-"""Publishes a run: renames its files and appends its record to the manifest."""
+"""Publishes a run: keeps what the next run needs, renames the run's files and appends its record to the manifest."""
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
 from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import publish
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.base.state import GREATEST_KEY
+from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
+from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
+from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.gather.driver import key_after_last
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -20,14 +23,36 @@ from snapshot_store.tso import ORIGIN, OrderKey
 _LOG = logging.getLogger(__name__)
 
 
-def publish_run(
-    run: Run, written: WrittenRun, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
-) -> None:
+def floor_after(run: Run, written: WrittenRun) -> OrderKey:
+    """Return the key at which the next run continues."""
+    bound = written.bound.key
+    end = bound if bound != GREATEST_KEY else key_after_last(written.last_key, run.coordination.holds)
+    return max(run.floor, end)
+
+
+def keep_schemas(run: Run, written: WrittenRun, next_floor: OrderKey) -> int | None:
+    """Keep in the store what the next run needs: schema versions, what the cluster is, and DDL of shards that wait.
+
+    Returns the number of logical versions that can no longer change.
+    """
+    job, coordination, bound = run.job, run.coordination, written.bound
+    begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
+    first = run.inputs.manifest.state.last is None and begins is not None
+    beginning = OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None
+    versions = run.store.save(made_of(coordination, bound, run.known.floor, beginning), next_floor)
+    keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
+    waiting = written.ordered.waiting
+    keep_shards(coordination.shards, job.directory, next_floor, bound.key, waiting, run.store.cache)
+    return versions
+
+
+def publish_run(run: Run, written: WrittenRun, next_floor: OrderKey, logical_versions: int | None) -> None:
     """Append the run with its files to the manifest. A run that changes nothing leaves no record.
 
-    `next_floor` is the key at which the next run continues. `logical_versions` is the number of logical versions that
-    can no longer change. `announced` is what the next run must know about markers.
+    `next_floor` is the key at which the next run continues, `logical_versions` what `keep_schemas` returns.
     """
+    coordination = run.coordination
+    announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
     job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
     waiting = written.ordered.waiting_files
     files = tuple(_output_file(state.open_file, g) for g in kept)
@@ -60,7 +85,7 @@ def publish_run(
         state={
             "floor": next_floor.text(),
             "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
-            "ddl_done": {node: key.text() for node, key in run.coordination.ddl_done.items()},
+            "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
             "logical_versions": logical_versions,
             **announced,
         },

@@ -21,7 +21,6 @@ from binlog_merge.files.manifest import CapturedFile, ManifestState
 from binlog_merge.files.removal import attached_readers, for_readers, older_than, over, remove
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
-from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import OrderKey
 
@@ -30,14 +29,20 @@ _LAST_FILES: Final = 2
 _LOG = logging.getLogger(__name__)
 
 
-def retain(run: Run, written: WrittenRun, between: Between) -> dict[str, Any]:
-    """Remove what is to go, at most once a minute in rounds, or when a file was closed. Raises IoError."""
+def is_due(run: Run, written: WrittenRun, removed_at: float | None) -> bool:
+    """Return whether something may be to go: at most once a minute in rounds, or when a file was closed.
+
+    `removed_at` is when it was looked at last, by the monotonic clock.
+    """
+    rules = run.job.config.retention
+    passed = removed_at is None or time.monotonic() - removed_at >= EVERY_SECONDS
+    return (rules.of_output or rules.captured is not None) and (passed or any(g.closed for g in written.kept))
+
+
+def retain(run: Run, written: WrittenRun) -> dict[str, Any]:
+    """Remove what is to go. Raises IoError."""
     rules, directory, manifest = run.job.config.retention, run.job.directory, run.inputs.manifest
     state, now = manifest.state, time.time()
-    due = between.removed_at is None or time.monotonic() - between.removed_at >= EVERY_SECONDS
-    if not (rules.of_output or rules.captured is not None) or not (due or any(g.closed for g in written.kept)):
-        return {}
-    between.removed_at = time.monotonic()
     old = [] if rules.age is None else older_than(directory, state, now - rules.age / 1e6)
     large = [] if rules.size is None else over(state, rules.size)
     chosen = max(old, large, key=len)

@@ -1,26 +1,31 @@
-"""Merges in rounds, in one process: each round costs what is new.
+"""Merges in rounds, in one process: each round costs what is new. `follow` makes them until it is told to stop: as soon
+as nodes have written, and through what passes.
 
 The output is what one merge of all that the nodes have written would give, byte for byte, however it was cut into
 rounds. A round that fails leaves nothing behind it; the next one begins with what is on disk, as a new process would.
 """
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import EngineLost, InternalError, MergeError
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.watch import FolderWatch
+from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
-from binlog_merge.pipeline.idle import read_notes
-from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.round_state import Between
+from binlog_merge.pipeline.discover import read_notes
 from binlog_merge.pipeline.run import merge_once
+from binlog_merge.pipeline.values import MergeResult, RoundState
 
 IN_DRIVER = 16 << 20
 """Bytes that a stage's tasks read before an engine runs them: the driver has read them before Spark has begun."""
@@ -39,15 +44,15 @@ class Rounds:
         self._runner, self._config = runner, config
         self._directory = output_directory(out)
         self._start_tso, self._partitions, self._in_driver = start_tso, partitions, in_driver
-        self._between = Between.of(config, self._directory)
+        self._state = RoundState.of(config, self._directory)
         self._lock = OutputLock(self._directory)
-        self._glance = Glance(config, self._between.schemas.paths)
+        self._glance = Glance(config, self._state.schemas.paths)
         self._watch: FolderWatch | None = None
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
         try:
-            self._between.archiver = ArchiverBeside(self._config, self._directory)
+            self._state = replace(self._state, archiver=ArchiverBeside(self._config, self._directory))
         except BaseException:
             self._lock.__exit__(None, None, None)
             raise
@@ -59,8 +64,8 @@ class Rounds:
         try:
             if self._watch is not None:
                 self._watch.close()
-            if self._between.archiver is not None:
-                self._between.archiver.close()
+            if self._state.archiver is not None:
+                self._state.archiver.close()
             self._job(silent).clear_work()
         finally:
             self._lock.__exit__(kind, error, traceback)
@@ -71,20 +76,20 @@ class Rounds:
 
         Raises what the discover stage raises about the nodes' files.
         """
-        between = self._between
-        if between.found is None:
+        state = self._state
+        if state.found is None:
             return True
-        if read_notes(self._config, between.notes.keys()).of != between.notes:
+        if read_notes(self._config, state.notes.keys()).of != state.notes:
             return True
-        if self._glance.is_same(between.found):
+        if self._glance.is_same(state.found):
             return False
-        return discover(self._config, between.heads) != between.found or not between.schemas.fresh()
+        return discover(self._config, state.heads) != state.found or not state.schemas.fresh()
 
     def wait(self, stop: Event, seconds: float, poll: float) -> None:
         """Return when a node may have written, at a stop, or after so many `seconds`; after `poll` where nothing tells
         of what nodes write.
         """
-        folders = self._glance.folders(self._between.found)
+        folders = self._glance.folders(self._state.found)
         if self._watch is None or self._watch.folders != folders:
             if self._watch is not None:
                 self._watch.close()
@@ -94,13 +99,11 @@ class Rounds:
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
-        done = False
         try:
-            result = merge_once(self._job(progress, end_of_input), self._between)
-            done = True
-        finally:
-            if not done:
-                self._between.forget()
+            result, self._state = merge_once(self._job(progress, end_of_input), self._state)
+        except BaseException:
+            self._state = self._state.forgotten()
+            raise
         return result
 
     def _job(self, progress: Progress, end_of_input: bool = False) -> Job:
@@ -108,3 +111,78 @@ class Rounds:
             self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions,
             progress, following=True, in_driver=self._in_driver,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a round begins, in seconds.
+
+    No sooner than `min_interval` after the one before began, and after a rest of half the time that one took, between
+    `least_rest` and `rest`: rounds without a rest would keep a core busy, on which a server or a reader may wait, and
+    many small rounds cost more than a few. Then as soon as a node has written: `look` is how often its files are looked
+    at where the system tells when they change, `poll` where it does not. An error that may pass is tried again after a
+    pause that grows from `first_pause` to `last_pause`, for `patience` at most.
+    """
+
+    min_interval: float = 0.0
+    least_rest: float = 0.05
+    rest: float = 0.25
+    look: float = 0.5
+    poll: float = 0.05
+    first_pause: float = 0.5
+    last_pause: float = 15.0
+    patience: float = 600.0
+
+    def pause(self, attempt: int) -> float:
+        """Return how long to wait after the n-th failure in a row, from 1 on."""
+        return float(min(self.last_pause, self.first_pause * 2 ** min(attempt - 1, 30)))
+
+
+class Watcher(Protocol):
+    """Is told what happens."""
+
+    def merged(self, result: MergeResult) -> None:
+        """Take the result of a round."""
+
+    def failed(self, error: MergeError, pause: float) -> None:
+        """Take an error that may pass; the round is tried again after a pause of so many seconds."""
+
+    def recovered(self, seconds: float) -> None:
+        """Take note that a round has come to its end after so many seconds of failures."""
+
+
+def follow(
+    rounds: Rounds, stop: Event, watcher: Watcher, pace: Pace, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Merge until `stop` is set, which ends it after the round. Raises MergeError for what does not pass."""
+    failing_since, attempts = 0.0, 0
+    while not stop.is_set():
+        begun = clock()
+        try:
+            result = rounds.merge() if rounds.has_news() else None
+        except MergeError as error:
+            if stop.is_set():
+                return
+            attempts += 1
+            failing_since = begun if attempts == 1 else failing_since
+            # A full disk, a folder that is not mounted, a lost executor. A JVM that is gone needs another process; an
+            # internal error may.
+            passes = error.may_pass and not isinstance(error, InternalError | EngineLost)
+            if not passes or clock() - failing_since > pace.patience:
+                raise
+            if HEARTBEAT.has_worked:  # else it still starts, for which kernels may be compiled: nobody waits for signs
+                HEARTBEAT.beat()
+            watcher.failed(error, pace.pause(attempts))
+            stop.wait(pace.pause(attempts))
+            continue
+        HEARTBEAT.works()
+        if attempts:
+            watcher.recovered(clock() - failing_since)
+            attempts = 0
+        if result is not None:
+            watcher.merged(result)
+        took = clock() - begun
+        if result is not None:
+            stop.wait(max(min(pace.rest, max(pace.least_rest, took / 2)), pace.min_interval - took))
+        elif not stop.is_set():
+            rounds.wait(stop, pace.look, pace.poll)

@@ -8,8 +8,11 @@ run continues there.
 """
 
 import logging
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
@@ -25,27 +28,26 @@ from binlog_merge.errors import (
 from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
 from binlog_merge.pipeline.archiving import Archiver
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
+from binlog_merge.pipeline.assemble.driver import assemble
 from binlog_merge.pipeline.base.decided import ways_out
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
-from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.beginning import begin
-from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
-from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
-from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.base.state import Bound, Inputs, Job
+from binlog_merge.pipeline.coordinated import coordinate_nodes
 from binlog_merge.pipeline.copies import compare_copies
-from binlog_merge.pipeline.gather.collisions import collision_error, collision_warnings
-from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
+from binlog_merge.pipeline.discover import awaited, discover
+from binlog_merge.pipeline.gather.collisions import Collided, collision_error, collision_warnings
+from binlog_merge.pipeline.gather.driver import gather_files, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
-from binlog_merge.pipeline.idle import awaited
-from binlog_merge.pipeline.publish import publish_run
-from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.retention import retain
-from binlog_merge.pipeline.round_state import Between
+from binlog_merge.pipeline.order.cutting import cut_files
+from binlog_merge.pipeline.order.driver import order_all
+from binlog_merge.pipeline.publish import floor_after, keep_schemas, publish_run
+from binlog_merge.pipeline.retention import is_due, retain
+from binlog_merge.pipeline.scan.driver import scan
 from binlog_merge.pipeline.summary import note_error, note_run, result_of
-from binlog_merge.pipeline.understood import put_in_order, understand
-from binlog_merge.pipeline.values import Run, WrittenRun
-from snapshot_store.tso import OrderKey
+from binlog_merge.pipeline.values import MergeResult, RoundState, Run, WrittenRun
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.writeset_history import OpenHistory
 
 _LOG = logging.getLogger(__name__)
 _OF_ROWS = (ConversionFailed, SchemaMismatch, UnknownTableSchema, UnsupportedInput)
@@ -86,12 +88,11 @@ def run_merge(
             in_driver=in_driver,
             store=output.uri,
         )
-        between = Between.of(config, directory)
-        between.elsewhere = output.elsewhere
+        earlier = RoundState.of(config, directory, output.elsewhere)
         try:
             if output.uri is None:
-                between.archiver = Archiver(config, directory)
-            return _placed(merge_once(job, between), output)
+                earlier = replace(earlier, archiver=Archiver(config, directory))
+            return _placed(merge_once(job, earlier)[0], output)
         except MergeError as error:
             error.result = None if error.result is None else _placed(error.result, output)
             raise
@@ -119,71 +120,107 @@ def _placed(result: MergeResult, output: Output) -> MergeResult:
     return replace(result, files=files)
 
 
-def merge_once(job: Job, between: Between) -> MergeResult:
-    """Merge what the nodes' files hold now, going on from what the round before has left."""
+def merge_once(job: Job, earlier: RoundState) -> tuple[MergeResult, RoundState]:
+    """Merge what the nodes' files hold now, going on from what the round before has left; return that of this one, too.
+
+    Raises MergeError, whose `result` is what was published before the stop.
+    """
     try:
         with job.stage("discover"):
-            inputs = begin(job, between)
+            inputs = discover(job, earlier)
         job.engine.start(job.progress)
         with job.engine.exchange.opened():
-            return _merge(job, inputs, between)
+            return _merge(job, inputs, earlier)
     except MergeError as error:
         note_error(job.directory, error)
         raise
 
 
-def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
-    run = understand(job, inputs, between)
-    scanned = run.scanned
-    written = _write(run, between)
-    collided = between.keys.follow(g.keys for g in written.kept)
+def _merge(job: Job, inputs: Inputs, earlier: RoundState) -> tuple[MergeResult, RoundState]:
+    pieces = scan(job, inputs, earlier.pieces)
+    nodes = assemble(job, inputs, pieces)
+    run = coordinate_nodes(job, inputs, nodes, earlier.schemas)
+    written = _write(run, earlier.history)
+    collided = earlier.keys.follow(g.keys for g in written.kept)
     if collided and inputs.manifest.state.rank == 0 and job.config.key_doubts == "error":
         raise collision_error(collided)  # each way out makes another output: now it costs nothing
-    with job.stage("publish"):
-        differing = _publish(run, written)
-    between.history = written.open_history or between.history
+    job.warnings += _believed(written)
+    differing = _publish(run, written)
     job.warnings += collision_warnings(collided).values()
-    _archive(run, between)
-    result = result_of(run, written)
-    if written.bound.error is None:
-        try:
-            result = replace(result, removed=retain(run, written, between))
-        except MergeError as failed:
-            failed.result = result
-            raise
-    note_run(run, written, result, collided)
-    between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)
-    error = written.bound.error or differing
-    if error is not None:
-        error.result = result
-        raise error
-    return result
+    return _end(run, written, collided, differing, earlier)
 
 
-def _write(run: Run, between: Between) -> WrittenRun:
-    """Order and gather what comes out below the bound; an error in gather lowers the bound."""
-    holds, bound = run.coordination.holds, run.bound
+def _write(run: Run, history: "OpenHistory | None") -> WrittenRun:
+    """Order, cut and gather what comes out below the bound; an error in gather lowers the bound."""
+    job, inputs, coordination, bound = run.job, run.inputs, run.coordination, run.bound
     while True:
-        ordered = put_in_order(run, bound.key)
-        gathered = gather_files(run.job, run.inputs, run.coordination, ordered, between.history)
+        ordered = order_all(job, inputs, run.scanned, coordination, run.floor, bound.key)
+        cuts = cut_files(inputs.manifest.state, job.config.output.max_size, ordered.parts)
+        gathered = gather_files(job, inputs, coordination, ordered, cuts, history)
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
             return WrittenRun(bound, ordered, gathered)
         _LOG.info("a file could not be finished", extra={"file": gathered[failed].name, "error": error["code"]})
         gathered = gathered[: failed + 1]
-        bound = Bound(written_to(gathered, holds) or run.floor, _explained(run, MergeError.from_dict(error)))
-        if holds is None:
+        stopped_at = written_to(gathered, coordination.holds) or run.floor
+        bound = Bound(stopped_at, _explained(run, MergeError.from_dict(error)))
+        if coordination.holds is None:
             return WrittenRun(bound, ordered, gathered)
         # All of one place comes out in one run, and with a lower bound other rows wait: order again.
 
 
-def _archive(run: Run, between: Between) -> None:
+def _believed(written: WrittenRun) -> list[str]:
+    """Return warnings of what was written by the table map or in an order that nothing proves."""
+    believed = sorted({text for g in written.kept for text in g.believed})
+    texts = [f"the table map is believed, not the schema history: {text}" for text in believed]
+    return [*texts, *doubted_orders(doubted for g in written.kept for doubted in g.doubted)]
+
+
+def _publish(run: Run, written: WrittenRun) -> MergeError | None:
+    """Keep what the next run needs, and publish the output files; return what the copies of nodes differ in."""
+    with run.job.stage("publish"):
+        next_floor = floor_after(run, written)
+        versions = keep_schemas(run, written, next_floor)
+        differing = compare_copies(run, written.bound, next_floor)
+        publish_run(run, written, next_floor, versions)
+    return differing
+
+
+def _end(
+    run: Run, written: WrittenRun, collided: Sequence[Collided], differing: MergeError | None, earlier: RoundState
+) -> tuple[MergeResult, RoundState]:
+    """Archive and remove files that are published, and note the run for `status`. Raises the error that stopped it."""
+    _archive(run, earlier.archiver)
+    result, removed_at = result_of(run, written), earlier.removed_at
+    if written.bound.error is None and is_due(run, written, removed_at):
+        removed_at = time.monotonic()
+        try:
+            result = replace(result, removed=retain(run, written))
+        except MergeError as failed:
+            failed.result = result
+            raise
+    note_run(run, written, result, collided)
+    error = written.bound.error or differing
+    if error is not None:
+        error.result = result
+        raise error
+    return result, replace(
+        earlier,
+        manifest=run.inputs.manifest,
+        found=run.inputs.discovery,
+        notes=awaited(run.scanned, run.watermarks, written.bound.key, run.inputs.notes),
+        removed_at=removed_at,
+        history=written.open_history or earlier.history,
+    )
+
+
+def _archive(run: Run, archiver: Archiver | None) -> None:
     """Let closed files be sent to the archive; what is in the way is a warning."""
-    if between.archiver is None:
+    if archiver is None:
         return
-    between.archiver.published(run.inputs.manifest.state)
-    if between.archiver.problem is not None:
-        run.job.warnings.append(f"closed files are not archived, and tried again: {between.archiver.problem}")
+    archiver.published(run.inputs.manifest.state)
+    if archiver.problem is not None:
+        run.job.warnings.append(f"closed files are not archived, and tried again: {archiver.problem}")
 
 
 def _explained(run: Run, error: MergeError) -> MergeError:
@@ -196,26 +233,3 @@ def _explained(run: Run, error: MergeError) -> MergeError:
     if isinstance(error, UnknownTableSchema) and run.known.announced.active and not run.coordination.seen:
         error.remedy = f"{WITHOUT_MARKERS}; {error.remedy}"
     return error
-
-
-def _publish(run: Run, written: WrittenRun) -> MergeError | None:
-    """Save the state that the next run needs to the store, and publish the output files; return what the copies of
-    nodes differ in.
-    """
-    job, coordination, bound = run.job, run.coordination, written.bound
-    believed = sorted({text for g in written.kept for text in g.believed})
-    job.warnings += [f"the table map is believed, not the schema history: {text}" for text in believed]
-    job.warnings += doubted_orders(doubted for g in written.kept for doubted in g.doubted)
-    end = bound.key if bound.key != GREATEST_KEY else key_after_last(written.last_key, coordination.holds)
-    next_floor = max(run.floor, end)
-    begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
-    first = run.inputs.manifest.state.last is None and begins is not None
-    beginning = OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None
-    versions = run.store.save(made_of(coordination, bound, run.known.floor, beginning), next_floor)
-    keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
-    waiting = written.ordered.waiting
-    keep_shards(coordination.shards, job.directory, next_floor, bound.key, waiting, run.store.cache)
-    differing = compare_copies(run, bound, next_floor)
-    announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
-    publish_run(run, written, next_floor, versions, announced)
-    return differing

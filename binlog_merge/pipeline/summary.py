@@ -16,14 +16,13 @@ from binlog_merge.errors import IoError, ManifestError, MergeError
 from binlog_merge.files.manifest import Gone
 from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note, samples_of, write_state_note
 from binlog_merge.pipeline.assemble.nodes import why
-from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.base.state import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, lock_values
 from binlog_merge.pipeline.gather.collisions import Collided, collision_warnings, looked_at
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.publish import totals_of
-from binlog_merge.pipeline.result import MergeResult, NodeResult
-from binlog_merge.pipeline.values import Run, WrittenRun
+from binlog_merge.pipeline.values import MergeResult, NodeResult, Run, WrittenRun
 from binlog_merge.redaction import redacted
 from snapshot_store.topology import Hidden
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -20,20 +20,20 @@ from typing import Any, Protocol, TypeVar
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.files.manifest import Header
+from binlog_merge.pipeline.assemble.driver import assemble
 from binlog_merge.pipeline.base.runner import Files, InDriver, Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.pipeline.coordinated import coordinate_nodes
+from binlog_merge.pipeline.discover import discover
 from binlog_merge.pipeline.gather.driver import gather_task, input_files, schemas_of
 from binlog_merge.pipeline.gather.listing import ListTask, listed
 from binlog_merge.pipeline.gather.values import GatherTask
-from binlog_merge.pipeline.order.cutting import Cut, cut
-from binlog_merge.pipeline.order.driver import Ordered
-from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.round_state import Between
+from binlog_merge.pipeline.order.cutting import Cut, cut_files
+from binlog_merge.pipeline.order.driver import Ordered, order_all
+from binlog_merge.pipeline.scan.driver import scan
 from binlog_merge.pipeline.summary import result_of
-from binlog_merge.pipeline.understood import put_in_order, understand
-from binlog_merge.pipeline.values import Run, WrittenRun
+from binlog_merge.pipeline.values import MergeResult, RoundState, Run, WrittenRun
 from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
 
@@ -114,12 +114,13 @@ def _found(job: Job, made: Callable[[Run, Ordered], Found]) -> Found:
     """Return what is made of the cluster's transactions in order. The blocks that it names are left."""
     try:
         with job.stage("discover"):
-            between = Between.of(job.config, job.directory)
-            inputs = begin(job, between)
+            nothing = RoundState.of(job.config, job.directory)
+            inputs = discover(job, nothing)
         job.engine.start(job.progress)
         with job.engine.exchange.opened():
-            run = understand(job, inputs, between)
-            found = made(run, put_in_order(run, run.bound.key))
+            nodes = assemble(job, inputs, scan(job, inputs, nothing.pieces))
+            run = coordinate_nodes(job, inputs, nodes, nothing.schemas)
+            found = made(run, order_all(job, inputs, nodes, run.coordination, run.floor, run.bound.key))
             job.clear_work(found.blocks)
     except BaseException:
         job.clear_work()
@@ -135,7 +136,7 @@ def _listed(run: Run, ordered: Ordered, counts: bool) -> Transactions:
 def _unwritten(run: Run, ordered: Ordered) -> Unwritten:
     job, inputs, coordination = run.job, run.inputs, run.coordination
     schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}
-    files, cuts = input_files(inputs), cut(ordered.parts, job.config.output.max_size, 1, None)
+    files, cuts = input_files(inputs), cut_files(inputs.manifest.state, job.config.output.max_size, ordered.parts)
     tasks = tuple(
         gather_task(job, inputs, schemas, ddl, files, rows, number, None, closes=number < len(cuts))
         for number, rows in enumerate(cuts, 1)

@@ -13,8 +13,8 @@ import numpy as np
 from numba.core import event
 
 from binlog_merge.binlog.kernels import (
-    asked,
     cache,
+    index_rows,
     key_hashes,
     render,
     render_layout,
@@ -22,7 +22,6 @@ from binlog_merge.binlog.kernels import (
     scan,
     scan_layout,
     scan_tables,
-    sort,
     trace,
     transaction_events,
     xid,
@@ -58,9 +57,9 @@ def _writing() -> None:
     render.render_window(registers, plans, _NOTHING, segments, keys, _NOTHING, out, _NOTHING)
     render.render_events(registers, plans, _NOTHING, 0, 4, 1, out, _NOTHING)
     found = np.zeros((0, render_layout.F_COLUMNS), np.int64)
-    asked.find_in_window(registers, plans, _NOTHING, segments, found, render_layout.ASKED)
-    asked.find_in_events(registers, plans, _NOTHING, 0, 4, 1, found, render_layout.ASKED)
-    asked.reshape_found(plans, _NOTHING, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
+    render.find_in_window(registers, plans, _NOTHING, segments, found, render_layout.ASKED)
+    render.find_in_events(registers, plans, _NOTHING, 0, 4, 1, found, render_layout.ASKED)
+    render.reshape_found(plans, _NOTHING, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
     cells, columns, none = np.zeros((2, 1, 0), np.int32), np.zeros(1, np.int64), np.zeros(0, np.int64)
     key_hashes.hash_keys(_NOTHING, cells, cells, columns, 0, none, 0, none, none)
     row_cells.count_rows(_NOTHING, np.zeros((0, 3), np.int64), columns, columns, cells, none)
@@ -76,7 +75,7 @@ def _writing() -> None:
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
     trace.trace_window(_NOTHING, segments, pieces, pieces[0])
     trace.read_hint(_NOTHING, 0, 0, pieces[0])
-    sort.sorted_places(np.zeros((7, 0), np.int64))
+    index_rows.sorted_places(np.zeros((7, 0), np.int64))
 
 
 PARTS: Final[dict[str, Callable[[], None]]] = {"walking": _walking, "writing": _writing}

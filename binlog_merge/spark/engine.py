@@ -17,7 +17,7 @@ from binlog_merge.errors import EngineFailed, EngineLost, ExecutorUnfit
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.spark.master import is_local, master_of
 from binlog_merge.spark.peer import here, identity
-from binlog_merge.spark.tasks import told
+from binlog_merge.spark.tasks import error_in
 
 
 def slots(spark: Any) -> int:
@@ -56,7 +56,7 @@ def finishing(spark: Any, stage: str) -> Iterator[None]:
         if (blamed := unfit(error)) is not None:
             raise blamed from error
         if isinstance(error, PythonException):
-            if (said := told(str(error))) is not None:
+            if (said := error_in(str(error))) is not None:
                 raise said from error
             raise
         kind = EngineLost if _is_lost(spark) else EngineFailed

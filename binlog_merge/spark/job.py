@@ -6,11 +6,10 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.pipeline.follow import Pace, Watcher
-from binlog_merge.pipeline.follow import follow as follow_rounds
-from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
+from binlog_merge.pipeline.rounds import IN_DRIVER, Pace, Rounds, Watcher
+from binlog_merge.pipeline.rounds import follow as follow_rounds
 from binlog_merge.pipeline.run import run_merge
+from binlog_merge.pipeline.values import MergeResult
 from binlog_merge.spark.runner import SparkRunner
 
 if TYPE_CHECKING:

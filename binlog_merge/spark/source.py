@@ -42,7 +42,7 @@ class BinlogSource(DataSource):
 
         options = Options.of(self.options)
         if options.of_nodes:
-            from binlog_merge.spark.source_lists import NodesReader
+            from binlog_merge.spark.source_reader import NodesReader
 
             planned, self._planned = self._planned, None  # Spark sends this object to every task
             return NodesReader(options, planned or options.plan(), schema)
@@ -67,13 +67,13 @@ class SchemasSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        from binlog_merge.spark.source_lists import SCHEMAS
+        from binlog_merge.spark.source_reader import SCHEMAS
 
         return SCHEMAS
 
     def reader(self, schema: Any) -> Any:
         """Return a reader of a batch."""
-        from binlog_merge.spark.source_lists import SchemasReader
+        from binlog_merge.spark.source_reader import SchemasReader
 
         return SchemasReader(self.options, schema)
 
@@ -88,13 +88,13 @@ class TransactionsSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        from binlog_merge.spark.source_lists import TRANSACTIONS
+        from binlog_merge.spark.source_reader import TRANSACTIONS
 
         return TRANSACTIONS
 
     def reader(self, schema: Any) -> Any:
         """Return a reader of a batch."""
-        from binlog_merge.spark.source_lists import TransactionsReader
+        from binlog_merge.spark.source_reader import TransactionsReader
 
         return TransactionsReader(self.options, schema)
 

@@ -169,15 +169,15 @@ class TaskError(Exception):
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Raise TaskError, which `told` reads, for an error of the package's own."""
+    """Raise TaskError, which `error_in` reads, for an error of the package's own."""
     try:
         yield
     except MergeError as error:
         raise TaskError(f"{_SAYS}{json.dumps(error.to_dict())}") from error
 
 
-def told(text: str) -> MergeError | None:
-    """Return the error that a task told, out of Spark's text; None if there is none."""
+def error_in(text: str) -> MergeError | None:
+    """Return the error of a task that Spark's text has within it, None if it has none."""
     _, found, rest = text.partition(_SAYS)
     return MergeError.from_dict(json.JSONDecoder().raw_decode(rest)[0]) if found else None
 

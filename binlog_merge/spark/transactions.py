@@ -7,8 +7,8 @@ from typing import Any, Final
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.gather.listing import listed
-from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.transactions import found_transactions
+from binlog_merge.pipeline.values import MergeResult
 from binlog_merge.spark.runner import SparkRunner
 
 _LOG = logging.getLogger(__name__)

@@ -30,8 +30,7 @@ from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from binlog_merge.config.errors import explain
-from binlog_merge.config.yaml import YamlDocument, load_yaml
+from binlog_merge.config.yaml import YamlDocument, explain, load_yaml
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.filter import Filter, FilterSettings

@@ -15,9 +15,8 @@ import pyarrow as pa
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.convert.cells import coerce
 from binlog_merge.values.duckdb.collations import UnknownCollation
-from binlog_merge.values.duckdb.columns import column_sql, engine_array
+from binlog_merge.values.duckdb.columns import column_sql, engine_array, values_of
 from binlog_merge.values.duckdb.compile import compile_value, parse
-from binlog_merge.values.duckdb.engine import values_of
 from binlog_merge.values.duckdb.functions import OTHER_DIGITS
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql
 from binlog_merge.values.evaluate.kinds import TYPES

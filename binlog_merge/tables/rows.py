@@ -25,7 +25,7 @@ from binlog_merge.reshape.witness import check_witness
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.tables.types import duckdb_type, for_duckdb, listed, qualified, quoted, told_apart
 from binlog_merge.tables.values import array_of, cells_of
-from binlog_merge.values.standing_keys import key_text
+from binlog_merge.values.key_values import key_text
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import Family
 

@@ -15,7 +15,7 @@ from binlog_merge.targets.server.mysql import MysqlTarget, Session
 from binlog_merge.targets.server.overwriting import inserts
 from binlog_merge.time_travel.bases import Made
 from binlog_merge.time_travel.statements import key_of
-from binlog_merge.values.sql.server_text import literal_of_text
+from binlog_merge.values.sql import literal_of_text
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import DATES, TEMPORAL, Family
 from snapshot_store.mysql.sql.names import quote_name, quote_plainly

@@ -12,8 +12,7 @@ from typing import Final, Literal
 from binlog_merge.binlog.columnar import ColumnFacts, column_facts
 from binlog_merge.binlog.rows import ABSENT, Mark, PartialJson, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.values.key_values import KeyPart, as_compared
-from binlog_merge.values.standing_keys import StandingKeys, Taken, fit, key_text
+from binlog_merge.values.key_values import KeyPart, StandingKeys, Taken, as_compared, fit, key_text
 from snapshot_store.model import Table
 
 _MOST_KEYS: Final = 1 << 17
@@ -100,13 +99,9 @@ def keys_of(table: Table, table_map: TableMap) -> tuple[_Key, ...]:
 
 
 def _keys_of(table: Table, facts: tuple[ColumnFacts, ...]) -> Iterator[_Key]:
-    for index in table.indexes:
-        if index.unique or index.name == "PRIMARY":
-            places = [None if p.column is None or p.length else table.index_of(p.column) for p in index.parts]
-            columns = tuple(place for place in places if place is not None)
-            if len(columns) == len(places):
-                parts = tuple(KeyPart(column, table.columns[column].type.collation) for column in columns)
-                yield _Key(index.name, parts, tuple(facts[column] for column in columns))
+    for index, columns in table.whole_keys:
+        parts = tuple(KeyPart(column, table.columns[column].type.collation) for column in columns)
+        yield _Key(index.name, parts, tuple(facts[column] for column in columns))
 
 
 _Cells = tuple[bytes, ...] | Literal[Mark.ABSENT] | None

@@ -23,7 +23,7 @@ from binlog_merge.binlog.kernels.crc32 import crc32_each
 from binlog_merge.errors import ServerRefused
 from binlog_merge.tables.rows import keys_of
 from binlog_merge.tables.types import CATALOG, in_duckdb, qualified
-from binlog_merge.values.sql.server_text import text_of
+from binlog_merge.values.sql import text_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.names import quote_name

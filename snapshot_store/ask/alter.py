@@ -10,9 +10,8 @@ from bisect import bisect_left
 from dataclasses import replace
 from typing import Final
 
-from snapshot_store.attributes import attributes_sql, default_of
 from snapshot_store.diff import ColumnChanged, IndexChanged, diff_tables
-from snapshot_store.model import Column, ForeignKey, Index, Table
+from snapshot_store.model import Column, ForeignKey, Index, Table, attributes_sql, default_of
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.render_sql import column_sql, index_sql, make_sql, partitions_sql, without_defaults_sql
 

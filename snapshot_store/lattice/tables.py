@@ -20,8 +20,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from snapshot_store.diff import plain_key, plain_text
-from snapshot_store.lattice.columns import compare_columns, filled, join_columns, missing, part_of
-from snapshot_store.lattice.types import Comparison, Incomparable, Ordering, combine, order_charsets, same, sign_of
+from snapshot_store.lattice.columns import (
+    Comparison,
+    Incomparable,
+    Ordering,
+    combine,
+    compare_columns,
+    filled,
+    join_columns,
+    missing,
+    order_charsets,
+    part_of,
+    same,
+    sign_of,
+)
 from snapshot_store.model import Column, Index, Table
 
 __all__ = ["Incomparable", "compare", "join"]

@@ -4,7 +4,7 @@ Whoever treats types differently asks for the family, or for a number of the tab
 (and its forms in `binlog_merge.values.types`), and what knows nothing of a new family refuses it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -214,3 +214,14 @@ class ColumnType:
     def defaults_to_literal(self) -> bool:
         """Return whether a column may have a literal as DEFAULT, and so shows DEFAULT NULL where it has none."""
         return not self.is_lob and self.family not in (Family.JSON, Family.VECTOR, Family.GEOMETRY)
+
+
+def set_text(members: Iterable[str]) -> str:
+    """Return the text of a SET with these members, in the order of the definition.
+
+    There is a comma only behind text: after the empty member alone there is none (`Field_set::val_str`).
+    """
+    text = ""
+    for member in members:
+        text += f",{member}" if text else member
+    return text

@@ -75,14 +75,14 @@ class MergeStore:
         """Return what a merge that continues at a floor needs; the name of a table may be "" for its database alone."""
         return part(self._connection, wanted, floor)
 
-    def given(self, everything: bool) -> tuple[list[TableVersion], list[SchemaVersion]]:
+    def provided(self, everything: bool) -> tuple[list[TableVersion], list[SchemaVersion]]:
         """Return the versions that people provided, those at ORIGIN only with `everything`."""
         where = f"origin IN ({_GIVEN})" + ("" if everything else f" AND order_key <> '{ORIGIN.text()}'")
         tables = self._connection.execute(f"SELECT {TABLE_COLUMNS} FROM table_versions WHERE {where}").fetchall()
         schemas = self._connection.execute(f"SELECT {SCHEMA_COLUMNS} FROM schema_versions WHERE {where}").fetchall()
         return list(map(table_version, tables)), list(map(schema_version, schemas))
 
-    def missing(
+    def not_stored(
         self, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion]
     ) -> tuple[list[TableVersion], list[SchemaVersion]]:
         """Return those of the versions that the store lacks. Raises HistoryConflict like `append_versions`."""

@@ -18,7 +18,7 @@ from tests.effort import keeping
 
 PROGRAM = """
 import numpy as np
-from binlog_merge.binlog.kernels import crc32, sort
+from binlog_merge.binlog.kernels import crc32, index_rows
 data = np.frombuffer(b"123456789", np.uint8).copy()
 out = np.zeros(1, np.uint32)
 crc32.crc32_each(data, np.array([0, 9]), out)
@@ -33,7 +33,7 @@ MORE = """
 import sys
 loaded = "numba.np.linalg" in sys.modules
 keys = np.array([[3, 1, 2, 1]], np.int64)
-assert sort.sorted_places(keys).tolist() == [1, 3, 2, 0]
+assert index_rows.sorted_places(keys).tolist() == [1, 3, 2, 0]
 assert crc32.sound_to(np.zeros(64, np.uint8), 64) == -1
 print("prepared" if loaded or "numba.np.linalg" in sys.modules else "loaded")
 """

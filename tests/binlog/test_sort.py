@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.kernels.sort import sorted_places
+from binlog_merge.binlog.kernels.index_rows import sorted_places
 
 ROWS = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([-(1 << 63), 0, (1 << 63) - 1]), st.integers(0, 3)))
 RUNS = st.lists(ROWS.map(sorted), max_size=9).map(lambda runs: [row for run in runs for row in run])

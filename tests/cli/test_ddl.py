@@ -9,7 +9,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.base.state import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.shards import notes
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Locks, NodeStatement
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard

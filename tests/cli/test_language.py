@@ -14,10 +14,9 @@ import typer
 from jsonschema import Draft202012Validator
 
 from binlog_merge.cli.json_schema import schema_of, verbs
-from binlog_merge.cli.log_lines import taken
+from binlog_merge.cli.log_lines import voice_of
 from binlog_merge.cli.options import MERGED_ENV
-from binlog_merge.cli.verb import RENAMED, Verb
-from binlog_merge.cli.verbs import application
+from binlog_merge.cli.verbs import RENAMED, Verb, application
 from tests.command_line import command_line
 from tests.json_documents import check
 from tests.merge_e2e.cases import case_named, copy_case
@@ -226,7 +225,7 @@ def test_a_line_for_each_thing(merged: Path, line: list[str], key: str) -> None:
 
 
 def test_quiet_verbose_and_debug_stand_anywhere() -> None:
-    voice, rest = taken(["-q", "merge", "-vv", "--out", "x", "--debug", "--verbose", "--", "-v"])
+    voice, rest = voice_of(["-q", "merge", "-vv", "--out", "x", "--debug", "--verbose", "--", "-v"])
     assert (voice.quiet, voice.verbose, voice.debug) == (True, 3, True)
     assert rest == ["merge", "--out", "x", "--", "-v"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.cli import main, start
+from binlog_merge.cli import main, signals
 from binlog_merge.cli.merge import check_java
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import (
@@ -320,7 +320,7 @@ def test_no_output_directory(job: FakeJob, cluster: str, capsys: Captured) -> No
     assert "give --merged DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("signal_", "code"), [(KeyboardInterrupt, 130), (start.Terminated, 143)])
+@pytest.mark.parametrize(("signal_", "code"), [(KeyboardInterrupt, 130), (signals.Terminated, 143)])
 def test_what_fails_because_of_a_signal_is_the_signal(
     signal_: type[BaseException], code: int, job: FakeJob, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,9 +415,9 @@ def test_a_signal_during_an_import_is_not_lost(number: int, tmp_path: Path) -> N
         "except BaseException:\n    print('taken')\n"
     )
     program = (
-        "import os, signal, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
+        "import os, signal, sys, time\nfrom binlog_merge.cli import signals\nsignals.heed_signals()\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    import greedy\n    os.write(1, b'imported\\n')\n"
-        "    time.sleep(1000)\nexcept (start.Terminated, KeyboardInterrupt) as e:\n    sys.exit(type(e).__name__)"
+        "    time.sleep(1000)\nexcept (signals.Terminated, KeyboardInterrupt) as e:\n    sys.exit(type(e).__name__)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     expected = "Terminated" if number == signal.SIGTERM else "KeyboardInterrupt"
@@ -440,10 +440,10 @@ def test_ctrl_c_before_the_verbs_are_imported_is_told_as_later(tmp_path: Path) -
 def test_a_sigterm_while_a_process_is_started_is_not_lost() -> None:
     """Python drops what a hook of fork raises."""
     program = (
-        "import os, signal, subprocess, sys, time\nfrom binlog_merge.cli import start\nstart.heed_signals()\n"
+        "import os, signal, subprocess, sys, time\nfrom binlog_merge.cli import signals\nsignals.heed_signals()\n"
         "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM) or len(''))\n"
         "try:\n    subprocess.run(['true'], preexec_fn=lambda: None)\n    time.sleep(1000)\n"
-        "except start.Terminated:\n    sys.exit(143)"
+        "except signals.Terminated:\n    sys.exit(143)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (143, "")

@@ -33,20 +33,20 @@ ALL = RunOptions(
     merged=Path("-out"),
     password_file=Path("pw"),
     ssl_ca=Path("ca"),
-    start_file=("dn-1=binlog.000004", "binlog.000001"),
+    start_file=["dn-1=binlog.000004", "binlog.000001"],
     min_interval=0.5,
     in_driver=1000,
     filter_file=Path("f.yaml"),
     check_rows=True,
     master="local[1]",
-    conf=("a=b", "c=d=e"),
+    conf=["a=b", "c=d=e"],
     host="0.0.0.0",
     port=3308,
     user="-user",
     serve_password_file=Path("rep"),
     tls_cert=Path("cert"),
     tls_key=Path("key"),
-    serve_options=("users=-u.yaml", "--tls-required"),
+    serve_option=["users=-u.yaml", "--tls-required"],
     log_level=Level.debug,
     log_format=LineFormat.json,
 )
@@ -110,7 +110,7 @@ def test_what_is_not_given_is_left_to_each_command() -> None:
     [(True, False, ["capture", "merge"]), (False, True, ["merge", "serve"]), (False, False, ["merge"])],
 )
 def test_commands_may_be_left_out(capture: bool, serve: bool, names: list[str]) -> None:
-    options = RunOptions(Path("c.yaml"), Path("out"), capture=capture, serve=serve)
+    options = RunOptions(Path("c.yaml"), Path("out"), no_capture=not capture, no_serve=not serve)
     assert [component.name for component in components(options)] == names
 
 

@@ -39,7 +39,7 @@ import zstandard
 from binlog_merge.errors import ERRORS, MergeError
 from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import history_of
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from binlog_merge.verification.whole import verify
 from tests.merge_e2e.cases import INPUTS, copy_case
 from tests.merge_e2e.editing import Log as Edited

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from binlog_merge.moved_keys import DdlPlace, key_of
-from binlog_merge.pipeline import understood
+from binlog_merge.pipeline import coordinated as coordinate_stage
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate import driver as coordinating
-from binlog_merge.pipeline.coordinate import schemas
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -57,10 +56,11 @@ def coordinated(holding: Holding) -> Iterator[None]:
             for place, ddl in zip(holds_of(known[0]).ddl, known[0].ddl, strict=True)
             if place.key >= floor
         ]
-        return schemas.logical_history(part, [*ddls, *mine], *rest)
+        return found_before(part, [*ddls, *mine], *rest)
 
+    found_before = coordinating.logical_history
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(understood, "coordinate", coordinate)
+        patch.setattr(coordinate_stage, "coordinate", coordinate)
         patch.setattr(coordinating, "logical_history", logical_history)
         yield
 

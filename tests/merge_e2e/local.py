@@ -11,8 +11,8 @@ from binlog_merge.files.manifest import Manifest, ManifestState
 from binlog_merge.pipeline.base.blocks import HELD, Held, Pieces, Read, holding, reads_of
 from binlog_merge.pipeline.base.pieces import extent_of, needed
 from binlog_merge.pipeline.base.runner import Exchange, Files
-from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import run_merge
+from binlog_merge.pipeline.values import MergeResult
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.binlog.kernels.unlike import note_tsos
+from binlog_merge.binlog.kernels.index_rows import note_tsos
 from binlog_merge.errors import CommitTsoConflict
 from binlog_merge.pipeline.assemble import several_tsos
 from binlog_merge.pipeline.assemble.several_tsos import CompareTask, DealTask, compare, deal

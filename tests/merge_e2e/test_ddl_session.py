@@ -21,7 +21,7 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from binlog_merge.targets.server.mysql import MysqlTarget
 from binlog_merge.targets.server.run import replay
 from snapshot_store.ddl.parse.statement import qualified_tables

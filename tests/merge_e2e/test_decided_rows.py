@@ -18,7 +18,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.cli import main
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.pipeline.base.group_at import group_at, transaction_events
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from binlog_merge.reshape.given_rows import Logging, events_of, read_rows
 from binlog_merge.values.convert.text import text_of
 from binlog_merge.values.value import decode_cell

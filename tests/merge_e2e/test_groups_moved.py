@@ -14,7 +14,7 @@ import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, some_inputs, whole
 from tests.merge_e2e.editing import GTID, GTIDS, PREVIOUS_GTIDS, XID, Log, Piece, assert_prefix

@@ -13,8 +13,8 @@ from binlog_merge.errors import LateTransaction
 from binlog_merge.files import directory
 from binlog_merge.files.as_of import AS_OF_NAME
 from binlog_merge.pipeline.base.clock import time_tso
-from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.pipeline.values import MergeResult
 from snapshot_store.tso import OrderKey
 from tests.command_line import command_line
 from tests.effort import keeping

@@ -12,7 +12,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from snapshot_store.history import SchemaHistory
 from snapshot_store.render_sql import create_sql
 from snapshot_store.store.db import Store

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from binlog_merge.cli import main, start
+from binlog_merge.cli import main, signals
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.node_capture.node import CaptureOptions
@@ -75,7 +75,7 @@ def command(arguments: Sequence[str], printed: Path) -> Child:
     """Start the command line; what it prints goes into the files `printed`.out and .err."""
 
     def work() -> int:
-        signal.signal(signal.SIGTERM, start.stop)
+        signal.signal(signal.SIGTERM, signals.stop)
         out, err = printed.with_suffix(".out"), printed.with_suffix(".err")
         with out.open("w") as stdout, err.open("w") as stderr, redirect_stdout(stdout), redirect_stderr(stderr):
             return main.run(arguments)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.files.node_file import NodeFile
-from binlog_merge.pipeline.assemble.node import assemble_node
+from binlog_merge.pipeline.assemble.driver import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import HELD, Held, holding
 from binlog_merge.pipeline.base.branches import Carry, LateCommit, OpenBranch

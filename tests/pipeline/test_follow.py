@@ -19,8 +19,8 @@ from binlog_merge.errors import (
     Purged,
     SchemaMismatch,
 )
-from binlog_merge.pipeline.follow import Pace, follow
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.rounds import Pace, follow
+from binlog_merge.pipeline.values import MergeResult
 
 PACE = Pace(first_pause=0.001, last_pause=0.002, poll=0.0, rest=0.0, least_rest=0.0)
 

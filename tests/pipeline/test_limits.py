@@ -5,13 +5,12 @@ from typing import Any
 
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.base.state import Job
+from binlog_merge.pipeline.base.state import GREATEST_KEY, NO_BOUND, Bound, Job
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view
-from binlog_merge.pipeline.understood import Limits, limits_of
+from binlog_merge.pipeline.coordinated import Limits, limits_of
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.coordinate.test_coordinating import config_of, key
 

@@ -18,7 +18,7 @@ from binlog_merge.polardbx.ddl.markers import (
     convert_create,
     convert_ddl,
 )
-from binlog_merge.polardbx.ext import Extension
+from binlog_merge.polardbx.meta import Extension
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.tso import OrderKey

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels import xid as kernel
-from binlog_merge.polardbx.xids import NORMAL_FORMAT, PREFIX, Xid, XidKind, parse_xid
+from tests.polardbx.xids import NORMAL_FORMAT, PREFIX, Xid, XidKind, parse_xid
 
 KINDS = {
     XidKind.NORMAL: k.NORMAL_XID,

@@ -9,9 +9,8 @@ from threading import Event
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.follow import Pace, follow
-from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.pipeline.rounds import Pace, Rounds, follow
+from binlog_merge.pipeline.values import MergeResult
 from tests.merge_e2e.local import LocalRunner
 
 

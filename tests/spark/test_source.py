@@ -25,8 +25,7 @@ from binlog_merge.files.removal import remove
 from binlog_merge.log.log import Log
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
-from binlog_merge.spark.source_filters import pushed
-from binlog_merge.spark.source_options import Options, fitted_to, schema_of
+from binlog_merge.spark.source_options import Options, fitted_to, pushed, schema_of
 from binlog_merge.spark.source_reader import BinlogReader, BinlogStream
 from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size

@@ -19,8 +19,7 @@ from binlog_merge.binlog.rows import RowImage, split_rows
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import TableColumns, engine_array
 from binlog_merge.values.duckdb.compile import compile_value, parse
-from binlog_merge.values.duckdb.piece import ExpressionError, Sql
-from binlog_merge.values.duckdb.stopped import why_stopped
+from binlog_merge.values.duckdb.piece import ExpressionError, Sql, why_stopped
 from binlog_merge.values.evaluate.kinds import TYPES, NotComputableError
 from binlog_merge.values.evaluate.row import Computed, Row, computed, value_for
 from binlog_merge.values.value import ConversionError, decode_cell

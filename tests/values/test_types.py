@@ -25,18 +25,17 @@ from binlog_merge.messages.debezium.options import DebeziumOptions
 from binlog_merge.messages.open_protocol import OpenProtocol, OpenProtocolOptions
 from binlog_merge.tables import alter, partitions
 from binlog_merge.tables.types import duckdb_type
+from binlog_merge.values import sql
 from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import implicit_default, make_converter
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import ExpressionError
 from binlog_merge.values.evaluate.kinds import NotComputableError, kind_of
-from binlog_merge.values.sql import server_text
 from binlog_merge.values.types import FORMS, Forms, binlog_column, stored_type
 from binlog_merge.values.value import ConversionError, decode_cell
 from snapshot_store.ddl.validate.columns import column_bytes
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.lattice.columns import filled
-from snapshot_store.lattice.types import join_types
+from snapshot_store.lattice.columns import filled, join_types
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import TYPES, ColumnType, Family, TypeFacts
 from snapshot_store.mysql.expr.nodes import column as column_node
@@ -83,9 +82,9 @@ PARTS: Final[dict[str, Callable[[Column], object]]] = {
     "a client's value": lambda column: printed(column, "c", Reading(False)),
     "a client's ORDER BY": lambda column: sorted_by(column, "c", Reading(False)),
     "information_schema": lambda column: _sizes(column.type),
-    "a server's text": lambda column: server_text.text_of(column, "c"),
-    "a server's text to write": lambda column: server_text.written_of(column, "c"),
-    "a literal": lambda column: server_text.literal_of_written(column, "61"),
+    "a server's text": lambda column: sql.text_of(column, "c"),
+    "a server's text to write": lambda column: sql.written_of(column, "c"),
+    "a literal": lambda column: sql.literal_of_written(column, "61"),
     "Debezium": lambda column: debezium.kind_of(column, DebeziumOptions()).schema,
     "Debezium's schema changes": lambda column: debezium_ddl._column(1, column)["jdbcType"],
     "canal": lambda column: Canal(CanalOptions())._sql_types(rows_of(column), None),

@@ -54,7 +54,7 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
     """Parse `X'gtrid',X'bqual',formatID` into the XID, GTRID, TRANSACTION_ID and XID_KIND registers.
 
     Returns False if it is malformed. The transaction id is the hexadecimal number after `drds-` (PolarDB-X), else
-    FNV-1a of the gtrid. The plain twin is in `polardbx.xids`.
+    FNV-1a of the gtrid. The plain twin is in `tests.polardbx.xids`.
     """
     h1, h2 = FNV_BASIS, np.uint64(0)
     number, is_drds, in_number = np.int64(0), True, True

@@ -17,7 +17,7 @@ from binlog_merge.binlog_server.tables.values import rows_of
 from binlog_merge.errors import IoError
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.tables.types import CATALOG, qualified
-from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, why_stopped
+from binlog_merge.values.duckdb.piece import OUT_OF_RANGE, why_stopped
 from snapshot_store.model import Catalog
 
 _LOG = logging.getLogger(__name__)

@@ -6,13 +6,21 @@ from typing import Annotated
 
 import typer
 
-from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path
+from binlog_merge.cli.options import LocalMerged, Merged, Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
-from binlog_merge.cli.schema.options import ReadStore, Store, store_of
-from binlog_merge.cli.schema.store import floor_of, moment_of, opened, store_name, store_path
-from binlog_merge.cli.verb import Verb
+from binlog_merge.cli.schema.store import (
+    ReadStore,
+    Store,
+    floor_of,
+    moment_of,
+    opened,
+    store_name,
+    store_of,
+    store_path,
+)
+from binlog_merge.cli.verbs import Verb
 from binlog_merge.errors import ConfigError
 
 HELP = """What did a table look like then, and why: ask the schema history of a cluster.
@@ -58,7 +66,7 @@ before, questions about earlier ones are refused."""
 
 
 def fold(
-    at_tso: Annotated[str, typer.Option("--at-tso", help="The checkpoint: a commit TSO or an order key.")],
+    at_tso: Annotated[str, option("--at-tso", "The checkpoint: a commit TSO or an order key.")],
     merged: LocalMerged = None,
     store: Store = None,
     output: Output = OutputFormat.text,

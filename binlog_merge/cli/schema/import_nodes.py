@@ -29,9 +29,9 @@ from binlog_merge.filters.ddl import events_of
 from binlog_merge.log.reader import events_in
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.pipeline.coordinate.shards.events import as_logical
-from binlog_merge.pipeline.coordinate.shards.routes import check_parents, with_columns
+from binlog_merge.pipeline.coordinate.shards.extracted import check_parents, with_columns
 from snapshot_store.ddl import ParsedDdl
-from snapshot_store.ddl.apply.references import with_folded_names
+from snapshot_store.ddl.apply.statement import with_folded_names
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.introspect import introspect
 from snapshot_store.model import Catalog, Schema, Table

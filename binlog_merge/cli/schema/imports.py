@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from binlog_merge.cli.options import LocalMerged, Output, local_path
+from binlog_merge.cli.options import LocalMerged, Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema import ask as schema_ask
-from binlog_merge.cli.schema.options import AtTso, Config, Format, Node, SchemaFormat, Store, store_of
-from binlog_merge.cli.schema.store import free_place, names_of, opened, place, store_path, topology_in
+from binlog_merge.cli.schema.store import (
+    AtTso,
+    Config,
+    Format,
+    Node,
+    SchemaFormat,
+    Store,
+    free_place,
+    names_of,
+    opened,
+    place,
+    store_of,
+    store_path,
+    topology_in,
+)
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, io_remedy, reason
 from binlog_merge.store_errors import as_merge_errors
 
@@ -43,35 +56,31 @@ and `copies` with which the same command goes through, ready for the configurati
 def import_(
     sql: Annotated[
         Path | None,
-        typer.Option(
-            "--sql", help="mysqldump --no-data, or SHOW CREATE TABLE text.", metavar="DUMP", parser=local_path
-        ),
+        option("--sql", "mysqldump --no-data, or SHOW CREATE TABLE text.", "DUMP", local_path),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option("--server", help="mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", metavar="URL"),
+        option("--server", "mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", "URL"),
     ] = None,
     parquet: Annotated[
         Path | None,
-        typer.Option(
-            "--parquet", help="What `schema export` wrote; the store must be new.", metavar="DIR", parser=local_path
-        ),
+        option("--parquet", "What `schema export` wrote; the store must be new.", "DIR", local_path),
     ] = None,
     nodes: Annotated[
         bool,
-        typer.Option("--nodes", help="All nodes of --config, as their captured logs begin, into a new store."),
+        option("--nodes", "All nodes of --config, as their captured logs begin, into a new store."),
     ] = False,
     merged: LocalMerged = None,
     store: Store = None,
-    node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
+    node: Annotated[str | None, option("--node", "The tables are this node's, physical.")] = None,
     at_tso: AtTso = None,
     schema: Annotated[
         list[str] | None,
-        typer.Option("--schema", help="Only this schema of the server, or where tables of --sql are that name none."),
+        option("--schema", "Only this schema of the server, or where tables of --sql are that name none."),
     ] = None,
     password_file: Annotated[
         Path | None,
-        typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
+        option("--password-file", "Holds the server's password.", "PATH", local_path),
     ] = None,
     config: Config = None,
     output: Output = OutputFormat.text,
@@ -281,10 +290,8 @@ right before the rows that did not fit: merge again, and it goes on. What is pub
 
 def set_(
     table: Annotated[str, typer.Argument(help="The table, schema.table.", metavar="TABLE")],
-    sql: Annotated[
-        Path, typer.Option("--sql", help="The statement; - reads standard input.", metavar="FILE", parser=local_path)
-    ],
-    at_tso: Annotated[str, typer.Option("--at-tso", help="From this commit TSO or order key on.")],
+    sql: Annotated[Path, option("--sql", "The statement; - reads standard input.", "FILE", local_path)],
+    at_tso: Annotated[str, option("--at-tso", "From this commit TSO or order key on.")],
     merged: LocalMerged = None,
     store: Store = None,
     node: Node = None,

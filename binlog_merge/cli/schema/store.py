@@ -1,11 +1,19 @@
-"""Opens the store for a `schema` command, turns its errors into those of the command line, and parses moments."""
+"""Opens the store for a `schema` command, turns its errors into those of the command line, parses moments, and has the
+options that several `schema` verbs share.
+"""
 
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.options import PathOrText, local_path, option, output_place
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
 from binlog_merge.redaction import redacted
@@ -13,7 +21,7 @@ from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
     from snapshot_store.names import Moment, NamePattern
-    from snapshot_store.store.db import Store
+    from snapshot_store.store.db import Store as SchemaStore
     from snapshot_store.store.settings import Stop
     from snapshot_store.topology import Topology
     from snapshot_store.tso import OrderKey
@@ -33,7 +41,7 @@ def store_name(given: str | Path) -> str:
 
 
 @contextmanager
-def opened(given: str | Path, read_only: bool = True) -> Iterator["Store"]:
+def opened(given: str | Path, read_only: bool = True) -> Iterator["SchemaStore"]:
     """Open a store for a command; errors of the store become errors of the command line.
 
     That of an output at a URI is copied first, to be read. Raises what is wrong with an object store.
@@ -51,13 +59,13 @@ def _local(given: str | Path) -> AbstractContextManager[Path]:
 
 
 @contextmanager
-def _opened(path: Path, shown: str, read_only: bool) -> Iterator["Store"]:
-    from snapshot_store.store.db import Store
+def _opened(path: Path, shown: str, read_only: bool) -> Iterator["SchemaStore"]:
+    from snapshot_store.store.db import Store as SchemaStore
 
     with as_merge_errors(shown):
         if not read_only and not path.parent.is_dir():
             raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or name another store")
-        with Store.open(path, read_only) as store:
+        with SchemaStore.open(path, read_only) as store:
             yield store
 
 
@@ -81,7 +89,7 @@ def moment_of(option: str, text: str) -> "Moment":
         raise ConfigError(f"{option}: {error}") from None
 
 
-def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Moment":
+def moment_in(store: "SchemaStore", at_tso: str | None, at_time: str | None) -> "Moment":
     """Return the moment of the options; the end of the history if neither is given."""
     from snapshot_store.names import Moment
 
@@ -94,7 +102,7 @@ def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Momen
     return moment
 
 
-def lines_of(store: "Store", name: "NamePattern", topology: "Topology") -> "list[tuple[str | None, str, str]]":
+def lines_of(store: "SchemaStore", name: "NamePattern", topology: "Topology") -> "list[tuple[str | None, str, str]]":
     """Return (node, schema, name) of a logical table and of its physical tables.
 
     Raises UnknownTable if there is neither.
@@ -119,7 +127,7 @@ def check_order(begin: "Moment", end: "Moment") -> None:
         raise ConfigError(f"--from ({begin.text}) is later than --to ({end.text})", remedy="swap them")
 
 
-def check_clock(store: "Store", moment: "Moment") -> None:
+def check_clock(store: "SchemaStore", moment: "Moment") -> None:
     """Raise ConfigError for a wall-clock time if the store's TSOs have no time."""
     from snapshot_store.errors import AmbiguousMoment
     from snapshot_store.tso import ORIGIN, carries_time
@@ -132,7 +140,7 @@ def check_clock(store: "Store", moment: "Moment") -> None:
         )
 
 
-def topology_in(store: "Store", config: Path | None) -> "Topology":
+def topology_in(store: "SchemaStore", config: Path | None) -> "Topology":
     """Return the routes of a configuration, else those in the store."""
     if config is None:
         return store.topology()
@@ -141,7 +149,59 @@ def topology_in(store: "Store", config: Path | None) -> "Topology":
     return replace(topology_of(MergeConfig.load(config)), hidden=store.topology().hidden)
 
 
-def place(store: "Store", at_tso: str | None, node: str | None) -> "tuple[OrderKey, Stop | None]":
+class SchemaFormat(StrEnum):
+    """The choices of -o."""
+
+    text = "text"
+    json = "json"
+    jsonl = "jsonl"
+    sql = "sql"
+
+
+_HELP = "A schema store of its own, no merged log's"
+Store = Annotated[
+    Path | None,
+    option("--store", f"{_HELP}; default: {STORE_NAME} here.", "FILE", local_path),
+]
+ReadStore = Annotated[
+    str | None,
+    option("--store", f"{_HELP}; default: {STORE_NAME} here.", "FILE", output_place),
+]
+Format = Annotated[
+    SchemaFormat,
+    option("-o --output", "text; json: one object; jsonl: one object a line; sql: statements, to run elsewhere."),
+]
+Tables = Annotated[
+    list[str],
+    typer.Argument(help="Tables as schema.table; * and ? are wildcards, schema may be left out.", metavar="TABLE..."),
+]
+Node = Annotated[str | None, option("--node", "Ask about this node's tables, by their physical names.")]
+Physical = Annotated[bool, option("--physical", "TABLE is logical: ask about the physical tables that make it.")]
+AtTso = Annotated[
+    str | None,
+    option("--at-tso", "At this commit TSO (what commits at it counts), or at a 54-digit order key."),
+]
+AtTime = Annotated[str | None, option("--at-time", "At this time, 2026-09-21T12:30:00; UTC unless it says otherwise.")]
+Config = Annotated[
+    Path | None,
+    option("--config -c", "Take the routes from here, not from the store.", "CLUSTER.YAML", local_path),
+]
+
+
+def store_of(merged: PathOrText | None, store: PathOrText | None) -> PathOrText | str:
+    """Return which store a verb asks: a merged log's, else that of --store. Raises ConfigError if both are named.
+
+    --store also takes the directory of a merged log, as --merged was once called; an old name for release 0.1.
+    """
+    if merged is not None and store is not None:
+        raise ConfigError("--merged and --store both name a schema store", remedy="give one of them")
+    if store is not None and Path(store).is_dir() and sys.stderr.isatty():
+        say(f"binlog-merge: {store} is the directory of a merged log: that is now given as --merged")
+    found = merged if merged is not None else store
+    return STORE_NAME if found is None else found
+
+
+def place(store: "SchemaStore", at_tso: str | None, node: str | None) -> "tuple[OrderKey, Stop | None]":
     """Return the key from which an operator's version applies, and the statement that it replaces, if any.
 
     At the TSO or the key of the statement at which the last merge stopped, it replaces that statement; at those of
@@ -173,7 +233,7 @@ def floor_of(path: Path) -> "OrderKey":
     return published_floor(path.parent) if path.name == STORE_NAME else ORIGIN
 
 
-def free_place(store: "Store", key: "OrderKey", node: str | None, schema: str, table: str) -> "OrderKey":
+def free_place(store: "SchemaStore", key: "OrderKey", node: str | None, schema: str, table: str) -> "OrderKey":
     """Return `key`, or the next key if a DDL or a snapshot has a version of the table there, so that ours wins.
 
     An operator's earlier version at `key` is replaced instead.

@@ -12,7 +12,7 @@ from binlog_merge.pipeline.assemble.values import Block
 from binlog_merge.pipeline.base.branches import Carry, Hash
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import FILE_BEGINS, Resume
-from binlog_merge.pipeline.scan.executed import executed_before
+from binlog_merge.pipeline.scan.inputs import executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 

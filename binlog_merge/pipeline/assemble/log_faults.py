@@ -29,7 +29,7 @@ from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_seque
 from binlog_merge.pipeline.base.node_input import FILE_BEGINS, NodeInput
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import POLARDBX
-from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
+from binlog_merge.pipeline.scan.inputs import elsewhere, executed_before
 from binlog_merge.pipeline.scan.task import scan
 from binlog_merge.pipeline.scan.values import Piece, ScanResult
 

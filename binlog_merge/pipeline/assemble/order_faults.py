@@ -14,10 +14,10 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.config.sections import CommitTso
 from binlog_merge.errors import ClockStep, CommitTsoConflict, MissingCommitTso
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.branches import Hash
 from binlog_merge.pipeline.base.clock import steps_back
 from binlog_merge.pipeline.base.pieces import Column
+from binlog_merge.pipeline.base.state import NO_BOUND, Bound
 from snapshot_store.tso import OrderKey
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.unlike import MIX, note_tsos
+from binlog_merge.binlog.kernels.index_rows import MIX, note_tsos
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import Read, read_block, read_blocks, write_block
 from binlog_merge.pipeline.base.pieces import Column

@@ -1,19 +1,22 @@
-"""The state of one run: its options, its filter and its inputs."""
+"""The state of one run: its options, its filter, its inputs, and its bound: the key below which its input is
+understood, and the error that stops it there.
+"""
 
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
-from binlog_merge.files.node_file import IgnoredFile
+from binlog_merge.files.node_file import Discovery, IgnoredFile
 from binlog_merge.files.output import WORK_FOLDER
 from binlog_merge.pipeline.base.decided import Skipped
 from binlog_merge.pipeline.base.node_input import NodeInput
@@ -23,6 +26,39 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
+
+
+GREATEST_KEY = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 62), 1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A key below which everything is understood, and the error that stops the run there, if any.
+
+    `tables` are the tables that the statement at the key names, if a statement was not understood. Of several bounds
+    the lowest wins: `min` finds it, and among bounds with equal keys takes the first.
+    """
+
+    key: OrderKey = GREATEST_KEY
+    error: MergeError | None = None
+    tables: tuple[tuple[str, str], ...] = ()
+
+    def __lt__(self, other: "Bound") -> bool:
+        return self.key < other.key
+
+    @classmethod
+    def of(cls, error: MergeError | None) -> "Bound":
+        """Return the bound at an error's order key; no bound if there is no error, or it has no key."""
+        return cls() if error is None or error.order_key is None else cls(OrderKey.parse(error.order_key), error)
+
+    @classmethod
+    def at(cls, key: OrderKey | None, error: MergeError | None, tables: tuple[tuple[str, str], ...] = ()) -> "Bound":
+        """Return the bound at a key; no bound if the key is None."""
+        return cls() if key is None else cls(key, error, tables)
+
+
+NO_BOUND = Bound()
+"""The whole input is understood."""
 
 
 _LOG = logging.getLogger(__name__)
@@ -107,7 +143,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The nodes' files, and the manifest, header and carrier of the output."""
+    """The nodes' files, and the manifest, header and carrier of the output.
+
+    `discovery` is what was found of the files, `notes` those of the capture about nodes whose clocks give the order.
+    """
 
     manifest: Manifest
     header: Header
@@ -117,6 +156,8 @@ class Inputs:
     left_out: tuple[IgnoredFile, ...] = ()
     read_again: tuple[str, ...] = ()
     skipped: Skipped = Skipped()  # noqa: RUF009 - frozen
+    discovery: Discovery | None = None
+    notes: Mapping[str, tuple[AsOf, ...]] = field(default_factory=dict)
 
 
 def key_after(key: OrderKey | None) -> OrderKey:

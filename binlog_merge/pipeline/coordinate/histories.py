@@ -9,18 +9,20 @@ from functools import partial
 from binlog_merge.binlog.query_session import SessionVariables, ddl_session
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import LogicalDdl
-from binlog_merge.pipeline.coordinate.not_carried import (
+from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_versions
+from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
+from binlog_merge.pipeline.coordinate.statements import (
     LEFT_OUT_DATABASES,
     NO_TABLE,
     PARTLY_LEFT_OUT,
     UNKNOWN_TABLE,
     VIEW,
     NotCarried,
+    Subject,
     kind_of,
+    subject_of,
+    without_left_out,
 )
-from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_versions
-from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
-from binlog_merge.pipeline.coordinate.statements import Subject, subject_of, without_left_out
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.errors import BeforeBase, DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable

@@ -1,10 +1,12 @@
-"""The schema store of an output directory: takes in base schemas, and is read and written by each run."""
+"""The schema store of an output directory: takes in base schemas, and is read and written by each run. What a round has
+read of it the next need not read again, as long as nobody writes to it.
+"""
 
 import shutil
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,13 +14,13 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, SchemaConflict, io_error
 from binlog_merge.files.disk import sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import open_source
 from binlog_merge.pipeline.coordinate.histories import base_versions
-from binlog_merge.pipeline.coordinate.schema_cache import MOST_KEYS, KnownPart, NoQueries, SchemaCache, StoreIsAsked
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries
 from binlog_merge.store_errors import as_merge_errors
-from snapshot_store.ddl.apply.references import with_folded_names
+from snapshot_store.ddl.apply.statement import with_folded_names
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import HistoryKey, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog
@@ -29,6 +31,92 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 if TYPE_CHECKING:
     from snapshot_store.store.db import Store
+
+
+Stamps = tuple[Stamp | None, ...]
+
+MOST_KEYS = 10_000
+
+
+class StoreIsAsked(Exception):  # noqa: N818 - control flow, not an error
+    """Which tables a run needs depends on a query to the store."""
+
+
+class NoQueries:
+    """Stands for a store that is not open; every query raises StoreIsAsked."""
+
+    def names(self) -> list[HistoryKey]:
+        """Raise StoreIsAsked."""
+        raise StoreIsAsked
+
+    def names_in(self, node: str | None, schema: str) -> list[HistoryKey]:
+        """Raise StoreIsAsked."""
+        raise StoreIsAsked
+
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[HistoryKey]:
+        """Raise StoreIsAsked."""
+        raise StoreIsAsked
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPart:
+    """The histories of the tables `wanted` as read for a run from `floor` on, and how the store ends."""
+
+    wanted: frozenset[HistoryKey]
+    floor: OrderKey
+    part: StoredSchemas
+    end: StoreEnd
+
+    def serves(self, wanted: set[HistoryKey], floor: OrderKey) -> bool:
+        """Return whether a run from `floor` on that needs the tables `wanted` would read the same."""
+        return wanted <= self.wanted and self.floor <= floor and self.end.last < self.floor.previous()
+
+
+@dataclass
+class SchemaCache:
+    """Values read from stores while their files had some stamps (size, time, inode); forgotten when these change."""
+
+    paths: tuple[Path, ...]
+    known: KnownPart | None = None
+    notes: dict[str, str | None] = field(default_factory=dict)
+    _stamps: Stamps | None = None
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.known, self._stamps = None, None
+        self.notes.clear()
+
+    def fresh(self) -> bool:
+        """Return whether the files are as they were when they were read; forget what is known if not."""
+        if self._stamps is not None and self._stamps == _stamps(self.paths):
+            return True
+        self.clear()
+        return False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read the files within the block. What was read is forgotten if anybody, we too, wrote to them meanwhile."""
+        self.fresh()
+        before = _stamps(self.paths)
+        yield
+        if before == _stamps(self.paths):
+            self._stamps = before
+        else:
+            self.clear()
+
+    def note(self, name: str, read: Callable[[], str | None]) -> str | None:
+        """Return a note of the store, read if it is not known."""
+        if self.fresh() and name in self.notes:
+            return self.notes[name]
+        with self.reading():
+            text = self.notes[name] = read()
+        return text
+
+
+def _stamps(paths: Iterable[Path]) -> Stamps:
+    """Return the stamps of stores: of their files, and of the logs beside them."""
+    return tuple(stamp_of(Path(f"{path}{suffix}")) for path in paths for suffix in ("", ".wal"))
+
 
 STORE_NAME = "schema.duckdb"
 
@@ -174,8 +262,8 @@ class SchemaStore:
         from snapshot_store.store.db import Store as Opened
 
         with as_merge_errors(path), Opened.open(path, read_only=True) as other:
-            tables, schemas = other.merging().given(everything=self.manifest.state.last is None)
-        tables, schemas = store.merging().missing(tables, schemas)
+            tables, schemas = other.merging().provided(everything=self.manifest.state.last is None)
+        tables, schemas = store.merging().not_stored(tables, schemas)
         late = [key for key in (*(v.key for v in tables), *(v.key for v in schemas)) if key < floor.previous()]
         if late:
             raise below_published(min(late), floor, path)

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import DdlNotUnderstoodError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.moved_keys import place_of
-from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.base.state import NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.marker.announced import Change
 from binlog_merge.pipeline.coordinate.marker.driver import Messages
-from binlog_merge.pipeline.coordinate.marker.unannounced import Change
-from binlog_merge.pipeline.coordinate.not_carried import Listing
 from binlog_merge.pipeline.coordinate.shards.driver import CoordinatedShards
 from binlog_merge.pipeline.coordinate.shards.notes import Lock
 from binlog_merge.pipeline.coordinate.shards.values import Holds
+from binlog_merge.pipeline.coordinate.statements import Listing
 from binlog_merge.pipeline.coordinate.stores import Made
 from binlog_merge.polardbx.table_mapping import Places
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion

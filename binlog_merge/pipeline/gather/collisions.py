@@ -1,7 +1,7 @@
 """Notices rows of different shards with one key, among those that a task writes: no server takes the second one.
 
 Only rows of tables that are merged without markers are looked at, those with which a task begins (a round of a log that
-is followed has no others), and of them as many keys as `values.standing_keys` holds: shards that give keys without
+is followed has no others), and of them as many keys as `values.key_values` holds: shards that give keys without
 regard to each other show it soon, and `verify` looks at all of a log. Keys are equal if their bytes are, or differ only
 in the case of ASCII letters and the collation takes them for equal; what else a collation makes equal is not noticed.
 """
@@ -28,8 +28,16 @@ from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.rows_events import Bytes, LogicalBodies, rows_in_window
 from binlog_merge.pipeline.gather.traces import Window
-from binlog_merge.values.key_values import folds_case
-from binlog_merge.values.standing_keys import EVERY_HASH, MOST_KEYS, Collision, StandingKeys, Taken, fit, key_text
+from binlog_merge.values.key_values import (
+    EVERY_HASH,
+    MOST_KEYS,
+    Collision,
+    StandingKeys,
+    Taken,
+    fit,
+    folds_case,
+    key_text,
+)
 
 Ints = npt.NDArray[np.int64]
 _SENT: Final = 1 << 12

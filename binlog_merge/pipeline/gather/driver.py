@@ -17,7 +17,7 @@ from binlog_merge.pipeline.coordinate.stores import STORE_NAME
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.task import gather
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputFile, Schemas
-from binlog_merge.pipeline.order.cutting import Cut, cut
+from binlog_merge.pipeline.order.cutting import Cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.values.convert.cells import ReshapeOptions
@@ -53,7 +53,12 @@ def written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey
 
 
 def gather_files(
-    job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered, history: "OpenHistory | None" = None
+    job: Job,
+    inputs: Inputs,
+    coordination: Coordination,
+    ordered: Ordered,
+    cuts: Sequence[Cut],
+    history: "OpenHistory | None" = None,
 ) -> list[GatherResult]:
     """Write the output files under temporary names and return the result of each, in order.
 
@@ -61,8 +66,6 @@ def gather_files(
     """
     state = inputs.manifest.state
     open_file = state.open_file
-    used = open_file.input_bytes if open_file is not None else None
-    cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
     number = state.next_number - (open_file is not None)
     files = input_files(inputs)
     schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}

@@ -55,8 +55,7 @@ class KeyedTable:
 
 def keyed_table(number: int, table: Table, table_map: TableMap, known: bool) -> KeyedTable:
     """Return the keys of a logical table, the primary key first."""
-    unique = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")
-    keys = tuple(_unique_key(table, index, table_map) for index in unique[:KEYS_OF_A_TABLE])
+    keys = tuple(_unique_key(table, index, table_map) for index in table.unique_keys[:KEYS_OF_A_TABLE])
     return KeyedTable(
         (table.schema, table.name),
         number,

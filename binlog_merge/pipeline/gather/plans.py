@@ -18,7 +18,7 @@ from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap, row_steps
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.pipeline.coordinate.histories import logical_base
-from binlog_merge.pipeline.coordinate.shards.routes import filled
+from binlog_merge.pipeline.coordinate.shards.extracted import filled
 from binlog_merge.pipeline.coordinate.shards.values import Shard
 from binlog_merge.pipeline.gather.keyed import KeyedTable, keyed_table
 from binlog_merge.pipeline.gather.rows import Rows

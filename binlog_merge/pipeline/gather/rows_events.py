@@ -16,7 +16,7 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
-from binlog_merge.binlog.kernels.asked import find_in_events, find_in_window, reshape_found
+from binlog_merge.binlog.kernels.render import find_in_events, find_in_window, reshape_found
 from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.gather.plans import PlanTable

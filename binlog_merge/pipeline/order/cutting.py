@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from binlog_merge.files.manifest import ManifestState
 from binlog_merge.pipeline.base.blocks import read_told
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.order.ordered import TOLD, OrderResult
@@ -25,6 +26,12 @@ class Cut:
     rank: int
     goes_on: bool
     runs: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+def cut_files(state: ManifestState, max_size: int, ranges: Sequence[OrderResult]) -> list[Cut]:
+    """Return the cuts of the ranges' rows, going on from where an output ends."""
+    used = None if state.open_file is None else state.open_file.input_bytes
+    return cut(ranges, max_size, state.rank + 1, used)
 
 
 def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | None) -> list[Cut]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from binlog_merge.errors import LateTransaction
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.runner import Runner
@@ -58,7 +59,10 @@ def order_all(
     floor: OrderKey,
     limit: OrderKey,
 ) -> Ordered:
-    """Sort the rows with floor <= key < limit into the global order."""
+    """Sort the rows with floor <= key < limit into the global order.
+
+    Raises LateTransaction if one lies below what is published, even though its node's watermark had passed it.
+    """
     points = [q for n in scanned for p in n.pieces for q in p.quantiles]
     total = sum(weight for _, weight in points)
     large = total > SMALL_BYTES
@@ -87,7 +91,19 @@ def order_all(
     for part in ordered.parts:
         values = {"range": part.number, "rows": part.rows, "transactions": part.transactions, "bytes": part.bytes}
         _LOG.debug("range ordered", extra={**values, "ddl": part.ddl, "held": part.held})
+    _check_late(scanned, ordered)
     return ordered
+
+
+def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:
+    late = next((r.late for r in ordered.parts if r.late is not None), None)
+    if late is not None:
+        key, number, file_index, position = late
+        source = next(n for n in scanned if n.input.number == number)
+        raise LateTransaction(
+            "a transaction stands below the published watermark",
+            node=source.source_id, file=source.input.files[file_index].path, position=position, order_key=key,
+        )  # fmt: skip
 
 
 def in_ranges(blocks: Sequence[Block], spans: Sequence[tuple[int, int]]) -> list[tuple[Block, ...]]:

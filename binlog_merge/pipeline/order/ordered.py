@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.sort import sorted_places
+from binlog_merge.binlog.kernels.index_rows import sorted_places
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.clock import time_tso

@@ -1,8 +1,14 @@
-"""The input of a run: per node the files from its checkpoint on, the state carried over from earlier runs, and the
-pieces to scan.
+"""The input of a run: per node the files from its checkpoint on, the state carried over from earlier runs, the pieces
+to scan, and the GTIDs executed before a file.
+
+The GTIDs tell whether a file that ends with neither ROTATE nor STOP is complete. A server that crashes writes neither.
+After the restart it truncates the file after its last whole transaction, clears the in-use flag as if it had closed the
+file (mysql-server, `sql/binlog.cc`, `MYSQL_BIN_LOG::open_binlog`), and begins the next file, whose PREVIOUS_GTIDS names
+everything executed before. So GTIDs distinguish a crash from a truncated copy; without GTIDs nothing does.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from binlog_merge.binlog.constants import ChecksumAlg, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -15,11 +21,56 @@ from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.files.node_file import Discovery, NodeFile, open_known
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.decided import Skipped
-from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.logged import MOST_SPANS, NodeGtids
 from binlog_merge.pipeline.base.node_input import FILE_BEGINS, NodeInput, Resume
 from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
-from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
-from binlog_merge.pipeline.scan.values import Piece, PieceBlock, ScanTask
+from binlog_merge.pipeline.scan.values import Piece, PieceBlock, ScanResult, ScanTask
+
+_MOST_BYTES: Final = 24 * MOST_SPANS
+
+
+def executed_before(file: NodeFile) -> GtidSet | None:
+    """Return a file's PREVIOUS_GTIDS, None if it has none, cannot be parsed, or has too many intervals to use.
+
+    For a file of a server after the node's first one they include all that was captured before.
+    """
+    before = _previous(file)
+    return before if before is None or file.earlier is None else before.union(file.earlier)
+
+
+def elsewhere(file: NodeFile) -> GtidSet:
+    """Return the GTIDs whose groups are left out where they are in a file: the logs of earlier servers have them."""
+    return GtidSet() if file.earlier is None else file.earlier.minus(_previous(file) or GtidSet())
+
+
+def _previous(file: NodeFile) -> GtidSet | None:
+    if file.previous_gtids is None or len(file.previous_gtids) > _MOST_BYTES:
+        return None
+    try:
+        return GtidSet.parse(file.previous_gtids)
+    except BinlogFormatError:
+        return None
+
+
+def nothing_is_missing(
+    files: Sequence[NodeFile], pieces: Sequence[ScanResult], index: int, skipped: GtidSet | None
+) -> bool:
+    """Return whether a file and those before it have all PREVIOUS_GTIDS of the next file, and it has none besides.
+
+    A file before it may have others: what was committing when the next was begun is in no list
+    (`node_capture.captured_gtids`). `skipped` are those of the file's groups before its first piece: an earlier run
+    has read them. Returns False if that cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a
+    GTID, or `skipped` is None.
+    """
+    before, after = executed_before(files[index]), executed_before(files[index + 1])
+    own = [p.logged for p in pieces if p.file_index == index]
+    if before is None or after is None or skipped is None or any(logged.without or logged.scattered for logged in own):
+        return False
+    mine = GtidSet.of((*skipped.items(), *(item for logged in own for item in logged.all.items())))
+    earlier = (item for p in pieces if p.file_index < index for item in p.logged.all.items())
+    found = GtidSet.of((*before.items(), *mine.items(), *earlier))
+    return bool(found) and found.contains_set(after) and after.contains_set(mine)
+
 
 PIECE_BYTES = 256 << 20
 BUNDLE_BYTES = 4 << 20
@@ -103,7 +154,6 @@ def scan_tasks(
     ranges = [(node, *found) for node in inputs for found in _ranges(node, kept.get(node.source_id, ()))]
     total = sum(node.files[index].size - start for node, index, start in ranges)
     piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
-    table_schema, _, table = config.commit_tso.commit_table.partition(".")
     use = config.commit_tso.local_tso == "use" and CARRIERS[carrier].own
     topology, decided = topology_of(config), skipped.gtids
     tasks: list[ScanTask] = []
@@ -124,7 +174,7 @@ def scan_tasks(
                     checksum=file.checksum_alg == ChecksumAlg.CRC32,
                     carrier=CARRIERS[carrier].code,
                     use_own_tso=use,
-                    commit_table=(table_schema, table),
+                    commit_table=config.commit_tso.commit_table_name,
                     markers=config.markers.tables(),
                     block=PieceBlock(f"{blocks}-{number:06d}"),
                     exact=part == 0,
@@ -171,8 +221,7 @@ def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[st
 
     Raises ConfigError if nodes differ.
     """
-    schema, _, table = config.commit_tso.commit_table.partition(".")
-    detections = {n.source_id: Detection((schema, table)) for n in inputs}
+    detections = {n.source_id: Detection(config.commit_tso.commit_table_name) for n in inputs}
     found = {n.source_id: _detect(detections[n.source_id], n) for n in inputs}
     carriers = sorted({c for c in found.values() if c is not None})
     if not carriers:

@@ -15,8 +15,8 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.index_rows import sorted_places
 from binlog_merge.binlog.kernels.scan import find_group
-from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.node_file import open_known
 from binlog_merge.files.source import BLOCK, Source

@@ -19,8 +19,7 @@ from binlog_merge.polardbx.ddl.items import (
     read_key_parts,
     skip_algorithm,
 )
-from binlog_merge.polardbx.ddl.names import Names, is_newly_reserved
-from binlog_merge.polardbx.ddl.text import Source, Target
+from binlog_merge.polardbx.ddl.text import Names, Source, Target, is_newly_reserved
 from snapshot_store.ddl.parse.options import parse_table_option
 from snapshot_store.ddl.parse.query import at_query
 from snapshot_store.ddl.specs import Options

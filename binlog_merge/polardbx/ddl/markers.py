@@ -9,7 +9,7 @@ from typing import Literal
 
 from binlog_merge.polardbx.ddl.comments import PolarxComment
 from binlog_merge.polardbx.ddl.convert import ConvertedDdl, convert, origin_of, shard_keys_of
-from binlog_merge.polardbx.ext import Extension
+from binlog_merge.polardbx.meta import Extension
 from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.session import DdlSession

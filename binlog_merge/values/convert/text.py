@@ -15,9 +15,8 @@ from typing import Final
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.temporal import Civil, time_text
 from binlog_merge.values.value import ConversionError, Json, Lost, Value
-from snapshot_store.mysql.column_type import MEMBERS, ColumnType, Family
+from snapshot_store.mysql.column_type import MEMBERS, ColumnType, Family, set_text
 from snapshot_store.mysql.text.codecs import decode_text, encode_text
-from snapshot_store.mysql.values.sets import set_text
 
 WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _LONGEST_NUMBER: Final = 21

@@ -13,6 +13,7 @@ from binlog_merge.values.duckdb.piece import (
     COLUMN,
     MOMENT_AS_NUMBER,
     NULL,
+    OUT_OF_RANGE,
     SESSION,
     ExpressionError,
     Sql,
@@ -24,9 +25,9 @@ from binlog_merge.values.duckdb.piece import (
     moment,
     number,
     quoted,
+    stop,
     string,
 )
-from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE, stop
 from binlog_merge.values.duckdb.text import bytes_of
 from binlog_merge.values.value import ConversionError, read_json
 

@@ -11,8 +11,7 @@ from typing import Final
 
 from binlog_merge.values.duckdb.compare import common_collation
 from binlog_merge.values.duckdb.functions import OWN_NULLS
-from binlog_merge.values.duckdb.piece import COLUMN, ExpressionError, Sql
-from binlog_merge.values.duckdb.stopped import OUT_OF_RANGE
+from binlog_merge.values.duckdb.piece import COLUMN, OUT_OF_RANGE, ExpressionError, Sql
 from snapshot_store.mysql.expr.nodes import Node
 
 _FAMILIES: Final = {

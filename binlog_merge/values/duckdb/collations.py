@@ -22,7 +22,7 @@ from functools import lru_cache
 from pkgutil import get_data
 from typing import Final
 
-from binlog_merge.values.duckdb.stopped import stop
+from binlog_merge.values.duckdb.piece import stop
 from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.mysql.text.charsets import folding
 from snapshot_store.mysql.text.codecs import decode_text

@@ -1,13 +1,16 @@
-"""A table's columns for expressions: their SQL, and rows in the Arrow types that the engine reads.
+"""A table's columns for expressions: their SQL, rows in the Arrow types that the engine reads, and the values that an
+expression has for these, by the one DuckDB that each process has for it.
 
 Dates and times go in as MySQL's text, so that every value has a place; ENUM and SET as text, beside their numbers.
 """
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,8 +18,7 @@ from binlog_merge.binlog.temporal import time_text
 from binlog_merge.values.duckdb.compile import generated_column
 from binlog_merge.values.duckdb.piece import COLUMN, NULL, Sql, quoted
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.column_type import DATES, MEMBERS, Family
-from snapshot_store.mysql.values.sets import set_text
+from snapshot_store.mysql.column_type import DATES, MEMBERS, Family, set_text
 
 _WHOLE: Final = frozenset({Family.INTEGER, Family.YEAR, Family.BIT})
 UNIX_EPOCH_ZERO: Final = "0000-00-00 00:00:00"
@@ -199,3 +201,21 @@ class TableColumns(dict[str, Sql]):
             return column_sql(column, place)
         self._known.add(column.name)
         return generated_column(column, self)
+
+
+_engines: dict[int, Any] = {}
+"""By process id: a process that is forked does not use its parent's. To start one takes longer than most questions."""
+
+
+def values_of(sql: str, rows: Any) -> Any:
+    """Return what an expression of DuckDB's gives for each row of a `pa.Table`, as a ChunkedArray.
+
+    Raises duckdb.Error. Safe to call from several threads.
+    """
+    engine = _engines.get(os.getpid()) or _engines.setdefault(os.getpid(), duckdb.connect(config={"threads": 1}))
+    with engine.cursor() as connection:
+        try:
+            return connection.from_arrow(rows).project(f"{sql} AS found").to_arrow_table().column("found")
+        except (duckdb.InternalException, duckdb.FatalException):
+            _engines.pop(os.getpid(), None)  # after such an error it does nothing more
+            raise

@@ -18,7 +18,7 @@ from binlog_merge.values.duckdb.checks import (
     has_column,
 )
 from binlog_merge.values.duckdb.collations import like
-from binlog_merge.values.duckdb.compare import common_collation, compare
+from binlog_merge.values.duckdb.compare import as_model, chosen, common_collation, compare
 from binlog_merge.values.duckdb.functions import call
 from binlog_merge.values.duckdb.piece import (
     COLUMN,
@@ -38,11 +38,10 @@ from binlog_merge.values.duckdb.piece import (
     no_text,
     numeric_literal,
     quoted,
+    stop,
     string,
     unhex,
 )
-from binlog_merge.values.duckdb.stopped import stop
-from binlog_merge.values.duckdb.unify import as_model, chosen
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import Family

@@ -1,4 +1,5 @@
-"""Pieces of an expression as typed SQL, and how MySQL converts them.
+"""Pieces of an expression as typed SQL, how MySQL converts them, and why the engine stops at a row: what the SQL of an
+expression says itself, never the engine's own words.
 
 | kind | held as |
 |---|---|
@@ -17,11 +18,33 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_merge.values.duckdb.stopped import stop
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.names import quote_plainly
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.values.times import datetime_text, time_text
+
+_MARK: Final = "stopped: "
+_SAID: Final = re.compile(rf"Invalid Input Error: {_MARK}(.*)")
+_TOO_GREAT: Final = re.compile(r"(?:Conversion|Out of Range) Error: ")
+OUT_OF_RANGE: Final = "value is out of range"
+"""What is said of a number at which a server stops too, with its error 1690."""
+TOO_GREAT: Final = "a number with more than the 38 digits that are computed here"
+
+
+def stop(message: str, kind: str, *shown: str) -> str:
+    """Return SQL at which the engine stops, as a value of a type; `shown` is SQL of what is told behind the message."""
+    told = " || ', ' || ".join(shown)
+    return f"error({quote_plainly(_MARK + message)}{f' || {told}' if told else ''})::{kind}"
+
+
+def why_stopped(error: Exception) -> str | None:
+    """Return why an expression stopped the engine; None if it is not the expression that did."""
+    text = (str(error).splitlines() or [""])[0]
+    said = _SAID.search(text)
+    if said is not None:
+        return said[1]
+    return TOO_GREAT if _TOO_GREAT.search(text) else None
+
 
 EXPLICIT, COLUMN, LITERAL, NUMERIC = 0, 2, 4, 5
 """How strong a collation is; NUMERIC is that of what was no text, which is written in ASCII."""

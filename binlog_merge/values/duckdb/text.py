@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from binlog_merge.values.duckdb.collations import place_in, sort_key
-from binlog_merge.values.duckdb.compare import common_collation, comparable
+from binlog_merge.values.duckdb.compare import Args, Function, as_model, common_collation, comparable, ruling
 from binlog_merge.values.duckdb.piece import (
     NULL,
     NUMERIC,
@@ -18,11 +18,10 @@ from binlog_merge.values.duckdb.piece import (
     boolean,
     clamped,
     number,
+    stop,
     string,
     unhex,
 )
-from binlog_merge.values.duckdb.stopped import stop
-from binlog_merge.values.duckdb.unify import Args, Function, as_model, ruling
 from snapshot_store.mysql.sql.session import DdlSession
 
 

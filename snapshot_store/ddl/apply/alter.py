@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.actions import (
     Action,
     AddColumn,
@@ -44,7 +43,7 @@ from snapshot_store.ddl.apply.create import (
     with_implicit_timestamps,
     with_key_first,
 )
-from snapshot_store.ddl.indexes import fit_part, for_engine, with_block_sizes
+from snapshot_store.ddl.indexes import fit_part, for_engine, rewritten, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,
     Context,
@@ -55,13 +54,12 @@ from snapshot_store.ddl.resolve import (
     resolve_default,
     resolve_options,
 )
-from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import Constraint, KeySpec
 from snapshot_store.ddl.validate.alter import check_actions
 from snapshot_store.ddl.validate.columns import column_bytes
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
-from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Index, IndexPart, Schema, Table, with_attributes
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.sql.cursor import names_in
 
@@ -138,19 +136,16 @@ class _Work:
     new_names: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.dropped = {self._known(a.name) for a in _only(self.actions, DropColumn)}
-        self.changed = {self._known(a.old): a for a in _only(self.actions, ChangeColumn)}
-        renames = {self._known(a.old): a.new for a in _only(self.actions, RenameColumn)}
+        self.dropped = {self.known(a.name) for a in _only(self.actions, DropColumn)}
+        self.changed = {self.known(a.old): a for a in _only(self.actions, ChangeColumn)}
+        renames = {self.known(a.old): a.new for a in _only(self.actions, RenameColumn)}
         self.new_names = {**renames, **{old: a.column.name for old, a in self.changed.items()}}
-
-    def _known(self, column: str) -> str:
-        if self.table.index_of(column) is None:
-            raise UnknownColumn(f"table {self.table.schema}.{self.table.name} has no column {column}")
-        return column.lower()
 
     def known(self, column: str) -> str:
         """Return the lower-case name of an old column; raises UnknownColumn."""
-        return self._known(column)
+        if self.table.index_of(column) is None:
+            raise UnknownColumn(f"table {self.table.schema}.{self.table.name} has no column {column}")
+        return column.lower()
 
     def constraints(self) -> list[Constraint]:
         """Return the new keys, checks and foreign keys in the order written."""

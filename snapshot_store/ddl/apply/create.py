@@ -8,7 +8,6 @@ has one too, in any session. While it is one, it stays the first column, whateve
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.actions import (
     Action,
     ChangeColumn,
@@ -22,12 +21,12 @@ from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
     build_indexes,
+    rewritten,
     supporting_key,
     with_block_sizes,
     with_primary_key,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
-from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import (
     CheckSpec,
     ColumnSpec,
@@ -44,7 +43,7 @@ from snapshot_store.ddl.validate.columns import check_columns
 from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_key_spec, row_key
 from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned
 from snapshot_store.errors import AlreadyExists, UnknownColumn
-from snapshot_store.model import Column, Default, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, IndexPart, Schema, Table, with_attributes
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import TableName
 from snapshot_store.mysql.sql.session import NO_ZERO_DATE, SQL_MODES

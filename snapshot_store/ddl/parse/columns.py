@@ -5,11 +5,10 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 
 from dataclasses import replace
 
-from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.parse.keys import parse_check, parse_references
 from snapshot_store.ddl.parse.options import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
-from snapshot_store.model import Default, Generated, IndexPart
+from snapshot_store.model import Default, Generated, IndexPart, with_attributes
 from snapshot_store.mysql.column_type import Family
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from snapshot_store.attributes import with_attributes
 from snapshot_store.ddl.parse.options import at_private_index, skip_index_place, skip_index_tail
 from snapshot_store.ddl.specs import CheckSpec, Constraint, ForeignKeySpec, KeySpec
-from snapshot_store.model import IndexPart
+from snapshot_store.model import IndexPart, with_attributes
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name, quote_string

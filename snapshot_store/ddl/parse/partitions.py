@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from snapshot_store.attributes import attributes_sql, with_attributes
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.parse.options import at_placement, parse_table_option, skip_placement
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.model import Attributes
+from snapshot_store.model import Attributes, attributes_sql, with_attributes
 from snapshot_store.mysql.expr.nodes import Node, literal
 from snapshot_store.mysql.expr.read import printed, read_expression
 from snapshot_store.mysql.expr.reader import ExpressionReader

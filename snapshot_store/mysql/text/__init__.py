@@ -1,1 +1,1 @@
-"""MySQL's character sets: their names and numbers (`charsets`), their characters as bytes (`codecs`, `characters`)."""
+"""MySQL's character sets: their names and numbers (`charsets`), their characters as bytes (`codecs`)."""

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Literal
 
-from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family
+from snapshot_store.mysql.column_type import NUMERIC, ColumnType, Family, set_text
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.values.sets import set_text
 from snapshot_store.mysql.values.times import date_text, datetime_text, time_text, year_text
 
 Kind = Literal["string", "number", "bits"]

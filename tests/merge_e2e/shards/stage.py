@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 import yaml
 
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from snapshot_store.mysql.sql.names import quote_name
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog

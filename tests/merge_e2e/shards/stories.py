@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.merge_e2e.shards.stage import Name, Played, Route, Rows, Session, Stage, columns_of, rows_of, tables
 from tests.mysql_server import MySqlServer
 

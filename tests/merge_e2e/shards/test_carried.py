@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ShardDdlStopped, UnknownTableSchema, UnsupportedInput
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.effort import crossed, keeping
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.shards.renames import Story, Teller, check

@@ -26,7 +26,7 @@ from binlog_merge.log.replay_options import history_of
 from binlog_merge.observe.status.observer import Observer
 from binlog_merge.pipeline.gather import collisions
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.values.standing_keys import StandingKeys
+from binlog_merge.values.key_values import StandingKeys
 from binlog_merge.verification.whole import verify
 from snapshot_store.introspect import introspect
 from snapshot_store.server import ServerAddress

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_merge.cli import main as cli
 from binlog_merge.errors import ConfigError
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.effort import keeping
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.shards.stage import Name, Route, Stage, create_of, databases, quoted

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import order
 from snapshot_store.ddl import parse_dump
 from tests.merge_e2e.shards.scenario import Play, Scenario
 from tests.merge_e2e.shards.stage import Name, Played, Route, Stage, columns_of, rows_of, tables

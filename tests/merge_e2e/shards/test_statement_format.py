@@ -10,7 +10,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.errors import StatementDml
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import Played, Stage
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import MergeError
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from tests.effort import effort, keeping
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.shards.stage import Stage

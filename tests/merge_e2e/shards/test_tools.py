@@ -18,7 +18,7 @@ import pytest
 from binlog_merge.errors import MergeError, ShardDdlStopped
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog
 from binlog_merge.pipeline.coordinate.shards.log_json import log_from_json, log_to_json
-from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.values import MergeResult
 from snapshot_store.tso import OrderKey
 from tests.effort import crossed, effort, keeping
 from tests.merge_e2e.local import merge, written

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from binlog_merge.errors import ChecksumMismatch, CommitTsoConflict, TruncatedEvent, UnsupportedInput
 from binlog_merge.pipeline.assemble.assemble import assemble_piece
-from binlog_merge.pipeline.assemble.node import assemble_node, misread
+from binlog_merge.pipeline.assemble.driver import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, first_lost, half_committed
 from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.scan.driver import misread
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import SIZE, assembled, cut, logs, node_file, node_input, rows, rows_of, scan, words

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from binlog_merge.errors import LateTransaction
 from binlog_merge.pipeline.assemble.checkpoints import checkpoint
 from binlog_merge.pipeline.assemble.nodes import check_late
-from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.node_input import Resume
+from binlog_merge.pipeline.base.state import GREATEST_KEY
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import SIZE, Row, assembled, cut, logs, node_input, rows, rows_of
 

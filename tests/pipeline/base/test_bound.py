@@ -1,7 +1,7 @@
 """Of several bounds the one with the least key holds."""
 
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.base.state import GREATEST_KEY, NO_BOUND, Bound
 from snapshot_store.tso import OrderKey
 
 

@@ -7,15 +7,13 @@ from typing import Any, cast
 from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerIncomplete, UnannouncedDdl
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.base.state import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
-from binlog_merge.pipeline.coordinate.marker.announced import Announced
+from binlog_merge.pipeline.coordinate.marker.announced import Announced, Change
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_after, take_messages
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction, Marker, MarkerCopy
-from binlog_merge.pipeline.coordinate.marker.place import Sighting
-from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
-from binlog_merge.pipeline.coordinate.marker.unannounced import Change
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, Sighting
 from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
 from binlog_merge.pipeline.coordinate.shards.log import FirstRows, no_rows
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.errors import ChecksumMismatch, DdlNotUnderstoodError
-from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.base.state import NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.driver import Added, cursor_of, done_by
 from binlog_merge.pipeline.coordinate.histories import Extended, base_versions, extend_logical, extend_physical
-from binlog_merge.pipeline.coordinate.not_carried import LISTED, Listing, NotCarried
-from binlog_merge.pipeline.coordinate.schemas import Added, cursor_of, done_by
+from binlog_merge.pipeline.coordinate.statements import LISTED, Listing, NotCarried
 from snapshot_store.ddl import parse_dump
 from snapshot_store.history import SchemaHistory
 from snapshot_store.store.merge import StoredSchemas

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.moved_keys import DdlPlace, key_of, moved_key
 from binlog_merge.pipeline.base.blocks import read_block
-from binlog_merge.pipeline.base.bound import GREATEST_KEY
-from binlog_merge.pipeline.base.state import Job
+from binlog_merge.pipeline.base.state import GREATEST_KEY, Job
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.order import held_rows
 from binlog_merge.pipeline.order.driver import Ordered, order_all

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.files.manifest import Manifest, ManifestState
-from binlog_merge.pipeline.base.bound import NO_BOUND
 from binlog_merge.pipeline.base.runner import Files
-from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.base.state import NO_BOUND, Inputs, Job
 from binlog_merge.pipeline.gather.driver import gather_files
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
+from binlog_merge.pipeline.order.cutting import cut_files
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.publish import publish_run
 from binlog_merge.pipeline.values import Run, WrittenRun
@@ -77,14 +77,14 @@ def one_run(out: Path, found: list[Transaction], begin: int, text: str = "P1 C1=
         manifest.append(header())
     node = assembled(text)
     inputs = Inputs(manifest, header(), ANY, [node.input], "commit-table")
-    coordination: Any = SimpleNamespace(
-        history=SchemaHistory(), topology=Topology(), places=None, modes=None, holds=None, ddl=(), ddl_done={}
-    )
+    nothing: Any = dict.fromkeys(("places", "modes", "holds", "seen")) | {"ddl": (), "ddl_done": {}, "pending": ()}
+    coordination: Any = SimpleNamespace(history=SchemaHistory(), topology=Topology(), **nothing)
     ordered = Ordered([part(found, out / ".part-of-the-order", begin)])
-    written = WrittenRun(NO_BOUND, ordered, gather_files(job, inputs, coordination, ordered))
-    known: Any = SimpleNamespace(ddls={})
+    cuts = cut_files(manifest.state, MOST, ordered.parts)
+    written = WrittenRun(NO_BOUND, ordered, gather_files(job, inputs, coordination, ordered, cuts))
+    known: Any = SimpleNamespace(ddls={}, announced=SimpleNamespace(state=lambda *_: {}))
     run = Run(job, inputs, [node], known, ANY, ANY, {}, frozenset(), coordination, NO_BOUND)
-    publish_run(run, written, OrderKey(begin + len(found), 0, 0, 0), None, {})
+    publish_run(run, written, OrderKey(begin + len(found), 0, 0, 0), None)
     return Manifest.load(out).state
 
 

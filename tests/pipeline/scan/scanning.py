@@ -9,11 +9,12 @@ from pathlib import Path
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.pipeline.assemble.node import assemble_node, misread
+from binlog_merge.pipeline.assemble.driver import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.order.ordered import OrderTask
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order
+from binlog_merge.pipeline.scan.driver import misread
 from binlog_merge.pipeline.scan.inputs import node_inputs, scan_tasks
 from binlog_merge.pipeline.scan.task import scan
 from binlog_merge.pipeline.scan.values import PieceBlock, ScanTask

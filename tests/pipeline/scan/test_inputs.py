@@ -16,8 +16,7 @@ from binlog_merge.files.node_file import Discovery
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import Logged
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.scan.executed import nothing_is_missing
-from binlog_merge.pipeline.scan.inputs import node_inputs, scan_tasks
+from binlog_merge.pipeline.scan.inputs import node_inputs, nothing_is_missing, scan_tasks
 from binlog_merge.pipeline.scan.task import QUANTILES, _quantiles
 from tests.pipeline.coordinate.test_coordinating import config_of
 from tests.pipeline.logs import node_file, node_input, scan, words

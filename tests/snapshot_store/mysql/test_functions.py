@@ -126,7 +126,6 @@ IMPLEMENTATIONS = {
     "binlog_merge/values/evaluate/functions.py",
     "binlog_merge/values/duckdb/functions.py",
     "binlog_merge/values/duckdb/text.py",
-    "binlog_merge/values/duckdb/dates.py",
     "binlog_merge/binlog_server/constants.py",
     "binlog_merge/binlog_server/questions.py",
     "binlog_merge/binlog_server/sql.py",

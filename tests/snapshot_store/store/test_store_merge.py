@@ -91,14 +91,14 @@ def test_what_people_said_is_found_and_is_not_contradicted() -> None:
     base, said = TableVersion(ORIGIN, 0, "d", "t", table, origin="base"), TableVersion(key, 0, "d", "t", None)
     said = replace(said, origin="operator")
     store.append_versions([base, said, replace(said, key=OrderKey(6, 0, 0, 0), origin="ddl")])
-    assert [v.key for v in store.merging().given(everything=False)[0]] == [key]
-    tables, _ = store.merging().given(everything=True)
+    assert [v.key for v in store.merging().provided(everything=False)[0]] == [key]
+    tables, _ = store.merging().provided(everything=True)
     assert sorted(v.key for v in tables) == [ORIGIN, key]
     other.append_versions([base])
-    assert [v.key for v in other.merging().missing(tables, ())[0]] == [key]
+    assert [v.key for v in other.merging().not_stored(tables, ())[0]] == [key]
     other.append_versions([replace(said, table=table)])
     with pytest.raises(HistoryConflict):
-        other.merging().missing(tables, ())
+        other.merging().not_stored(tables, ())
 
 
 def test_tables_that_follow_a_rename_are_found() -> None:

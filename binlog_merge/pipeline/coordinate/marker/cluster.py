@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from binlog_merge.errors import ClusterTopology
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker, MarkerCopy, Message, SyncPoint
-from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import (
     DatabaseMeta,
+    Extension,
     MetaError,
     MetaInfo,
     parse_meta_info,

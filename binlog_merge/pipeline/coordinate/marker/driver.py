@@ -13,17 +13,21 @@ from typing import Any
 from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.base.state import NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Members, bounds, members_of
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker
-from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate, in_lower_case
 from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
-from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
-from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
+from binlog_merge.pipeline.coordinate.marker.sightings import (
+    CoordinatedMarkers,
+    NodeMarkers,
+    Sighting,
+    coordinate,
+    in_lower_case,
+)
 from binlog_merge.pipeline.coordinate.statements import renamed_tables
-from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME, SchemaCache, stored_note
 from binlog_merge.polardbx import placements
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm

@@ -9,12 +9,11 @@ from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutcome, charset_of_database, collation_of
 from binlog_merge.pipeline.coordinate.marker.markers import PROTECTED, MarkerCopy, SyncPoint
-from binlog_merge.pipeline.coordinate.marker.place import Convert, plain
+from binlog_merge.pipeline.coordinate.marker.sightings import Convert, plain
 from binlog_merge.pipeline.coordinate.statements import is_schema_ddl
 from binlog_merge.polardbx.ddl.convert import has_private_syntax
 from binlog_merge.polardbx.ddl.markers import DdlMarker, PrivateForm, convert_create, convert_ddl
-from binlog_merge.polardbx.ext import Extension
-from binlog_merge.polardbx.meta import DatabaseMeta, TableMeta, TableType
+from binlog_merge.polardbx.meta import DatabaseMeta, Extension, TableMeta, TableType
 from binlog_merge.polardbx.names import IMPLICIT_KEY
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.errors import SnapshotStoreError

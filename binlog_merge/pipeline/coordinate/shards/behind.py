@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change_of, same_ddl
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order, whole
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import order, whole
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
     Joins,

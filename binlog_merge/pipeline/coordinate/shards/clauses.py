@@ -1,4 +1,5 @@
-"""Splits a shard's statement into its clauses: each as a statement of its own, with the table after it.
+"""Splits a shard's statement into its clauses: each as a statement of its own, with the table after it. Clauses about
+tablespaces and directories, which differ between servers, are cut out.
 
     ALTER TABLE t1 ADD COLUMN b INT, DROP COLUMN c     of a shard of shop.t is
     ALTER TABLE `shop`.`t` ADD COLUMN b INT            and
@@ -7,6 +8,9 @@
 A statement stays whole if its clauses, run one after the other, yield another table than the statement does (RENAME
 COLUMN a TO b, RENAME COLUMN b TO a). Names are replaced and clauses cut out by offset; the rest of the user's text
 stays.
+
+CREATE TABLE t (a INT) TABLESPACE ts1 COMMENT 'x'     CREATE TABLE t (a INT) COMMENT 'x'
+ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,13 +21,14 @@ from snapshot_store.ddl.actions import AddColumn, Convert, DropColumn
 from snapshot_store.ddl.apply.statement import apply_parsed
 from snapshot_store.ddl.effects import renamed_columns
 from snapshot_store.ddl.indexes import renamed_generated
-from snapshot_store.ddl.parse.statement import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl, file_options
 from snapshot_store.ddl.resolve import default_conversion
 from snapshot_store.ddl.statements import AlterTable, Statement
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.mysql.sql.cursor import Cursor, items_of
+from snapshot_store.mysql.sql.cursor import Cursor, depths_of, items_of
 from snapshot_store.mysql.sql.edits import Edits
+from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.types import accept_charset
@@ -239,3 +244,47 @@ def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:
             return start, cursor.peek(-1).end
         cursor.next()
     raise DdlNotUnderstood(sql, "names no table")
+
+
+def without_files(sql: str, session: DdlSession) -> tuple[str, tuple[str, ...]]:
+    """Return a statement without such clauses, and the clauses. Raises DdlNotUnderstood."""
+    if "TABLESPACE" not in sql.upper() and "DIRECTORY" not in sql.upper():
+        return sql, ()
+    spans = file_options(sql, session)
+    cut = tuple(sql[start:end] for start, end in spans)
+    for start, end in reversed(spans):
+        begin, stop = _with_comma(sql, session, start, end)
+        sql = f"{sql[:begin].rstrip()} {sql[stop:].lstrip()}".rstrip()
+    return sql, cut
+
+
+def _with_comma(sql: str, session: DdlSession, start: int, end: int) -> tuple[int, int]:
+    """Return the range to cut for an option, so that no superfluous comma remains.
+
+    In a list of options its comma is cut too, unless another option precedes it without a comma. Commas between
+    partitions stay.
+    """
+    cursor = Cursor.of(sql, session)
+    place, depth = next((i, depth) for i, token, depth in depths_of(cursor.tokens) if token.start >= start)
+    if depth or not place:
+        return start, end
+    before = cursor.tokens[place - 1]
+    cursor.place = place
+    while cursor.peek().start < end and not cursor.done:
+        cursor.next()
+    listed = before.kind == "symbol" and before.text == ","
+    if cursor.at_symbol(",") and (listed or _begins_list(sql, session, before)):
+        return start, cursor.peek().end
+    return (before.start, end) if listed else (start, end)
+
+
+def _begins_list(sql: str, session: DdlSession, before: Token) -> bool:
+    """Return whether table options begin after a token: after the columns, or after the table's name."""
+    if before.kind == "symbol":
+        return before.text == ")"
+    cursor = Cursor.of(sql, session)
+    cursor.next()
+    while cursor.word() in ("IGNORE", "TABLE"):
+        cursor.next()
+    cursor.table_name()
+    return cursor.peek(-1).start == before.start

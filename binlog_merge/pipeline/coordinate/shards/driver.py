@@ -13,20 +13,16 @@ from binlog_merge.config.modes import Modes
 from binlog_merge.errors import ConfigError, StoreUnusable
 from binlog_merge.moved_keys import key_of
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
 from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.base.state import NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
-from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
-from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.shards import faults
+from binlog_merge.pipeline.coordinate.shards.clauses import without_files
 from binlog_merge.pipeline.coordinate.shards.databases import written_in
-from binlog_merge.pipeline.coordinate.shards.ddl import Placed
-from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
-from binlog_merge.pipeline.coordinate.shards.files import without_files
+from binlog_merge.pipeline.coordinate.shards.ddl import Doubted, PassedWarning, Placed, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.log import FirstRows, ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
-from binlog_merge.pipeline.coordinate.shards.losses import Counted, losses, not_counted
 from binlog_merge.pipeline.coordinate.shards.notes import (
     DECISIONS,
     LOCKS,
@@ -41,12 +37,14 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
     locks_to_json,
     says_the_same,
 )
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
+from binlog_merge.pipeline.coordinate.shards.row_findings import Counted, losses, not_counted
 from binlog_merge.pipeline.coordinate.shards.together import Together, coordinate_shards
 from binlog_merge.pipeline.coordinate.shards.tools import Away
 from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Finding, Holds, Name, Shard
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
-from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
+from binlog_merge.pipeline.coordinate.statements import ON_DISK, NotCarried
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME, SchemaCache, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.ddl import DdlEffect, DdlSession

@@ -13,9 +13,9 @@ from binlog_merge.pipeline.coordinate.shards.clauses import (
     steps_of,
     with_charset,
     with_names,
+    without_files,
     without_rename,
 )
-from binlog_merge.pipeline.coordinate.shards.files import without_files
 from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep
 from binlog_merge.pipeline.coordinate.shards.values import (
     Empties,
@@ -30,8 +30,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.actions import RenameTo
-from snapshot_store.ddl.apply.references import under_name
-from snapshot_store.ddl.apply.statement import DdlEffect
+from snapshot_store.ddl.apply.statement import DdlEffect, under_name
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.statements import (

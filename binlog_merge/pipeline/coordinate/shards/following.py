@@ -1,4 +1,5 @@
-"""Assigns events of shards to logical tables across renames, and decides when the target renames its table.
+"""Assigns events of shards to logical tables across renames, and decides when the target renames its table and by which
+text: the user's own if it renames exactly these, otherwise a generated one.
 
 A logical table is renamed when the last of its shards has the new name, if no other table has it by then. So tables
 with a single shard are renamed at once, also in chains and rings. For rows that enter or leave a table of several
@@ -6,13 +7,13 @@ shards there is no RENAME TABLE on the target: a `Finding` reports it, and the s
 and created in the other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.identity import BEGINS, RENAMED, LogicalTable, Member
 from binlog_merge.pipeline.coordinate.shards.notes import table_of
-from binlog_merge.pipeline.coordinate.shards.rowmoves import renamed_away, renamed_into
+from binlog_merge.pipeline.coordinate.shards.row_findings import renamed_away, renamed_into
 from binlog_merge.pipeline.coordinate.shards.values import (
     WRITTEN,
     Decided,
@@ -26,7 +27,10 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Shard,
     Start,
 )
+from snapshot_store.ddl.effects import effects_of
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -274,3 +278,58 @@ class Following:
 def _goes(holder: LogicalTable, carried: Sequence[Renamed | Moves]) -> bool:
     """Return whether a table's shards have begun to give up its name."""
     return bool(holder.ahead) or any(isinstance(e, Renamed) and e.shard in holder.members for e in carried)
+
+
+_LONGEST_NAME = 64
+
+Pairs = Sequence[tuple[Name, Name]]
+
+
+def rename_sql(renaming: Renaming, session: DdlSession) -> str:
+    """Return the statement; `session` is that of the user's own statement."""
+    if renaming.sql and _does(renaming, session):
+        return renaming.sql
+    steps = ", ".join(f"{_quoted(old)} TO {_quoted(new)}" for old, new in _in_turn(renaming))
+    return f"RENAME TABLE {steps}"
+
+
+def _does(renaming: Renaming, session: DdlSession) -> bool:
+    """Return whether the user's statement renames exactly these tables, each to a free name, within their databases."""
+    effects = effects_of(parse_statement(renaming.sql, session))
+    if {(old, new) for new, old in effects.origins.items()} != set(renaming.pairs):
+        return False
+    taken, databases = set(renaming.taken), {name[0] for pair in renaming.pairs for name in pair}
+    for old, new in effects.moves:
+        if old not in taken or new in taken or new[0] not in databases:
+            return False
+        taken = (taken - {old}) | {new}
+    return True
+
+
+def _in_turn(renaming: Renaming) -> Iterator[tuple[Name, Name]]:
+    """Yield the renames in an order in which every new name is free; a ring goes by way of an unused name."""
+    remaining = dict(renaming.pairs)
+    while remaining:
+        old = next((old for old, new in sorted(remaining.items()) if new not in remaining), None)
+        if old is None:
+            old = min(remaining)
+            aside = _free(old, renaming.taken | set(remaining))
+            yield old, aside
+            remaining[aside] = remaining.pop(old)
+        else:
+            yield old, remaining.pop(old)
+
+
+def _free(name: Name, taken: set[Name] | frozenset[Name]) -> Name:
+    """Return an unused name for a table that is temporarily renamed."""
+    number = 0
+    while True:
+        suffix = f"_aside{number or ''}"
+        found = (name[0], f"_{name[1]}"[: _LONGEST_NAME - len(suffix)] + suffix)
+        if found not in taken:
+            return found
+        number += 1
+
+
+def _quoted(name: Name) -> str:
+    return ".".join(map(quote_name, name))

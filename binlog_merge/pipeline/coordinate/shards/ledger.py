@@ -6,10 +6,9 @@ from dataclasses import replace
 from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain, reads_alike
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
-from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape, Shapes
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape, Shapes, order
 from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import Level, levelled, loosened, tightens
-from binlog_merge.pipeline.coordinate.shards.rowmoves import MOVING, moves_rows
+from binlog_merge.pipeline.coordinate.shards.row_findings import MOVING, moves_rows
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
     Event,

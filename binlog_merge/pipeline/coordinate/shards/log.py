@@ -12,12 +12,16 @@ from functools import partial
 from binlog_merge.binlog.query_session import SessionVariables, ddl_session
 from binlog_merge.config.modes import Extract, Modes
 from binlog_merge.pipeline.coordinate.histories import Applied
-from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
+from binlog_merge.pipeline.coordinate.shards.ddl import Doubted
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, appeared, as_logical, shard_events
-from binlog_merge.pipeline.coordinate.shards.keys import extended, keyed_sql
-from binlog_merge.pipeline.coordinate.shards.losses import Swap
-from binlog_merge.pipeline.coordinate.shards.routes import check_keys, check_parents, with_columns
-from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
+from binlog_merge.pipeline.coordinate.shards.extracted import (
+    check_keys,
+    check_parents,
+    extended,
+    keyed_sql,
+    with_columns,
+)
+from binlog_merge.pipeline.coordinate.shards.row_findings import Swap, taken_elsewhere
 from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep, ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, applied_parsed, columns_named
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import order
 from binlog_merge.pipeline.coordinate.shards.optimistic.unseen import no_tighter, tightens
 from binlog_merge.pipeline.coordinate.shards.values import ShardDdl
 from snapshot_store.ask.alter import alter_sql

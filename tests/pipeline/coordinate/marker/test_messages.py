@@ -12,8 +12,7 @@ from binlog_merge.errors import UnknownTableSchema
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Members, bounds, is_conditional, members_of
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker, SyncPoint
 from binlog_merge.pipeline.coordinate.marker.polardbx import shapes_of, sql_mode_number
-from binlog_merge.polardbx.ext import Extension
-from binlog_merge.polardbx.meta import parse_snapshot
+from binlog_merge.polardbx.meta import Extension, parse_snapshot
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables, is_cdc_schema, is_system_table
 from snapshot_store.model import Catalog
 from snapshot_store.tso import ORIGIN, OrderKey

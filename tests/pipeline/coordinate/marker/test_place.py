@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.errors import ChecksumMismatch, MarkerDisagreement, MarkerIncomplete
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.base.state import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Marker, MarkerCopy
-from binlog_merge.pipeline.coordinate.marker.place import Sighting, coordinate
-from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, markers_below
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, Sighting, coordinate, markers_below
 from snapshot_store.tso import OrderKey
 
 NODES = [(1, "a"), (2, "b"), (3, "c")]

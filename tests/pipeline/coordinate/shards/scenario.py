@@ -9,7 +9,7 @@ from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards import pessimistic
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all, order
 from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Event, Outcome, Renamed, Shard, ShardDdl, ShardEvent
 from binlog_merge.pipeline.order.waits import Waits

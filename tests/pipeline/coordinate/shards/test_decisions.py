@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Fault, Outcome
 from tests.pipeline.coordinate.shards.scenario import Cluster, merged, ran, written
 

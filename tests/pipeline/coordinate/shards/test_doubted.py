@@ -3,8 +3,7 @@
 import pytest
 
 from binlog_merge.moved_keys import DdlPlace
-from binlog_merge.pipeline.coordinate.shards.ddl import Placed
-from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, Warned, passed_on
+from binlog_merge.pipeline.coordinate.shards.ddl import Doubted, Placed, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.values import LAST, Name
 from snapshot_store.mysql.sql.session import ANSI_QUOTES, DdlSession
 from snapshot_store.tso import OrderKey

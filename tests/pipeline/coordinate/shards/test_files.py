@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.files import without_files
+from binlog_merge.pipeline.coordinate.shards.clauses import without_files
 from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.mysql.sql.session import DdlSession
 

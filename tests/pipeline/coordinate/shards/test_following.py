@@ -5,8 +5,7 @@ from functools import partial
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
-from binlog_merge.pipeline.coordinate.shards.following import Following
-from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
+from binlog_merge.pipeline.coordinate.shards.following import Following, rename_sql
 from binlog_merge.pipeline.coordinate.shards.together import _may_follow
 from binlog_merge.pipeline.coordinate.shards.tools import ToolTables
 from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Shard, Start

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.clauses import columns_named
-from binlog_merge.pipeline.coordinate.shards.dropping import Dropping, Progress
+from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import Dropping, Progress
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import DM, Info, Lock, Stage
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import (
     Change,

@@ -4,12 +4,11 @@ from collections import Counter
 
 from hypothesis import given
 
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from binlog_merge.pipeline.coordinate.shards.optimistic.keeper import LockKeeper
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Lock, Standing
 from binlog_merge.pipeline.coordinate.shards.optimistic.queues import change_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.run import OptimisticRun
-from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes, order
 from binlog_merge.pipeline.coordinate.shards.values import Event, Start
 from snapshot_store import parse_table
 from tests.pipeline.coordinate.shards.scenario import SESSION, ran, written

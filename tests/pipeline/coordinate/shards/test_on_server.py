@@ -8,7 +8,7 @@ import pymysql
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import order
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Default, Table
 from tests.effort import effort

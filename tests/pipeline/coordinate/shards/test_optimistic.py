@@ -3,7 +3,7 @@
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all, order
 from binlog_merge.pipeline.coordinate.shards.values import Doubt, Fault, Outcome
 from snapshot_store import parse_table
 from tests.pipeline.coordinate.shards.scenario import Cluster, check_agreement, cluster, merged, placed, ran, written

@@ -4,9 +4,8 @@ import pytest
 
 from binlog_merge.config.modes import Extract, Extractor
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
-from binlog_merge.pipeline.coordinate.shards.keys import keyed_sql
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
-from binlog_merge.pipeline.coordinate.shards.routes import with_columns
+from binlog_merge.pipeline.coordinate.shards.extracted import keyed_sql, with_columns
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
 from snapshot_store import parse_table
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Table

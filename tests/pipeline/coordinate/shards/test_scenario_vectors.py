@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Fault, Outcome, Shard
 from tests.pipeline.coordinate.shards.scenario import ROWS, Cluster, check_agreement, merged, placed
 

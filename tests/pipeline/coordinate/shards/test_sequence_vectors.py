@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
+from binlog_merge.pipeline.coordinate.shards.pessimistic import Item, OutOfSequence, Sequence
 from binlog_merge.pipeline.coordinate.shards.values import Shard
 
 VECTORS = Path(__file__).parents[5] / "shared/vectors/pessimistic.json"

@@ -8,11 +8,11 @@ import itertools
 import pytest
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
+from binlog_merge.pipeline.coordinate.shards.identity import event_under, logical_under
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog
 from binlog_merge.pipeline.coordinate.shards.log_json import log_from_json, log_to_json
 from binlog_merge.pipeline.coordinate.shards.net_change import plain, same_ddl
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
-from binlog_merge.pipeline.coordinate.shards.under import event_under, logical_under
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
 from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Outcome, ShardDdl, ShardEvent
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from snapshot_store.ddl import DdlSession

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all, order
 from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table

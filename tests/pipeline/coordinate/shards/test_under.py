@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.pipeline.coordinate.shards.under import sql_under, table_under
+from binlog_merge.pipeline.coordinate.shards.identity import sql_under, table_under
 from snapshot_store.ddl.public import parse_table
 
 FIRST, NOW = ("x", "w"), ("x", "b")

@@ -11,10 +11,9 @@ from dataclasses import replace
 from binlog_merge.moved_keys import DdlPlace
 from binlog_merge.pipeline.coordinate.shards.carrying import Run
 from binlog_merge.pipeline.coordinate.shards.ledger import Ledger
-from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Info, Lock, Operation, Stage
-from binlog_merge.pipeline.coordinate.shards.optimistic.queues import Queues, change_of
+from binlog_merge.pipeline.coordinate.shards.optimistic.queues import Debts, Queues, change_of
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Change, Shape, Shapes, settled
 from binlog_merge.pipeline.coordinate.shards.removals import Removals
 from binlog_merge.pipeline.coordinate.shards.values import (

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from binlog_merge.pipeline.coordinate.shards.dropping import Dropping
+from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import Dropping
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Change, Shape, Shapes, done_elsewhere, settled
 from binlog_merge.pipeline.coordinate.shards.values import Shard, ShardDdl, Step
-from snapshot_store.lattice.types import compare_types
+from snapshot_store.lattice.columns import compare_types
 from snapshot_store.model import Table
 
 

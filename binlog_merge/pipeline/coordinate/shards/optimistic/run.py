@@ -24,7 +24,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.keeper import LockKeeper
 from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Info
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape
 from binlog_merge.pipeline.coordinate.shards.removals import Left
-from binlog_merge.pipeline.coordinate.shards.rowmoves import MOVING, moves_rows, rows_stay
+from binlog_merge.pipeline.coordinate.shards.row_findings import MOVING, moves_rows, rows_stay
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
     Decided,

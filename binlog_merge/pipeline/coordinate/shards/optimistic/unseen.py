@@ -9,7 +9,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, columns_named
-from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import order
 from binlog_merge.pipeline.coordinate.shards.values import ShardDdl
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.parse.statement import parse_statement

@@ -1,11 +1,7 @@
-"""What a run knows before it writes: its nodes scanned, its DDL understood, its transactions in order.
+"""The coordinate stage as a run calls it: the range that is merged, and the nodes' DDL and markers within it.
 
-    scan → assemble → coordinate (`understand`) → order (`put_in_order`)
-
-An error lowers the run's bound, and what lies below it is right: see `pipeline.run`.
-
-The range that is merged begins at a floor, where earlier runs ended, and ends at the bound below which the input is
-final.
+The range begins at a floor, where earlier runs ended, and ends at the bound below which the input is final. An error
+lowers the bound, and what lies below it is right: see `pipeline.run`.
 """
 
 import logging
@@ -14,8 +10,7 @@ from dataclasses import dataclass
 
 from binlog_merge.binlog.constants import version_number
 from binlog_merge.config.merge_config import topology_of
-from binlog_merge.errors import ConfigError, LateTransaction
-from binlog_merge.pipeline.assemble.driver import scan_nodes
+from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late, first_lost
 from binlog_merge.pipeline.assemble.order_faults import (
     check_clocks,
@@ -27,19 +22,16 @@ from binlog_merge.pipeline.assemble.order_faults import (
 )
 from binlog_merge.pipeline.assemble.several_tsos import with_several_tsos
 from binlog_merge.pipeline.assemble.undecided import undecided
-from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.branches import Hash
-from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.base.state import GREATEST_KEY, Bound, Inputs, Job
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.marker.announced import announced_of
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, cluster_view, read_note
 from binlog_merge.pipeline.coordinate.marker.sightings import read_markers
 from binlog_merge.pipeline.coordinate.read_again import ddl_of
 from binlog_merge.pipeline.coordinate.shards.driver import read_shards
-from binlog_merge.pipeline.coordinate.stores import SchemaStore
+from binlog_merge.pipeline.coordinate.stores import SchemaCache, SchemaStore
 from binlog_merge.pipeline.coordinate.value import Coordination
-from binlog_merge.pipeline.order.driver import Ordered, order_all
-from binlog_merge.pipeline.round_state import Between
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.values import Run
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -47,35 +39,30 @@ from snapshot_store.tso import ORIGIN, OrderKey
 _LOG = logging.getLogger(__name__)
 
 
-def understand(job: Job, inputs: Inputs, between: Between) -> Run:
-    """Scan the nodes' files and apply their DDL and markers. Raises MergeError for what has no place in the order."""
-    scanned = scan_nodes(job, inputs, between.pieces)
+def coordinate_nodes(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], schemas: SchemaCache) -> Run:
+    """Find the floor and the bound of the run, and apply the nodes' DDL and markers below it.
+
+    `schemas` is what earlier rounds have read of the schema store. Raises MergeError for what has no place in the
+    order.
+    """
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):
         check_without_tso({n.source_id: n.without_tso for n in scanned})
         _check_order(job, scanned)
     with job.stage("coordinate"):
-        return _coordinate(job, inputs, scanned, floor, between)
+        return _coordinate(job, inputs, scanned, floor, schemas)
 
 
-def put_in_order(run: Run, limit: OrderKey) -> Ordered:
-    """Order what comes out below a key. Raises LateTransaction for what stands below what is published."""
-    ordered = order_all(run.job, run.inputs, run.scanned, run.coordination, run.floor, limit)
-    _check_late(run.scanned, ordered)
-    return ordered
-
-
-def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey, between: Between) -> Run:
-    """Find the bound of the run, and apply the nodes' DDL and markers below it."""
+def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey, schemas: SchemaCache) -> Run:
     config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
     routes = topology_of(config)
     markers = [read_markers(node, config.markers.tables(), routes, merged) for node in scanned]
     ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
     polardbx = inputs.carrier == POLARDBX
     numbers = [(n.number, n.source_id) for n in inputs.nodes]
-    kept = read_note(job.directory, merged, between.schemas) if polardbx else {}
+    kept = read_note(job.directory, merged, schemas) if polardbx else {}
     cluster = cluster_view(config, polardbx, numbers, kept, markers, ends)
-    shards = read_shards(config, merged, job.directory, between.schemas)
+    shards = read_shards(config, merged, job.directory, schemas)
     announced = announced_of(job, inputs, cluster, floor)
     limits = limits_of(job, scanned, cluster, floor)
     job.warnings += limits.warnings
@@ -101,7 +88,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         shards=shards,
         announced=announced,
     )
-    store = SchemaStore(config, job.directory, inputs.manifest, between.schemas)
+    store = SchemaStore(config, job.directory, inputs.manifest, schemas)
     coordination = coordinate(known, CoordinationReader(store, scanned, routes), bound.key)
     job.warnings += coordination.notes
     _log_coordination(coordination, bound)
@@ -138,20 +125,6 @@ def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
         check_ordered(greatest, without)
     else:
         job.warnings += still_without(greatest, without)
-
-
-def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:
-    """Raise LateTransaction if a transaction lies below what is published, even though its node's watermark had passed
-    it.
-    """
-    late = next((r.late for r in ordered.parts if r.late is not None), None)
-    if late is not None:
-        key, number, file_index, position = late
-        source = next(n for n in scanned if n.input.number == number)
-        raise LateTransaction(
-            "a transaction stands below the published watermark",
-            node=source.source_id, file=source.input.files[file_index].path, position=position, order_key=key,
-        )  # fmt: skip
 
 
 def merged_to(inputs: Inputs) -> OrderKey:

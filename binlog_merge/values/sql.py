@@ -1,8 +1,16 @@
-"""Cells as literals of MySQL's SQL, column by column, and conditions that a column has exactly a value.
+"""Values as SQL that a MySQL server reads, and the SQL by which it shows them.
 
 Texts are quoted for a session with `SET NAMES utf8mb4` and backslash escapes; what is no UTF-8 in its column is written
 in hexadecimal with its character set. FLOAT and DOUBLE have all digits of the stored value, TIMESTAMP is in UTC. An
 ENUM or SET is a number where its text does not tell the value, which an empty member brings about.
+
+A server shows a value in two forms of text, which lose nothing:
+
+    text     the value's text in UTF-8; hexadecimal digits of bytes
+    written  what a server takes for the same bytes again: hexadecimal digits of strings, the numbers of members of ENUM
+             and SET
+
+In both, FLOAT and DOUBLE have all digits, as a number in a JSON array, and TIMESTAMP is in UTC if the session is.
 """
 
 import unicodedata
@@ -22,6 +30,9 @@ from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.table_map import member_text
 from binlog_merge.errors import UnsupportedInput
+from snapshot_store.errors import UnsupportedType
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import CHARACTERS, MEMBERS, NUMERIC, OPAQUE, TEMPORAL, Family
 from snapshot_store.mysql.sql.names import quote_name, quote_string
 from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
 
@@ -241,3 +252,63 @@ _CONDITION: Final[dict[str, Callable[[str, str, str], str]]] = {
     "float": _same_float,
     "member": _same_member,
 }
+
+
+def text_of(column: Column, source: str) -> str:
+    """Return the SQL of the text of a value; `source` is the value's SQL."""
+    family = column.type.family
+    if family in CHARACTERS:
+        return f"CONVERT({source} USING utf8mb4)"
+    return f"HEX({source})" if family in OPAQUE else _as_written(column, source)
+
+
+def written_of(column: Column, source: str) -> str:
+    """Return the SQL of the written form of a value."""
+    family = column.type.family
+    if family in OPAQUE or family is Family.TEXT:
+        return f"HEX({source})"
+    if family is Family.JSON:
+        return f"HEX(CAST({source} AS CHAR))"
+    return f"CAST({source} + 0 AS CHAR)" if family in MEMBERS else _as_written(column, source)
+
+
+def _as_written(column: Column, source: str) -> str:
+    family = column.type.family
+    if family is Family.FLOAT:
+        # A server may cut the last digit of a DOUBLE; in a JSON document it prints all significant digits.
+        return f"IF({source} IS NULL, NULL, CAST(JSON_ARRAY(CAST({source} AS DOUBLE) + 0e0) AS CHAR))"
+    if family in (Family.BIT, Family.YEAR) or column.type.zerofill:
+        return f"CAST({source} + 0 AS CHAR)"
+    if family in NUMERIC | TEMPORAL | {Family.JSON}:
+        return f"CAST({source} AS CHAR)"
+    raise UnsupportedType(column.type.name, "as a server's text")
+
+
+def literal_of_text(column: Column, text: str | None) -> str:
+    """Return SQL that a server takes for the value of this text."""
+    if text is not None and (column.type.family in CHARACTERS or column.type.family is Family.JSON):
+        return f"_utf8mb4 x'{text.encode().hex()}'"
+    return literal_of_written(column, text)
+
+
+def literal_of_written(column: Column, text: str | None) -> str:
+    """Return SQL that a server takes for the value of this written form."""
+    family = column.type.family
+    if text is None:
+        return "NULL"
+    if family is Family.TEXT or family is Family.JSON:
+        return f"_{column.type.charset if family is Family.TEXT else 'utf8mb4'} x'{text}'"
+    if family in OPAQUE:
+        return f"x'{text}'"
+    if family is Family.FLOAT:
+        return number_of(text)
+    if family in TEMPORAL:
+        return quote_string(text)
+    if family in NUMERIC | MEMBERS | {Family.BIT}:
+        return text
+    raise UnsupportedType(column.type.name, "as a literal")
+
+
+def number_of(text: str) -> str:
+    """Return the number in the JSON array as which a server shows a FLOAT or DOUBLE."""
+    return text.strip("[]")

@@ -1,1 +1,0 @@
-"""Values as SQL that a MySQL server reads, and the SQL by which it shows them."""
