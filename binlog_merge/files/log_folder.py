@@ -8,6 +8,7 @@ and the files that are being read.
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -60,6 +61,12 @@ class LogFolder:
     def sidecars(self) -> Path | None:
         """Return the folder in which sidecars of the log's files are (`files.sidecar`), None if none are kept."""
         return self.directory
+
+    @cached_property
+    def cluster_uuid(self) -> str:
+        """Return the UUID of the cluster's GTIDs, which a log keeps. Raises what `state` does."""
+        header = self.state().header
+        return "" if header is None else header.cluster_uuid
 
     def refresh(self) -> None:
         """Bring the manifest up to date. Raises ManifestError, and what is wrong with a store."""

@@ -207,9 +207,7 @@ def _found(folder: LogFolder, file: OutputFile) -> Chunks:
     beside = folder.sidecars
     if beside is None or file.size < kept.LEAST_BYTES or not (beside / file.name).exists():
         return _one(file)
-    header = folder.state().header
-    uuid = "" if header is None else header.cluster_uuid
-    sidecar = kept.read_sidecar(beside, _KIND, uuid, file)
+    sidecar = kept.read_sidecar(beside, _KIND, folder.cluster_uuid, file)
     rows, size, rank = np.zeros((0, COLUMNS), np.int64), len(BINLOG_MAGIC), file.first_rank
     if sidecar is not None:
         rows, size, rank = sidecar.arrays["chunks"], sidecar.covered.size, sidecar.covered.last_rank + 1
@@ -222,7 +220,7 @@ def _found(folder: LogFolder, file: OutputFile) -> Chunks:
     try:
         more = transactions_of(folder, file, at=size, rank=rank) if len(rows) else transactions_of(folder, file)
         rows = np.vstack([rows, *_cut(more)])
-        covered = kept.covered_by(beside / file.name, uuid, file)
+        covered = kept.covered_by(beside / file.name, folder.cluster_uuid, file)
     except (MergeError, OSError):
         return _one(file)
     kept.write_sidecar(beside, _KIND, kept.Sidecar(covered, {}, {"chunks": rows}))
