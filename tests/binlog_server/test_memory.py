@@ -41,6 +41,7 @@ def _at_rest(server: Served) -> int:
     return now
 
 
+@pytest.mark.extended  # what clients may take: test_limits
 def test_readers_that_do_not_read(mysql_server: MySqlServer, tmp_path: Path) -> None:
     """No socket's buffer holds what they ask for. Each takes a few MiB, and all together leave little."""
     mysql_server.execute(

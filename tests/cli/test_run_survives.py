@@ -85,6 +85,7 @@ def _java_of(pid: int) -> psutil.Process:
     return next(one for one in psutil.Process(pid).children(recursive=True) if one.name() == "java")
 
 
+@pytest.mark.extended  # a port that is taken: binlog_server/test_serve
 def test_an_address_in_use_at_the_first_start_is_said_at_once(tmp_path: Path) -> None:
     copy_case(case_named("two-nodes"), tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -159,6 +159,7 @@ def test_only_a_merge_that_goes_on_shows_its_status(tmp_path: Path) -> None:
     assert done.returncode == 2 and "--listen is for --stop-never" in done.stderr and not cluster.out.exists()
 
 
+@pytest.mark.extended  # without Spark: the others
 @pytest.mark.spark
 def test_a_merge_that_follows_shows_its_status(tmp_path: Path) -> None:
     """Its counters grow with its rounds, and it is healthy as long as what it has is merged."""

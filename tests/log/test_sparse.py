@@ -114,7 +114,7 @@ def test_no_answer_changes(merged: Path, unindexed: Callable[[Callable[[], Any]]
     r = random.Random(seed_of_search())
     binlog = Log(merged)
     rows = binlog_merge.changes(merged, TABLE).read_all().to_pylist()
-    asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(effort(5, 12))]
+    asked = [question(r, rows, binlog.last_rank, binlog.cluster_uuid) for _ in range(effort(3, 12))]
 
     def answers() -> list[Any]:
         return [binlog_merge.changes(merged, TABLE, **one).read_all().to_pylist() for one in asked]

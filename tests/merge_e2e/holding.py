@@ -18,9 +18,9 @@ from binlog_merge.pipeline.coordinate import driver as coordinating
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Holds, Shard
 from binlog_merge.pipeline.coordinate.value import Coordination
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.oracle.holding import DdlPlace as OraclePlace
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl
+from tests.oracle.holding import Place as OraclePlace
 
 
 def holds_of(holding: Holding) -> Holds:

@@ -147,6 +147,7 @@ def test_a_later_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> No
     assert_clean(tmp_path / "out")
 
 
+@pytest.mark.extended  # at places that are named: above
 @pytest.mark.parametrize(
     ("name", "seed"),
     [("shards-optimistic", 3), ("three-nodes-online-ddl", 0)][: effort(1, 2)],

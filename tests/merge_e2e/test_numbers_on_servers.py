@@ -49,6 +49,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.extended  # the same twice: test_groups_moved; another replica leads: test_failed_over
 def test_a_primary_and_its_replica(tmp_path: Path) -> None:
     """Each alone is a sound log, the replica's too, whose appliers overtake each other; together they are one twice."""
     port = free_port()

@@ -25,7 +25,7 @@ from binlog_merge.files.publish import output_directory
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.pipeline.run import run_merge
 from tests.command_line import command_line
-from tests.effort import effort, keeping
+from tests.effort import keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -234,7 +234,7 @@ def test_published_objects_that_were_changed(change: str, case: Path, s3: Store)
     assert SECRET not in str(raised.value)
 
 
-@pytest.mark.parametrize("seed", range(0, 3, effort(2, 1)))
+@pytest.mark.parametrize("seed", keeping([0], range(3)))
 def test_a_store_that_fails_at_random(seed: int, case: Path, s3: Store) -> None:
     expected = whole(case)
     with Faults(s3, seed, share=0.3 + 0.1 * seed) as faults:
@@ -308,6 +308,7 @@ def test_refusals_are_said_before_java_is_started(case: Path, s3: Store, monkeyp
         assert SECRET not in done.stdout + done.stderr and KEY not in done.stdout + done.stderr
 
 
+@pytest.mark.extended  # more verbs: test_remote_readers
 def test_readers(case: Path, s3: Store, tmp_path: Path) -> None:
     place = uri(s3)
     merge(case, place)

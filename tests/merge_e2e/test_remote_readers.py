@@ -88,6 +88,7 @@ def test_a_reader_sees_what_is_published_meanwhile(seed: int, case: Path, s3: St
         assert seen
 
 
+@pytest.mark.extended  # such records: test_object_store
 def test_it_reads_on_over_a_record_that_says_all(
     case: Path, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,7 @@ def test_rounds_leave_the_state_of_one_merge(name: str, tmp_path: Path) -> None:
     merge(path, one)
     nodes, rng = _nodes(path), random.Random(name)
     with Rounds(LocalRunner(), MergeConfig.load(path), out) as merging:
-        for places in schedule(nodes, effort(30, 60), True, rng):
+        for places in schedule(nodes, effort(15, 60), True, rng):
             for node, place in places.items():
                 nodes[node].grow(place, True)
             with suppress(UnannouncedDdl):

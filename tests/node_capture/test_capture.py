@@ -26,6 +26,7 @@ from binlog_merge.errors import (
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
+from tests.effort import effort
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
 from tests.node_capture.capturing import (
@@ -130,7 +131,7 @@ def test_a_capture_that_is_killed_again_and_again_is_whole(mysql_server: MySqlSe
     writer = Writer(mysql_server, rng)
     writer.start()
     try:
-        for number in range(10):
+        for number in range(effort(5, 10)):
             size = sum(map(len, captured_files(config).values()))
             child = Child(lambda: capture_now(config, follow=True))
             until(lambda size=size: sum(map(len, captured_files(config).values())) > size)

@@ -28,6 +28,7 @@ def right(found: Found, seed: object) -> None:
     assert all("the values that are there cannot be converted: " in words for _, words in found.stops), found.stops
 
 
+@pytest.mark.extended  # random ones; test_cases has each kind
 def test_stories(mysql_server: MySqlServer, tmp_path: Path) -> None:
     seed = seed_of_search()
     random = Random(seed)

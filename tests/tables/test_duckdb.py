@@ -195,6 +195,7 @@ def test_ranges_join_without_a_seam(binlog: Log, expected: Any, tmp_path: Path) 
     assert (result.first_rank, result.transactions) == (201, 10) and tables_of(path) == expected
 
 
+@pytest.mark.extended  # windows of any size: log/test_segments
 def test_small_windows_come_to_the_same(
     binlog: Log, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def test_what_a_run_has_told_that_publishes_nothing_is_told_by_the_next(
     assert "n2 has not made what n1 has: update of code='ES' at" in said
 
 
+@pytest.mark.extended  # kills: merge_e2e/test_killed
 def test_a_run_killed_before_it_publishes_is_made_up_for(stage: Stage) -> None:
     """What the runs before have left is there still: the other half of a change is no difference."""
     rows = ("*", "INSERT INTO k.t VALUES (@@server_id, 'FR')")

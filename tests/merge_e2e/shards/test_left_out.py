@@ -13,6 +13,7 @@ import pytest
 from binlog_merge.cli import main
 from binlog_merge.errors import MergeError, ShardDdlStopped, UnknownTableSchema
 from binlog_merge.pipeline.values import MergeResult
+from tests.effort import keeping
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.shards.stage import Played, Session, Stage, rows_of, tables
 
@@ -78,10 +79,12 @@ STATEMENTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("number", "name"), list(enumerate(STATEMENTS)))
+@pytest.mark.parametrize(
+    ("number", "name"), keeping([(i, name) for i, name in enumerate(STATEMENTS) if i % 2], enumerate(STATEMENTS))
+)
 def test_what_comes_out_is_carried(stage: Stage, number: int, name: str) -> None:
     one = played(stage, f"left-{name}", *STATEMENTS[name])
-    result = check(stage, configured(stage, one, ("pessimistic", "optimistic")[number % 2]))
+    result = check(stage, configured(stage, one, ("pessimistic", "optimistic")[number // 2 % 2]))
     told = {s["kind"] for s in result.ignored["statements"] if str(s["why"]).endswith("databases that do not come out")}
     assert {kind for kind in ("DROP TABLE", "RENAME TABLE") for sql in STATEMENTS[name] if sql.startswith(kind)} <= told
 
@@ -94,7 +97,7 @@ IN = {
 }
 
 
-@pytest.mark.parametrize("name", IN)
+@pytest.mark.parametrize("name", keeping(["rename", "swap"], IN))
 def test_a_table_that_comes_in_is_named_and_the_remedy_works(stage: Stage, name: str, tmp_path: Path) -> None:
     one = played(stage, f"in-{name}", "INSERT INTO idle.z VALUES (4)", IN[name])
     path = configured(stage, one, "pessimistic", **{"shard-doubts": "error"})

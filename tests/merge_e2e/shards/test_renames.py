@@ -70,7 +70,7 @@ def grown(path: Path, whole: dict[str, bytes], rng: random.Random, rounds: int) 
     return written(out)
 
 
-@pytest.mark.parametrize("mode", keeping(["optimistic"], MODES))  # test_tools cuts the other one
+@pytest.mark.parametrize("mode", keeping(["optimistic"], MODES))  # one mode is enough to cut
 @pytest.mark.parametrize("seed", range(int(os.environ.get("RENAME_SEEDS", "1"))))
 def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: str, seed: int) -> None:
     played = [told[one.name][1] for one in CARRIED if not one.sections]

@@ -64,8 +64,8 @@ def test_target_and_shards_are_alike(
     check(stage, *played[scenario.name])
 
 
-@pytest.mark.extended  # test_renames and test_tools cut into runs, too
-@pytest.mark.parametrize("mode", keeping(["optimistic"], OF_MODE))  # test_tools cuts the other one
+@pytest.mark.extended  # test_renames cuts into runs, too
+@pytest.mark.parametrize("mode", keeping(["optimistic"], OF_MODE))  # one mode is enough to cut
 def test_files_that_come_one_by_one_make_the_same_log(stage: Stage, played: Plays, mode: str) -> None:
     """A run after each few files, without --end-of-input until the last, comes to what one run comes to."""
     chosen = [played[scenario.name][1] for scenario in OF_MODE[mode]][:20]

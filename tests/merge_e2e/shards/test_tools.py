@@ -267,6 +267,7 @@ def hidden_in(result: MergeResult) -> list[str]:
     ]
 
 
+@pytest.mark.extended  # test_renames cuts, too
 @pytest.mark.parametrize("mode", keeping(["pessimistic"], MODES))
 def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: str) -> None:
     played = [told(shape, way)[1] for shape, way in TOLD]

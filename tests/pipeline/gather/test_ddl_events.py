@@ -141,6 +141,7 @@ def test_mysqlbinlog_and_a_client_apply_every_form(mysql_server: MySqlServer, tm
     assert executed.count(":1-8") == len(VARIANTS)
 
 
+@pytest.mark.extended  # by clients: above; replicas of logs with DDL: binlog_server/test_replica
 @pytest.mark.mysql
 def test_a_replica_applies_what_is_for_replicas(mysql_server: MySqlServer, tmp_path: Path) -> None:
     with MySqlServer(tmp_path / "source", server_id=9001, port=_free_port()) as source:

@@ -42,7 +42,7 @@ SIZES = [(64, 40, 2200), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a pie
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("case", INPUTS[:: effort(2, 1)], ids=lambda case: str(case.name))
+@pytest.mark.parametrize("case", INPUTS[:: effort(4, 1)], ids=lambda case: str(case.name))
 def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     good = whole(case / "cluster.yaml")
     shrink(monkeypatch, *SIZES[INPUTS.index(case) % len(SIZES)])

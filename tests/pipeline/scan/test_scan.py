@@ -51,6 +51,7 @@ def test_whole_files_and_any_pieces_of_them(config: Path, tmp_path: Path) -> Non
             assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN, ORIGIN)) == wanted[source_id].ddl
 
 
+@pytest.mark.extended  # made-up histories below have this carrier, too
 @pytest.mark.heavy
 def test_clocks_of_nodes_instead_of_commit_tsos(config: Path, tmp_path: Path) -> None:
     wanted = _expected(config, "gtid-time")[1]
