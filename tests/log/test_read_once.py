@@ -22,7 +22,7 @@ SESSIONS: Final = {
     "pipeline/coordinate/shards/log_json.py": "as it was kept",
     "pipeline/coordinate/shards/values.py": "of text that no node ran: an operator's, and definitions written anew",
     "polardbx/ddl/convert.py": "of a marker without one",
-    "polardbx/ddl/names.py": "which words are reserved",
+    "polardbx/ddl/text.py": "which words are reserved",
     "values/duckdb/piece.py": "of what is asked of rows",
     # What a client of `serve` asks
     "binlog_server/sql.py": "of a client",
