@@ -133,7 +133,7 @@ class _Depends:
 
         self._writesets = Writesets(table_at, references_at)
         self._events: bytearray | None = None
-        self._parents = np.zeros((2, 2), np.int64)
+        self._parents = np.zeros((1, 2), np.int64)
 
     def begin(self) -> None:
         """Begin a transaction, whose GTID event is taken next; what was before the first one is of no interest."""
@@ -148,7 +148,7 @@ class _Depends:
         """Return the number of the transaction that the one whose events were taken depends on."""
         assert self._events is not None
         if len(self._events) > LARGE:
-            self._writesets.pass_over(sequence)
+            self._writesets.pass_over(sequence, len(self._events))
             return sequence - 1
         data = np.frombuffer(self._events, np.uint8)
         self._writesets.take(data, len(data), False, self._parents)

@@ -104,7 +104,7 @@ def _read(path: Path, size: int, writesets: Writesets) -> None:
             whole, large = _whole(data, at + len(data) == size)
             if large is not None and whole == 0:
                 length, sequence = large
-                writesets.pass_over(sequence)
+                writesets.pass_over(sequence, length)
                 at += length
             elif whole == 0:
                 if at + len(data) == size:
