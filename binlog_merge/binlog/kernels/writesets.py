@@ -152,23 +152,15 @@ def _touch(reg: Any, history: Any, spare: Any, hashed: int) -> None:
 
 
 @njit(forceinline=True, _nrt=False)
-def _list(d: Any, hashed: int, seed: int, how: int) -> None:
+def _list(reg: Any, history: Any, listed: Any, hashed: int, seed: int, how: int) -> None:
     """Note what the open transaction does with a key's value; its place in the history will be needed soon."""
-    n = d.reg[LIST_END]
-    if n >= len(d.listed):
-        d.reg[FLAGS] |= _BARRIER_SIZE
+    n = reg[LIST_END]
+    if n >= len(listed):
+        reg[FLAGS] |= _BARRIER_SIZE
         return
-    d.listed[n, L_HASH], d.listed[n, L_UNKNOWN], d.listed[n, L_HOW] = hashed, seed ^ _OF_UNKNOWN | 1, how
-    d.reg[LIST_END] = n + 1
-    fetch(d.history, 16 * _first_slot(hashed, len(d.history)))
-
-
-@njit(forceinline=True, _nrt=False)
-def _unknown(d: Any, seed: int, in_order: bool) -> None:
-    """Take an unknown value of a key: all that take a value of it behind this transaction depend on it."""
-    _list(d, seed ^ _OF_UNKNOWN | 1, seed, _UNKNOWN_VALUE)
-    if in_order:
-        d.reg[FLAGS] |= _IN_ORDER
+    listed[n, L_HASH], listed[n, L_UNKNOWN], listed[n, L_HOW] = hashed, seed ^ _OF_UNKNOWN | 1, how
+    reg[LIST_END] = n + 1
+    fetch(history, 16 * _first_slot(hashed, len(history)))
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -258,12 +250,14 @@ def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: An
 
 
 @njit(forceinline=True, _nrt=False)
-def _take_row(d: Any, b: Any, table: Any, kind: int) -> None:
+def _take_row(
+    reg: Any, b: Any, table: Any, keys: Any, parts: Any, history: Any, listed: Any, kind: int, starts: Any, sizes: Any,
+    given: Any,
+) -> None:  # fmt: skip
     """Add a row to its transaction's writeset."""
-    reg, parts, starts, sizes, given = d.reg, d.parts, d.starts, d.sizes, d.given
     is_write, is_update = t.is_write(kind), t.is_update(kind)
     for k in range(table[T_KEY], table[T_KEY] + table[T_KEYS]):
-        key = d.keys[k]
+        key = keys[k]
         role, seed = key[K_ROLE], key[K_SEED]
         if is_update and role != IDENTITY and not _is_changed(b, key, parts, starts, sizes, given):
             continue
@@ -274,7 +268,7 @@ def _take_row(d: Any, b: Any, table: Any, kind: int) -> None:
             if is_write or is_update:
                 state, hashed = _key(b, key, parts, starts, sizes, 1 if is_update else 0)
                 if state == _VALUE:
-                    _list(d, hashed, seed, _LOOK_UP)
+                    _list(reg, history, listed, hashed, seed, _LOOK_UP)
                 elif state != _NO_VALUE:
                     reg[FLAGS] |= _IN_ORDER
             continue
@@ -284,9 +278,12 @@ def _take_row(d: Any, b: Any, table: Any, kind: int) -> None:
                 continue
             state, hashed = _key(b, key, parts, starts, sizes, image)
             if state == _VALUE:
-                _list(d, hashed, seed, _TOUCH)
+                _list(reg, history, listed, hashed, seed, _TOUCH)
             elif role == IDENTITY or state != _NO_VALUE:
-                _unknown(d, seed, role == IDENTITY or takes)
+                # All that take a value of this key behind the transaction depend on it.
+                _list(reg, history, listed, seed ^ _OF_UNKNOWN | 1, seed, _UNKNOWN_VALUE)
+                if role == IDENTITY or takes:
+                    reg[FLAGS] |= _IN_ORDER
 
 
 @njit(inline="always")
@@ -365,11 +362,12 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
 
     `b[body:end]` is the event's body.
     """
-    table, steps, starts, sizes, given = d.tables[number], d.steps, d.starts, d.sizes, d.given
-    if d.reg[FLAGS] & _BARRIER:
+    reg, table, steps, keys, parts = d.reg, d.tables[number], d.steps, d.keys, d.parts
+    history, listed, starts, sizes, given = d.history, d.listed, d.starts, d.sizes, d.given
+    if reg[FLAGS] & _BARRIER:
         return True
     if table[T_IN_ORDER]:
-        d.reg[FLAGS] |= _IN_ORDER
+        reg[FLAGS] |= _IN_ORDER
     if not table[T_KEYS]:
         return True
     shape = table[T_STEPS] + 3
@@ -416,7 +414,7 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
                 return False
         if at == begun:
             return False
-        _take_row(d, b, table, kind)
+        _take_row(reg, b, table, keys, parts, history, listed, kind, starts, sizes, given)
     return at == end
 
 
