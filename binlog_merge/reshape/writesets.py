@@ -22,6 +22,7 @@ from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.text.weights import CHARACTERS, is_utf8, weights, weights_name
 from snapshot_store.tso import OrderKey
 
 References = Mapping[tuple[str, str], frozenset[tuple[str, ...]]]
@@ -114,6 +115,7 @@ def _sets(history: int, listed: int) -> w.Sets:
         slots=np.zeros((32, w.S_FIELDS), np.int64),
         keys=np.zeros((32, w.K_FIELDS), np.int64),
         parts=np.zeros((64, w.P_FIELDS), np.int64),
+        weights=np.zeros((0, CHARACTERS), np.int64),
         history=np.zeros((history, 2), np.int64),
         spare=np.zeros((w.MOST + 8 if history > 1 else 1, 2), np.int64),
         listed=np.zeros((listed, w.L_FIELDS), np.int64),
@@ -147,6 +149,7 @@ class Writesets:
         self._reg[w.ON] = 1
         self._maps = np.full((64, 2), -1, np.int64)
         self._used = dict.fromkeys(("tables", "steps", "slots", "keys", "parts"), 0)
+        self._weights: dict[str, int] = {}
         self._learnt: dict[tuple[str, bytes], list[tuple[Table | None, References, int]]] = {}
         self._no_parents = np.zeros((0, 2), np.int64)
         self._statements = 0
@@ -245,17 +248,14 @@ class Writesets:
         keys, why = _keys_of(table_map, table, references)
         if why is not None:
             self._in_order[f"{table_map.schema}.{table_map.table}"] = why
-        parts: list[tuple[int, int, int, int, int]] = []
+        parts: list[tuple[int, ...]] = []
         rows: list[tuple[int, int, int, int]] = []
         for seed, role, key_parts in keys:
             rows.append((seed, role, self._used["parts"] + len(parts), len(key_parts)))
             for part in key_parts:
                 how = compared(table_map, part)
                 assert how is not None
-                is_text = how in ("text", "binary text")
-                before = length_bytes(table_map, part.column) if is_text else 0
-                ends_with = pad(table_map, part) if is_text else None
-                parts.append((part.column, _HOW[how], before, part.prefix or 0, -1 if ends_with is None else ends_with))
+                parts.append((part.column, _HOW[how], *self._text(table_map, part, how)))
         places = sorted({column for column, *_ in parts})
         used, number = self._used, self._used["tables"]
         row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), why is not None)
@@ -269,6 +269,23 @@ class Writesets:
             cells = np.zeros((2, room), np.int64), np.zeros((2, room), np.int64)
             self.sets = self.sets._replace(starts=cells[0], sizes=cells[1], given=np.zeros(room, np.bool_))
         return number
+
+    def _text(self, table_map: TableMap, part: KeyPart, how: str) -> tuple[int, ...]:
+        """Return the fields of a part that say how texts are compared, from P_LENGTH_BYTES on."""
+        if how not in ("text", "binary text"):
+            return 0, 0, -1, 0, 0
+        ends_with = pad(table_map, part)
+        common = length_bytes(table_map, part.column), part.prefix or 0, -1 if ends_with is None else ends_with
+        if how == "binary text":
+            return *common, 0, 0
+        assert part.collation is not None
+        name = weights_name(part.collation)
+        assert name is not None
+        if name not in self._weights:
+            self._weights[name] = len(self._weights)
+            added = np.frombuffer(weights(name), np.int64)
+            self.sets = self.sets._replace(weights=np.vstack([self.sets.weights, added]))
+        return *common, self._weights[name], is_utf8(part.collation)
 
     def _put(self, name: str, rows: Sequence[Any]) -> None:
         """Put rows behind those in use of an array, which grows where it must."""

@@ -12,7 +12,9 @@ known, and whatever may be equal to it is then looked for under the hash of the 
                 size (0: it differs)
     keys[k]     K_*: a seed, a role, parts
     parts[p]    P_*: the place of a part's cells, how its value is compared; of a text how many bytes of length are
-                before it, how many characters count (0: all), and the byte that does not count at its end (-1: none)
+                before it, how many characters count (0: all), the byte that does not count at its end (-1: none), and
+                of one that is compared by its characters' weights their number, and whether it is in UTF-8
+    weights[n]  the weights of each character up to U+FFFF: `snapshot_store.mysql.text.weights`
 
 A transaction's rows are taken one after the other, while their bytes are at hand; what they touch is listed, and goes
 into the history when the transaction ends (`ended`). So one that is given up leaves nothing behind, and the places of
@@ -59,12 +61,12 @@ FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
 T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(7)
 S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
 K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
-P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_FIELDS = range(6)
+P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_WEIGHTS, P_UTF8, P_FIELDS = range(8)
 IDENTITY, UNIQUE, REFERENCED, FOREIGN = range(4)
 """A key that identifies rows; another unique one; columns that foreign keys refer to; columns of a foreign key."""
 BYTES, NUMBER_OF_SIGN, DECIMAL, TEXT, BINARY_TEXT = range(5)
-"""How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; printable ASCII in any case,
-any other text is not known; text by its bytes."""
+"""How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; text by the weights of its
+characters; text by its bytes."""
 
 _BARRIER_STATEMENT, _BARRIER_PARENT, _BARRIER_SIZE, _IN_ORDER, _BEGUN = 1, 2, 4, 8, 16
 _BARRIER = _BARRIER_STATEMENT | _BARRIER_PARENT | _BARRIER_SIZE
@@ -82,6 +84,7 @@ class Sets(NamedTuple):
     slots: Any  # int64[n, S_FIELDS]
     keys: Any  # int64[n, K_FIELDS]
     parts: Any  # int64[n, P_FIELDS]
+    weights: Any  # int64[n, 65536]
     history: Any  # int64[SLOTS, 2]: a hash (0: none), the number of the last transaction that had it
     spare: Any  # int64[MOST + 8, 2]
     listed: Any  # int64[LISTED, L_FIELDS]
@@ -164,37 +167,63 @@ def _list(reg: Any, history: Any, listed: Any, hashed: int, seed: int, how: int)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
-    """Return the hash of a text, -1 if it is not known which texts it equals."""
-    folds, prefix, pad = part[P_HOW] == TEXT, part[P_PREFIX], part[P_PAD]
-    if folds or (prefix > 0 and end - begin > prefix):
-        for i in range(begin, end):
-            # Characters beyond ASCII may have several bytes each, and some are equal to others, or to none.
-            if b[i] < 32 or b[i] > 126:
-                return -1
+def _binary_text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
+    """Return the hash of a text's bytes, -1 if it is not known which of them count."""
+    prefix = part[P_PREFIX]
     if prefix > 0 and end - begin > prefix:
+        for i in range(begin, end):
+            if b[i] < 32 or b[i] > 126:
+                return -1  # characters may have several bytes each
         end = begin + prefix
-    while end > begin and b[end - 1] == pad:
+    while end > begin and b[end - 1] == part[P_PAD]:
         end -= 1
-    if not folds:
-        return hash_bytes(b, begin, end - begin, value)
+    return hash_bytes(b, begin, end - begin, value)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _text(b: Any, begin: int, end: int, part: Any, weights: Any, value: int) -> int:
+    """Return the hash of the weights of a text's characters, -1 if they are not known."""
     prime = np.uint64(0x100000001B3)
     mixed = np.uint64(value) ^ np.uint64(0xCBF29CE484222325)
-    for i in range(begin, end):
-        char = np.uint64(b[i])
-        if 65 <= char <= 90:
-            char += np.uint64(32)
-        mixed = (mixed ^ char) * prime
+    left = part[P_PREFIX] if part[P_PREFIX] else end - begin
+    pads = part[P_PAD] >= 0
+    kept, space = mixed, weights[32]
+    at = begin
+    while at < end and left > 0:
+        code = np.int64(b[at])
+        at += 1
+        if part[P_UTF8] and code >= 0x80:
+            more = np.int64(1 if code < 0xE0 else 2)
+            if code < 0xC2 or code >= 0xF0 or at + more > end:
+                return -1
+            code &= 0x3F >> more
+            for n in range(more):
+                code = code << 6 | np.int64(b[at + n] & 0x3F)
+            at += more
+        left -= 1
+        weight = weights[code]
+        if weight < 0:
+            return -1
+        is_space = weight == space
+        while weight:
+            mixed = (mixed ^ np.uint64(weight & 0xFFFF)) * prime
+            weight >>= 16
+            if not is_space:
+                kept = mixed
+    if pads:
+        mixed = kept
     mixed ^= mixed >> np.uint64(29)
     return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
 @njit(forceinline=True, _nrt=False)
-def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
+def _part(b: Any, part: Any, weights: Any, start: int, size: int, value: int) -> int:
     """Return a key's hash with one more part, -1 if it is not known which values that equals."""
     how = part[P_HOW]
-    if how >= TEXT:
-        return _text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
+    if how == TEXT:
+        return _text(b, start + part[P_LENGTH_BYTES], start + size, part, weights[part[P_WEIGHTS]], value)
+    if how == BINARY_TEXT:
+        return _binary_text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
     if how == NUMBER_OF_SIGN:
         any_bit = np.int64(b[start + size - 1] & 127)
         for i in range(size - 1):
@@ -217,7 +246,7 @@ def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
-def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int) -> tuple[int, int]:
+def _key(b: Any, key: Any, parts: Any, weights: Any, starts: Any, sizes: Any, image: int) -> tuple[int, int]:
     """Return whether an image has a value of a key, and its hash."""
     value, state = key[K_SEED], _VALUE
     for p in range(key[K_PART], key[K_PART] + key[K_PARTS]):
@@ -227,7 +256,7 @@ def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int) -> t
         if size == ABSENT:
             state = _NOT_HELD
         elif state == _VALUE:
-            value = _part(b, parts[p], starts[image, parts[p, P_SLOT]], size, value)
+            value = _part(b, parts[p], weights, starts[image, parts[p, P_SLOT]], size, value)
             if value < 0:
                 state, value = _NOT_KNOWN, np.int64(0)
     return state, value | 1  # 0 is no hash
@@ -251,8 +280,8 @@ def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: An
 
 @njit(forceinline=True, _nrt=False)
 def _take_row(
-    reg: Any, b: Any, table: Any, keys: Any, parts: Any, history: Any, listed: Any, kind: int, starts: Any, sizes: Any,
-    given: Any,
+    reg: Any, b: Any, table: Any, keys: Any, parts: Any, weights: Any, history: Any, listed: Any, kind: int,
+    starts: Any, sizes: Any, given: Any,
 ) -> None:  # fmt: skip
     """Add a row to its transaction's writeset."""
     is_write, is_update = t.is_write(kind), t.is_update(kind)
@@ -266,7 +295,7 @@ def _take_row(
             continue
         if role == FOREIGN:
             if is_write or is_update:
-                state, hashed = _key(b, key, parts, starts, sizes, 1 if is_update else 0)
+                state, hashed = _key(b, key, parts, weights, starts, sizes, 1 if is_update else 0)
                 if state == _VALUE:
                     _list(reg, history, listed, hashed, seed, _LOOK_UP)
                 elif state != _NO_VALUE:
@@ -276,7 +305,7 @@ def _take_row(
             takes = is_write or image == 1
             if image == 1 and role == IDENTITY and not _is_changed(b, key, parts, starts, sizes, given):
                 continue
-            state, hashed = _key(b, key, parts, starts, sizes, image)
+            state, hashed = _key(b, key, parts, weights, starts, sizes, image)
             if state == _VALUE:
                 _list(reg, history, listed, hashed, seed, _TOUCH)
             elif role == IDENTITY or state != _NO_VALUE:
@@ -363,7 +392,7 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
     `b[body:end]` is the event's body.
     """
     reg, table, steps, keys, parts = d.reg, d.tables[number], d.steps, d.keys, d.parts
-    history, listed, starts, sizes, given = d.history, d.listed, d.starts, d.sizes, d.given
+    weights, history, listed, starts, sizes, given = d.weights, d.history, d.listed, d.starts, d.sizes, d.given
     if reg[FLAGS] & _BARRIER:
         return True
     if table[T_IN_ORDER]:
@@ -414,7 +443,7 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
                 return False
         if at == begun:
             return False
-        _take_row(reg, b, table, keys, parts, history, listed, kind, starts, sizes, given)
+        _take_row(reg, b, table, keys, parts, weights, history, listed, kind, starts, sizes, given)
     return at == end
 
 
