@@ -21,6 +21,7 @@ from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
+from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.text.weights import CHARACTERS, is_utf8, weights, weights_name
 from snapshot_store.tso import OrderKey
@@ -93,6 +94,11 @@ def added(found: Sequence[Dependencies]) -> Dependencies:
     )
 
 
+def known_table(version: TableVersion | None) -> Table | None:
+    """Return the definition of a table at a version, None if it is not known."""
+    return None if version is None or version.opaque else version.table
+
+
 def references_of(tables: Iterable[Table]) -> References:
     """Return the columns that the foreign keys of tables refer to."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
@@ -133,17 +139,17 @@ class Writesets:
     """Finds what each transaction of a file depends on.
 
     `sets` is what the render kernel takes rows by; `take` finds it for transactions as they stand in the file.
-    `table_at` returns a table's definition for the transaction with a key, None if it is not known; `references_at`
-    what foreign keys refer to at that key.
+    `version_at` returns a table's version for the transaction with a key; `references_at` what foreign keys refer to at
+    that key.
     """
 
     def __init__(
         self,
-        table_at: Callable[[str, str, OrderKey], Table | None],
+        version_at: Callable[[str, str, OrderKey], TableVersion | None],
         references_at: Callable[[OrderKey], References],
         history: History | None = None,
     ) -> None:
-        self._table_at, self._references_at = table_at, references_at
+        self._version_at, self._references_at = version_at, references_at
         self.sets = _sets(w.SLOTS, w.LISTED)
         self._reg = self.sets.reg
         self._reg[w.ON] = 1
@@ -208,7 +214,7 @@ class Writesets:
 
     def learn(self, table_map: TableMap, key: OrderKey | None) -> int:
         """Return the number of a table, as it is for the transaction with a key."""
-        table = None if key is None else self._table_at(table_map.schema, table_map.table, key)
+        table = None if key is None else known_table(self._version_at(table_map.schema, table_map.table, key))
         if table is not None and table_difference(table, table_map) is not None:
             table = None
         if self._references is None:
