@@ -14,6 +14,7 @@ import yaml
 
 import binlog_merge
 from binlog_merge.binlog.header import walk
+from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.pipeline.plan import plan
@@ -238,6 +239,25 @@ def test_streamed_transactions_depend_on_the_same(
     shrink(monkeypatch, *sizes)
     merge(path, tmp_path / "out")
     assert written(tmp_path / "out") == good
+
+
+def test_a_transaction_with_many_keys_is_a_barrier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    usual = merge(path, tmp_path / "usual")
+    monkeypatch.setattr(w, "LISTED", 3)
+    result = merge(path, tmp_path / "out")
+    large = result.dependencies["barriers"]["large"]
+    assert usual.dependencies["barriers"]["large"] == 0 < large < result.dependencies["transactions"]
+    binlog_merge.verify(tmp_path / "out")
+    (before,), (after,) = (
+        dependencies_in(sorted((tmp_path / name).glob("binlog.0*"))).values() for name in ("usual", "out")
+    )
+    assert all(b >= a for (_, a), (_, b) in zip(before, after, strict=True))
+    (good,) = written(tmp_path / "out").values()
+    keys = re.findall(rb"CTS::(\d{19})", good)
+    merge(path, tmp_path / "again", stop_tso=int(keys[len(keys) // 2]), end_of_input=False)
+    merge(path, tmp_path / "again")
+    assert written(tmp_path / "again") == written(tmp_path / "out")
 
 
 def test_verify_sees_a_transaction_that_does_not_wait_for_another(tmp_path: Path) -> None:
