@@ -261,6 +261,16 @@ class MergeConfig(Section):
 
         return self.model_copy(update={"nodes": tuple(told(node) for node in self.nodes)})
 
+    def continuing(self, begun_with: Mapping[str, Any]) -> "MergeConfig":
+        """Return the configuration for a log that was begun with these `settings()`.
+
+        A log keeps its `output.dependencies` where the configuration does not say which.
+        """
+        if "dependencies" in self.output.model_fields_set:
+            return self
+        kept = begun_with.get("output.dependencies", "commit-order")
+        return self.model_copy(update={"output": self.output.model_copy(update={"dependencies": kept})})
+
     def folding(self) -> frozenset[str]:
         """Return the nodes whose names of tables and databases are in lower case, by source-id."""
         named = self.with_captured_settings().nodes
@@ -356,7 +366,7 @@ class MergeConfig(Section):
             values["filter"] = _digest(self.filter)
         if self.output.cts != "begin":
             values["output.cts"] = self.output.cts
-        if self.output.dependencies != "commit-order":
+        if self.output.dependencies != "commit-order":  # as of all logs that were begun before there was another one
             values["output.dependencies"] = self.output.dependencies
         if self.output.heartbeat:
             values["output.heartbeat"] = self.output.heartbeat

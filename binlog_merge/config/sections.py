@@ -244,11 +244,11 @@ class Output(Section):
         "replicas.",
         examples=["begin"],
     )
-    dependencies: Literal["commit-order", "writeset"] = Field(
-        default="commit-order",
-        description="Which transactions a replica with several workers may apply side by side: `commit-order`, none; "
-        "`writeset`, those whose rows have no key in common.",
-        examples=["writeset"],
+    dependencies: Literal["writeset", "commit-order"] = Field(
+        default="writeset",
+        description="Which transactions a replica with several workers may apply side by side: `writeset`, those whose "
+        "rows have no key in common; `commit-order`, none. A log keeps the one that it was begun with.",
+        examples=["commit-order"],
     )
     heartbeat: Annotated[int, BeforeValidator(_interval)] = Field(
         default=0, description="How often to write PolarDB-X's heartbeats, in seconds of TSO time.", examples=["30s"]

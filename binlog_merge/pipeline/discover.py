@@ -159,6 +159,8 @@ def discover(job: Job, earlier: RoundState) -> Inputs:
     """
     job.config = job.config.with_captured_settings()
     manifest, read_again = (earlier.manifest, ()) if earlier.manifest is not None else _recovered(job, earlier)
+    if manifest.state.header is not None:
+        job.config = job.config.continuing(manifest.state.header.settings)
     job.clear_work(earlier.pieces.paths())
     job.work.mkdir(exist_ok=True)
     found = find_inputs(job.config, manifest.state, earlier.heads)
@@ -192,8 +194,8 @@ def _recovered(job: Job, earlier: RoundState) -> tuple[Manifest, tuple[str, ...]
     """Load the manifest and undo what a killed run left; return it, and the published files that were read again."""
     manifest = Manifest.load(job.directory)
     manifest.elsewhere = earlier.elsewhere
-    if manifest.state.header is not None:
-        check_continuation(manifest.state.header, job.config, bool(manifest.state.files))
+    if (header := manifest.state.header) is not None:
+        check_continuation(header, job.config.continuing(header.settings), bool(manifest.state.files))
     read_again = recover(job.directory, manifest, job.config.output.basename)
     finish(job.directory, manifest, job.config.captured_folders())
     return manifest, read_again

@@ -97,6 +97,7 @@ def plan(config: MergeConfig, directory: Path, partitions: int | None = None) ->
     """Return what a merge into a directory would do. Raises what the discover stage raises."""
     state = Manifest.load(directory).state
     if state.header is not None:
+        config = config.continuing(state.header.settings)
         check_continuation(state.header, config, bool(state.files))
     found = find_inputs(config, state)
     begun = goes_on(state, config.output.basename)

@@ -29,6 +29,7 @@ from binlog_merge.binlog.kernels import (
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.values import Schemas
 from binlog_merge.pipeline.scan.walk import new_arrays
+from binlog_merge.reshape.writesets import OFF, History, Writesets
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 
@@ -54,8 +55,9 @@ def _writing() -> None:
     registers, out = np.zeros(render_layout.REGISTERS, np.int64), np.zeros(1024, np.uint8)
     segments = np.zeros((0, render_layout.S_COLUMNS), np.int64)
     keys = np.zeros((0, render_layout.K_COLUMNS), np.int64)
-    render.render_window(registers, plans, _NOTHING, segments, keys, _NOTHING, out, _NOTHING)
-    render.render_events(registers, plans, _NOTHING, 0, 4, 1, out, _NOTHING)
+    render.render_window(registers, plans, _NOTHING, segments, keys, _NOTHING, out, _NOTHING, OFF)
+    render.render_events(registers, plans, _NOTHING, 0, 4, 1, out, _NOTHING, OFF)
+    Writesets(lambda *_: None, lambda _: {}, History()).take(out, 0)
     found = np.zeros((0, render_layout.F_COLUMNS), np.int64)
     render.find_in_window(registers, plans, _NOTHING, segments, found, render_layout.ASKED)
     render.find_in_events(registers, plans, _NOTHING, 0, 4, 1, found, render_layout.ASKED)
@@ -69,7 +71,7 @@ def _writing() -> None:
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
     transaction_events.begin_transaction(out, registers, _NOTHING, key, 4)
     transaction_events.end_transaction(out, registers, key)
-    transaction_events.write_gtid(out, 0, registers, _NOTHING, 0, 0, 4, 0)
+    transaction_events.write_gtid(out, 0, registers, _NOTHING, 0, 0, 4, 0, 0)
     transaction_events.length_width(100)
     render.plan_hash(_NOTHING, 1)
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)

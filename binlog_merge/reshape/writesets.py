@@ -21,7 +21,9 @@ from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
+from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.text.weights import CHARACTERS, is_utf8, weights, weights_name
 from snapshot_store.tso import OrderKey
 
 References = Mapping[tuple[str, str], frozenset[tuple[str, ...]]]
@@ -43,14 +45,12 @@ class History:
     """What the transactions written so far touched: what those behind them may depend on.
 
     `entries` are pairs of a hash and the number of the last transaction that had it, as bytes; all transactions depend
-    on `start` at least. `unknown` counts those of keys whose value is not known. `since` is the key of the first
-    transaction with rows behind the last statement: what foreign keys refer to is that of then.
+    on `start` at least. `unknown` counts those of keys whose value is not known.
     """
 
     start: int = 0
     unknown: int = 0
     entries: bytes = b""
-    since: OrderKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,11 @@ def added(found: Sequence[Dependencies]) -> Dependencies:
     )
 
 
+def known_table(version: TableVersion | None) -> Table | None:
+    """Return the definition of a table at a version, None if it is not known."""
+    return None if version is None or version.opaque else version.table
+
+
 def references_of(tables: Iterable[Table]) -> References:
     """Return the columns that the foreign keys of tables refer to."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
@@ -106,53 +111,68 @@ def references_of(tables: Iterable[Table]) -> References:
     return {name: frozenset(columns) for name, columns in found.items()}
 
 
-class Writesets:
-    """Finds what each transaction of a file depends on, and writes it into the GTID events.
+def _sets(history: int, listed: int) -> w.Sets:
+    reg = np.zeros(w.REGISTERS, np.int64)
+    reg[w.GROUP] = -1
+    return w.Sets(
+        reg=reg,
+        tables=np.zeros((16, w.T_FIELDS), np.int64),
+        steps=np.zeros(256, np.int64),
+        slots=np.zeros((32, w.S_FIELDS), np.int64),
+        keys=np.zeros((32, w.K_FIELDS), np.int64),
+        parts=np.zeros((64, w.P_FIELDS), np.int64),
+        weights=np.zeros((0, CHARACTERS), np.int64),
+        history=np.zeros((history, 2), np.int64),
+        spare=np.zeros((w.MOST + 8 if history > 1 else 1, 2), np.int64),
+        listed=np.zeros((listed, w.L_FIELDS), np.int64),
+        starts=np.zeros((2, 16), np.int64),
+        sizes=np.zeros((2, 16), np.int64),
+        given=np.zeros(16, np.bool_),
+    )
 
-    `table_at` returns a table's definition for the transaction with a key, None if it is not known; `references_at`
-    what foreign keys refer to at that key.
+
+OFF: Final = _sets(1, 1)
+"""What the kernels get where no dependencies are asked for."""
+
+
+class Writesets:
+    """Finds what each transaction of a file depends on.
+
+    `sets` is what the render kernel takes rows by; `take` finds it for transactions as they stand in the file.
+    `version_at` returns a table's version for the transaction with a key; `references_at` what foreign keys refer to at
+    that key.
     """
 
     def __init__(
         self,
-        table_at: Callable[[str, str, OrderKey], Table | None],
+        version_at: Callable[[str, str, OrderKey], TableVersion | None],
         references_at: Callable[[OrderKey], References],
         history: History | None = None,
     ) -> None:
-        self._table_at, self._references_at = table_at, references_at
-        self._reg = np.zeros(w.REGISTERS, np.int64)
-        self._reg[w.GROUP] = -1
-        self._history = np.zeros((w.SLOTS, 2), np.int64)
-        self._spare = np.zeros((w.MOST + 8, 2), np.int64)
+        self._version_at, self._references_at = version_at, references_at
+        self.sets = _sets(w.SLOTS, w.LISTED)
+        self._reg = self.sets.reg
+        self._reg[w.ON] = 1
         self._maps = np.full((64, 2), -1, np.int64)
-        self._tables = np.zeros((16, w.T_FIELDS), np.int64)
-        self._steps = np.zeros(256, np.int64)
-        self._slots = np.zeros((32, w.S_FIELDS), np.int64)
-        self._keys = np.zeros((32, w.K_FIELDS), np.int64)
-        self._parts = np.zeros((64, w.P_FIELDS), np.int64)
-        self._used = [0, 0, 0, 0, 0]
-        self._cells = np.zeros((2, 16), np.int64), np.zeros((2, 16), np.int64), np.zeros(16, np.bool_)
-        self._no_room = np.zeros((1, 2), np.int64)
+        self._used = dict.fromkeys(("tables", "steps", "slots", "keys", "parts"), 0)
+        self._weights: dict[str, int] = {}
+        self._learnt: dict[tuple[str, bytes], list[tuple[Table | None, References, int]]] = {}
+        self._no_parents = np.zeros((0, 2), np.int64)
         self._statements = 0
         self._in_order: dict[str, str] = {}
-        self._since: OrderKey | None = None
         self._references: References | None = None
         if history is not None:
-            self._begin_with(history)
-
-    def _begin_with(self, history: History) -> None:
-        entries = np.frombuffer(bytearray(history.entries), np.int64).reshape(-1, 2)
-        self._since = history.since
-        w.restore(self._history, entries)
-        self._reg[w.START], self._reg[w.UNKNOWN] = history.start, history.unknown
-        self._reg[w.LIVE] = self._reg[w.USED] = len(entries)
+            entries = np.frombuffer(bytearray(history.entries), np.int64).reshape(-1, 2)
+            w.restore(self.sets.history, entries)
+            self._reg[w.START], self._reg[w.UNKNOWN] = history.start, history.unknown
+            self._reg[w.LIVE] = self._reg[w.USED] = len(entries)
 
     def history(self) -> History:
         """Return what the transactions taken so far touched."""
-        entries = self._history[(self._history[:, 0] != 0) & (self._history[:, 1] > self._reg[w.START])]
+        entries = self.sets.history
+        entries = entries[(entries[:, 0] != 0) & (entries[:, 1] > self._reg[w.START])]
         entries = entries[np.lexsort(entries.T[::-1])]
-        since = self._since if self._statements == self._reg[w.BARRIERS_OF_STATEMENTS] else None
-        return History(int(self._reg[w.START]), int(self._reg[w.UNKNOWN]), entries.tobytes(), since)
+        return History(int(self._reg[w.START]), int(self._reg[w.UNKNOWN]), entries.tobytes())
 
     def found(self) -> Dependencies:
         """Return what was found so far."""
@@ -169,55 +189,59 @@ class Writesets:
     def take(self, buffer: Any, end: int, patch: bool = True, parents: Any = None) -> None:
         """Take whole transactions, buffer[:end], as they stand in the file.
 
-        `parents` gets the number of each, and what it depends on; it has a row more than there are transactions.
-        Raises BinlogFormatError.
+        With `patch`, what each depends on is written into its GTID event. `parents` gets the number of each, and what
+        it depends on. Raises BinlogFormatError.
         """
         reg = self._reg
         reg[w.AT] = 0
+        room = self._no_parents if parents is None else parents
         while True:
-            arrays = (self._maps, self._tables, self._steps, self._slots, self._keys, self._parts)
-            history = (self._history, self._spare)
-            room = self._no_room if parents is None else parents
-            reason = int(w.depend(reg, buffer, end, *arrays, *history, *self._cells, room, patch))
+            reason = int(w.depend(self.sets, buffer, end, self._maps, room, patch))
             if reason == w.FINISHED:
                 return
             if reason != w.NEW_TABLE:
                 raise BinlogFormatError("rows do not fit their table map, or an event is not whole")
-            self._learn(buffer, end)
+            self._learn_next(buffer, end)
 
-    def pass_over(self, sequence: int) -> None:
+    def pass_over(self, sequence: int, length: int) -> None:
         """Take a transaction that is too large to be looked at: a barrier."""
-        reg = self._reg
-        reg[w.START], reg[w.LIVE], reg[w.UNKNOWN] = sequence, 0, 0
-        reg[w.TRANSACTIONS] += 1
-        reg[w.BARRIERS_OF_SIZE] += 1
+        self._reg[w.FLAGS] = self._reg[w.LIST_END] = 0
+        w.ended(self.sets, sequence, length)
 
-    def _learn(self, buffer: Any, end: int) -> None:
+    def begin_epoch(self) -> None:
+        """Ask anew what foreign keys refer to, when a schema may have changed."""
+        self._references = None
+
+    def learn(self, table_map: TableMap, key: OrderKey | None) -> int:
+        """Return the number of a table, as it is for the transaction with a key."""
+        table = None if key is None else known_table(self._version_at(table_map.schema, table_map.table, key))
+        if table is not None and table_difference(table, table_map) is not None:
+            table = None
+        if self._references is None:
+            self._references = {} if key is None else self._references_at(key)
+        learnt = self._learnt.setdefault((table_map.table, table_map.pack()[8:]), [])
+        for known, references, number in learnt:
+            if known == table and references == self._references:
+                return number
+        number = self._add(table_map, table, self._references)
+        learnt.append((table, self._references, number))
+        return number
+
+    def _learn_next(self, buffer: Any, end: int) -> None:
         """Add the table map at which the kernel has stopped."""
         at = int(self._reg[w.AT])
         size = int.from_bytes(buffer[at + 9 : at + 13].tobytes(), "little")
         table_map = TableMap.parse(buffer[at + 19 : at + size - 4].tobytes())
-        key = _order_key(buffer, int(self._reg[w.GROUP]), end)
-        if self._statements != self._reg[w.BARRIERS_OF_STATEMENTS]:  # the kernel has forgotten all tables
+        if self._statements != self._reg[w.BARRIERS_OF_STATEMENTS]:
             self._statements = int(self._reg[w.BARRIERS_OF_STATEMENTS])
-            self._since = self._references = None
-            self._used = [0, 0, 0, 0, 0]
-        if self._since is None:
-            self._since = key
-        table = None if key is None else self._table_at(table_map.schema, table_map.table, key)
-        if table is not None and table_difference(table, table_map) is not None:
-            table = None
-        if self._references is None:
-            self._references = {} if self._since is None else self._references_at(self._since)
-        self._map(table_map.table_id, self._add(table_map, table, self._references))
-
-    def _map(self, table_id: int, number: int) -> None:
+            self.begin_epoch()
+        number = self.learn(table_map, _order_key(buffer, int(self._reg[w.GROUP]), end))
         known = self._maps[self._maps[:, 0] >= 0]
         if 2 * (len(known) + 1) > len(self._maps):
             self._maps = np.full((2 * len(self._maps), 2), -1, np.int64)
             for entry in known:
                 self._place(entry)
-        self._place(np.array([table_id, number], np.int64))
+        self._place(np.array([table_map.table_id, number], np.int64))
 
     def _place(self, entry: Any) -> None:
         slot = int(entry[0]) & (len(self._maps) - 1)
@@ -230,39 +254,54 @@ class Writesets:
         keys, why = _keys_of(table_map, table, references)
         if why is not None:
             self._in_order[f"{table_map.schema}.{table_map.table}"] = why
-        parts: list[tuple[int, int, int, int, int]] = []
+        parts: list[tuple[int, ...]] = []
         rows: list[tuple[int, int, int, int]] = []
         for seed, role, key_parts in keys:
-            rows.append((seed, role, self._used[3] + len(parts), len(key_parts)))
+            rows.append((seed, role, self._used["parts"] + len(parts), len(key_parts)))
             for part in key_parts:
                 how = compared(table_map, part)
                 assert how is not None
-                is_text = how in ("text", "binary text")
-                before = length_bytes(table_map, part.column) if is_text else 0
-                ends_with = pad(table_map, part) if is_text else None
-                parts.append((part.column, _HOW[how], before, part.prefix or 0, -1 if ends_with is None else ends_with))
+                parts.append((part.column, _HOW[how], *self._text(table_map, part, how)))
         places = sorted({column for column, *_ in parts})
-        number, steps, slot = self._used[0], self._used[1], self._used[4]
-        row = (steps, slot, len(places), self._used[2], len(rows), why is not None)
-        self._tables = self._with(self._tables, 0, [row])
-        self._steps = self._with(self._steps, 1, row_steps(table_map))
-        self._slots = self._with(self._slots, 4, _slots(table_map, places))
-        self._keys = self._with(self._keys, 2, rows)
-        self._parts = self._with(self._parts, 3, [(places.index(column), *rest) for column, *rest in parts])
-        if len(places) > self._cells[0].shape[1]:
+        used, number = self._used, self._used["tables"]
+        row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), why is not None)
+        self._put("tables", [row])
+        self._put("steps", row_steps(table_map))
+        self._put("slots", _slots(table_map, places))
+        self._put("keys", rows)
+        self._put("parts", [(places.index(column), *rest) for column, *rest in parts])
+        if len(places) > len(self.sets.given):
             room = 2 * len(places)
-            self._cells = np.zeros((2, room), np.int64), np.zeros((2, room), np.int64), np.zeros(room, np.bool_)
+            cells = np.zeros((2, room), np.int64), np.zeros((2, room), np.int64)
+            self.sets = self.sets._replace(starts=cells[0], sizes=cells[1], given=np.zeros(room, np.bool_))
         return number
 
-    def _with(self, array: Any, which: int, rows: list[Any]) -> Any:
-        """Return an array with more rows behind those in use; it grows where it must."""
-        used = self._used[which]
+    def _text(self, table_map: TableMap, part: KeyPart, how: str) -> tuple[int, ...]:
+        """Return the fields of a part that say how texts are compared, from P_LENGTH_BYTES on."""
+        if how not in ("text", "binary text"):
+            return 0, 0, -1, 0, 0
+        ends_with = pad(table_map, part)
+        common = length_bytes(table_map, part.column), part.prefix or 0, -1 if ends_with is None else ends_with
+        if how == "binary text":
+            return *common, 0, 0
+        assert part.collation is not None
+        name = weights_name(part.collation)
+        assert name is not None
+        if name not in self._weights:
+            self._weights[name] = len(self._weights)
+            added = np.frombuffer(weights(name), np.int64)
+            self.sets = self.sets._replace(weights=np.vstack([self.sets.weights, added]))
+        return *common, self._weights[name], is_utf8(part.collation)
+
+    def _put(self, name: str, rows: Sequence[Any]) -> None:
+        """Put rows behind those in use of an array, which grows where it must."""
+        array, used = getattr(self.sets, name), self._used[name]
         while used + len(rows) > len(array):
             array = np.concatenate([array, np.zeros_like(array)])
         if rows:
             array[used : used + len(rows)] = rows
-        self._used[which] = used + len(rows)
-        return array
+        self.sets = self.sets._replace(**{name: array})
+        self._used[name] = used + len(rows)
 
 
 def _slots(table_map: TableMap, columns: Iterable[int]) -> list[tuple[int, int, int, int]]:

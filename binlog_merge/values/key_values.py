@@ -24,6 +24,7 @@ from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.rows import Cell, PartialJson
 from binlog_merge.binlog.table_map import TableMap
+from snapshot_store.mysql.text.weights import weights_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +43,6 @@ class Unclear(Exception):  # noqa: N818
 _TEXT: Final = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING})
 _BLOBS: Final = frozenset({ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.BLOB})
 _NO_KEYS: Final = frozenset({ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
-# In these, text of ASCII equals other text of ASCII only if case is all that differs: no language's own rules.
-_PLAIN: Final = re.compile(
-    r"(utf8mb4|utf8mb3|utf8)_(general_ci|unicode_ci|unicode_520_ci|0900_ai_ci|0900_as_ci|0900_as_cs)"
-    r"|(latin1|ascii)_(general_ci|general_cs)|latin1_swedish_ci"
-)
 _BYTES: Final = re.compile(r"(utf8mb4|utf8mb3|utf8|latin1|ascii|gbk|big5|gb18030|latin2|cp1251)_(0900_)?bin")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 
@@ -71,8 +67,8 @@ def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
 def compared(table: TableMap, part: KeyPart) -> str | None:
     """Return how values of a key's part are compared: which bytes are the same for all values that are equal.
 
-    "bytes", "float", "decimal"; "text": printable ASCII in any case, of other text it is not known; "binary text": by
-    its bytes. Of both kinds of text `pad` is not compared at its end. None: it is not known of any value.
+    "bytes", "float", "decimal"; "text": the weights of its characters, see `text.weights`; "binary text": by its bytes.
+    Of both kinds of text `pad` is not compared at its end. None: it is not known of any value.
     """
     kind = real_type(table.types[part.column], table.metas[part.column])
     if kind in _NO_KEYS:
@@ -84,7 +80,7 @@ def compared(table: TableMap, part: KeyPart) -> str | None:
         return "binary text"
     if _BYTES.fullmatch(part.collation):
         return "binary text"
-    return "text" if _PLAIN.fullmatch(part.collation) else None
+    return "text" if weights_name(part.collation) else None
 
 
 def pad(table: TableMap, part: KeyPart) -> int | None:
@@ -104,7 +100,7 @@ def folds_case(table: TableMap, part: KeyPart) -> bool:
     """Return whether ASCII letters of a key's text are equal in either case, whatever else is in the text."""
     kind = real_type(table.types[part.column], table.metas[part.column])
     collation = part.collation or ""
-    return kind in _TEXT | _BLOBS and collation.endswith("_ci") and _PLAIN.fullmatch(collation) is not None
+    return kind in _TEXT | _BLOBS and collation.endswith("_ci") and weights_name(collation) is not None
 
 
 def as_compared(table: TableMap, part: KeyPart, cell: bytes) -> bytes:
@@ -120,7 +116,7 @@ def as_compared(table: TableMap, part: KeyPart, cell: bytes) -> bytes:
     text = cell[_prefix_length(kind, meta) :]
     if folds_case(table, part):
         text = text.upper()
-    known = _PLAIN.fullmatch(collation) or _BYTES.fullmatch(collation)
+    known = weights_name(collation) or _BYTES.fullmatch(collation)
     return text.rstrip(b" ") if known and "_0900_" not in collation else text
 
 
@@ -163,7 +159,7 @@ def _text(data: bytes, part: KeyPart) -> bytes:
         raise Unclear
     if _BYTES.fullmatch(collation):
         return data[: part.prefix].rstrip(b" ")
-    if _PLAIN.fullmatch(collation):
+    if weights_name(collation):
         return data[: part.prefix].upper().rstrip(b" ")
     raise Unclear
 

@@ -37,7 +37,6 @@ from binlog_merge.reshape.witness import check_witness
 from binlog_merge.reshape.writesets import References, Writesets, references_of
 from binlog_merge.verification.cells import CellChecks
 from binlog_merge.verification.colliding import LogKeys, keys_of
-from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -124,16 +123,12 @@ class _Depends:
     """What the transactions of a file depend on, by their rows."""
 
     def __init__(self, history: TableShapes) -> None:
-        def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
-            version = history.at(schema, name, key)
-            return None if version is None or version.opaque else version.table
-
         def references_at(key: OrderKey) -> References:
             return references_of(history.catalog(key).tables.values())
 
-        self._writesets = Writesets(table_at, references_at)
+        self._writesets = Writesets(history.at, references_at)
         self._events: bytearray | None = None
-        self._parents = np.zeros((2, 2), np.int64)
+        self._parents = np.zeros((1, 2), np.int64)
 
     def begin(self) -> None:
         """Begin a transaction, whose GTID event is taken next; what was before the first one is of no interest."""
@@ -148,7 +143,7 @@ class _Depends:
         """Return the number of the transaction that the one whose events were taken depends on."""
         assert self._events is not None
         if len(self._events) > LARGE:
-            self._writesets.pass_over(sequence)
+            self._writesets.pass_over(sequence, len(self._events))
             return sequence - 1
         data = np.frombuffer(self._events, np.uint8)
         self._writesets.take(data, len(data), False, self._parents)

@@ -413,7 +413,7 @@ class Simulator:
             "commit-tso": {"carrier": self.style.carrier},
             "markers": {"missing": "warn"},  # its DDL never reaches the logical table, or by a test's own reckoning
             "base": {"logical": "base/logical.sql", "physical": {i: f"base/{i}.sql" for i in ids}},
-            "output": {"max-size": self.style.max_size, "server-id": 4711},
+            "output": {"max-size": self.style.max_size, "server-id": 4711, "dependencies": "commit-order"},
         }
         path = folder / "cluster.yaml"
         path.write_text(yaml.safe_dump(values, sort_keys=False))

@@ -137,12 +137,12 @@ def test_a_place_at_which_something_fails_comes_out_whole_or_not_at_all(tmp_path
     good = merge_case(config, holding=holding)
     real, learnt = PlanTable.learn, list[OrderKey]()
 
-    def learn(self: PlanTable, node: int, body: bytes, key: OrderKey, own: bool, moved_to: OrderKey | None) -> None:
+    def learn(self: PlanTable, node: int, body: bytes, key: OrderKey, own: bool, moved_to: OrderKey | None) -> int:
         if moved_to is not None:
             if key in fails:
                 raise SchemaMismatch("made up")
             learnt.append(key)
-        real(self, node, body, key, own, moved_to)
+        return real(self, node, body, key, own, moved_to)
 
     fails: list[OrderKey] = []
     with coordinated(holding), pytest.MonkeyPatch.context() as patch:

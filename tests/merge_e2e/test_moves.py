@@ -76,7 +76,8 @@ class Stage:
             {"schema-pattern": "bank_*", "table-pattern": f"{t}_*", "target-schema": "bank", "target-table": t}
             for t in ("accounts", "item", "plain", "person", "pet", "tag", "own")
         ]
-        values = {"version": 1, "name": "moves", "nodes": nodes, "routes": routes, **sections}
+        output = {"dependencies": "commit-order"}  # as of the oracle
+        values = {"version": 1, "name": "moves", "nodes": nodes, "routes": routes, "output": output, **sections}
         (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
         return folder / "cluster.yaml"
 

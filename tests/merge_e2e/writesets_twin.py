@@ -16,6 +16,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.witness import table_difference
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
+from snapshot_store.mysql.text.weights import is_utf8, weighed, weights_name
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
@@ -200,9 +201,16 @@ class Twin:
         raw = decode_cell(table_map.types[place], table_map.metas[place], bytes(cell), False, "binary")
         assert isinstance(raw, bytes)
         collation = kind.collation or ""
-        plain = re.fullmatch(rb"[ -~]*", raw) is not None
-        if (collation.endswith(("_ci", "_cs")) or (length is not None and len(raw) > length)) and not plain:
+        if (name := weights_name(collation)) is not None:
+            text = raw.decode("utf-8" if is_utf8(collation) else "latin-1")
+            found = weighed(text if length is None else text[:length], name)
+            if found is None:
+                return UNKNOWN
+            spaces = () if "_0900_" in collation else weighed(" ", name)
+            while found and found[-1:] == spaces:
+                found.pop()
+            return tuple(found)
+        if length is not None and len(raw) > length and re.fullmatch(rb"[ -~]*", raw) is None:
             return UNKNOWN
         raw = raw if length is None else raw[:length]
-        raw = raw if "_0900_" in collation else raw.rstrip(b" ")
-        return raw.lower() if collation.endswith(("_ci", "_cs")) else raw
+        return raw if "_0900_" in collation else raw.rstrip(b" ")

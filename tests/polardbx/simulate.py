@@ -96,6 +96,7 @@ def cluster_yaml(world: World, rng: random.Random) -> dict[str, Any]:
         "output": {
             "max-size": rng.choice((2**29, 2**29, 3000, 20_000)),
             "gtid": rng.choice(("on", "anonymous")),
+            "dependencies": "commit-order",
             **beats,
         },
     }

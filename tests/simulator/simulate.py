@@ -108,7 +108,11 @@ def _cluster(rng: random.Random, world: World) -> dict[str, Any]:
             "logical": "base/logical.sql",
             "physical": {s: f"base/{s}.sql" for s in sources if rng.random() < 0.7},
         },
-        "output": {"max-size": world.knobs.max_size, "gtid": rng.choice(("on", "on", "anonymous"))},
+        "output": {
+            "max-size": world.knobs.max_size,
+            "gtid": rng.choice(("on", "on", "anonymous")),
+            "dependencies": "commit-order",
+        },
     }
 
 

@@ -94,7 +94,7 @@ class Written:
         values = {
             "version": 1, "name": "by-hand", "routes": [route], "base": {"logical": "base/logical.sql"},
             "nodes": [{"source-id": n.source_id, "files": f"nodes/{n.source_id}/binlog.*"} for n in self.nodes],
-            "commit-tso": {"carrier": carrier}, "output": output,
+            "commit-tso": {"carrier": carrier}, "output": {"dependencies": "commit-order", **output},
         }  # fmt: skip
         (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
         return folder / "cluster.yaml"

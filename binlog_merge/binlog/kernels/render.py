@@ -21,6 +21,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import types as t
+from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_bytes, store_16, store_32, u16, u32, u48
 from binlog_merge.binlog.kernels.reshape import reshape_rows
@@ -87,7 +88,9 @@ def _statement_ends(out: Any, reg: Any) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, out: Any, inject: Any) -> int:
+def render_events(
+    reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, out: Any, inject: Any, d: w.Sets
+) -> int:  # fmt: skip
     """Write the table maps and rows events of `b[reg[IN]:end]`; return FINISHED, or why it stopped."""
     while reg[k.IN] < end:
         i, o = reg[k.IN], reg[k.OUT]
@@ -195,6 +198,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                         return k.FULL
                     size = new_end + 4 - o
                     reg[k.RESHAPED_ROWS] += rows
+                table = plan[k.WRITESET] if d.reg[w.ON] else np.int64(0)
+                if table and not w.take_rows(d, out, o + 19, o + size - 4, kind, table - 1):
+                    return k.BAD_ROWS
                 write_header(out, o, reg, kind, size, 0)
                 reg[k.OUT] = o + size
                 reg[k.LAST_ROWS] = -1 if flags & t.STMT_END else o
@@ -208,7 +214,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: Any, out: Any, inject: Any) -> int:
+def render_window(
+    reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: Any, out: Any, inject: Any, d: w.Sets
+) -> int:  # fmt: skip
     """Write the transactions of a window, whose branches in `b` are the `segments`; return FINISHED, or why it stopped.
 
     After FULL and OTHER_LENGTH the open transaction is undone: the registers are as at its beginning.
@@ -228,10 +236,12 @@ def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: A
                     width = packed_width(s[k.S_BYTES] + 200)
                 reg[k.TXN_SEGMENT] = reg[k.SEGMENT]
                 begin_transaction(out, reg, sid, key, width)
+                if d.reg[w.ON]:
+                    w.begun(d)
             reg[k.IN] = s[k.S_POS]
             reg[k.N_MAPS] = 0
             reg[k.INJECT] = 0
-        result = render_events(reg, p, b, s[k.S_END], s[k.S_CRC], s[k.S_NODE], out, inject)
+        result = render_events(reg, p, b, s[k.S_END], s[k.S_CRC], s[k.S_NODE], out, inject, d)
         if result == k.FULL:
             _undo(reg)
             reg[k.LENGTH_WIDTH] = 0
@@ -246,7 +256,9 @@ def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: A
                 _undo(reg)
                 reg[k.LENGTH_WIDTH] = width
                 continue
-            write_gtid(out, reg[k.TXN_OUT], reg, sid, key[k.K_COMMIT_US], length, width, np.int64(0))
+            sequence = reg[k.SEQUENCE]
+            last = w.ended(d, sequence, length) if d.reg[w.ON] else sequence - 1
+            write_gtid(out, reg[k.TXN_OUT], reg, sid, key[k.K_COMMIT_US], length, width, np.int64(0), last)
             reg[k.RANK] += 1
             reg[k.SEQUENCE] += 1
             reg[k.LENGTH_WIDTH] = 0

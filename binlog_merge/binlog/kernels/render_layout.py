@@ -69,8 +69,9 @@ REGISTERS = 32
     ASKED,  # 0, or the number of the logical table, from 1, for whose rows a filter decides
     STEPS,  # offset in `shapes` of the steps that measure physical rows: see `row_lengths`
     KEYED,  # 0, or the number of the logical table's keys, from 1: see `pipeline.gather.keyed`
+    WRITESET,  # 0, or the number of the table whose rows' keys decide what transactions depend on, from 1
     PLAN_COLUMNS,
-) = range(12)
+) = range(13)
 PAD, TELLS = -1, -2  # instead of a source: a pad, and one that every before image holds
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
 

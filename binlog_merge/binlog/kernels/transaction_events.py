@@ -63,10 +63,12 @@ def gtid_size(width: int) -> int:
 
 
 @njit(cache=True, _nrt=False)
-def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int) -> int:
-    """Write the GTID event of a transaction `length` bytes long; returns the event's own length.
+def write_gtid(
+    out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int, last: int
+) -> int:  # fmt: skip
+    """Write the GTID event of a transaction `length` bytes long, which depends on the `last` one that it must wait for.
 
-    Its last_committed is the transaction before it: what `writesets` may replace by an earlier one.
+    Returns the event's own length.
     """
     size = gtid_size(width)
     at = o + 19
@@ -76,7 +78,7 @@ def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int
         out[at + 1 + n] = 0 if anonymous else sid[n]
     store_64(out, at + 17, np.uint64(0 if anonymous else reg[k.RANK]))
     out[at + 25] = 2
-    store_64(out, at + 26, np.uint64(reg[k.SEQUENCE] - 1))
+    store_64(out, at + 26, np.uint64(last))
     store_64(out, at + 34, np.uint64(reg[k.SEQUENCE]))
     put_u48(out, at + 42, commit_us)
     out[at + 48] = (commit_us >> 48) & 0x7F
@@ -222,7 +224,7 @@ def write_transactions(data: Any, bodies: Any, counts: Any, commit_us: Any, sid:
             for i in range(first, last):
                 length += FRAME + bodies[i, B_END] - bodies[i, B_BEGIN]
             width = length_width(length)
-            o += write_gtid(out, o, reg, sid, commit_us[n], length + width, width, 0)
+            o += write_gtid(out, o, reg, sid, commit_us[n], length + width, width, 0, reg[k.SEQUENCE] - 1)
         o = write_begin(out, o, reg)
         for i in range(first, last):
             size = bodies[i, B_END] - bodies[i, B_BEGIN]

@@ -12,19 +12,25 @@ known, and whatever may be equal to it is then looked for under the hash of the 
                 size (0: it differs)
     keys[k]     K_*: a seed, a role, parts
     parts[p]    P_*: the place of a part's cells, how its value is compared; of a text how many bytes of length are
-                before it, how many characters count (0: all), and the byte that does not count at its end (-1: none)
+                before it, how many characters count (0: all), the byte that does not count at its end (-1: none), and
+                of one that is compared by its characters' weights their number, and whether it is in UTF-8
+    weights[n]  the weights of each character up to U+FFFF: `snapshot_store.mysql.text.weights`
+
+A transaction's rows are taken one after the other, while their bytes are at hand; what they touch is listed, and goes
+into the history when the transaction ends (`ended`). So one that is given up leaves nothing behind, and the places of
+the history that it will need are on their way from memory by then.
 
 The plain twin is `tests/merge_e2e/writesets_twin.py`.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
-from binlog_merge.binlog.kernels.memory import hash_bytes, i64, store_32, store_64, u16, u32, u48
+from binlog_merge.binlog.kernels.memory import fetch, hash_bytes, i64, store_32, store_64, u16, u32, u48
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NULL
 from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, prefixed
 
@@ -33,16 +39,21 @@ MOST: Final = 25_000
 SLOTS: Final = 1 << 16
 LARGE: Final = 1 << 24
 """The length of a transaction from which on it is a barrier, whatever it does: it need not be in memory as a whole."""
+LISTED: Final = 1 << 16
+"""How many keys' values a transaction may touch: with more it is a barrier."""
 
 (
-    AT, GROUP, SEQUENCE, PARENT, FLAGS, START, LIVE, USED, UNKNOWN,
+    AT, GROUP, SEQUENCE, PARENT, FLAGS, START, LIVE, USED, UNKNOWN, ON, LIST_END,
     *(TRANSACTIONS, FREE, BARRIERS_OF_STATEMENTS, BARRIERS_OF_PARENTS, BARRIERS_OF_SIZE, IN_ORDER),
-) = range(15)  # fmt: skip
-REGISTERS: Final = 15
+) = range(17)  # fmt: skip
+REGISTERS: Final = 17
 """AT is the event that is next. GROUP is the GTID event of the transaction that it is in, -1: none. START is the number
 of the transaction that all behind it depend on, LIVE the hashes in the history, USED its slots in use, UNKNOWN how many
-of the hashes are of unknown values. The last six count transactions: all, those that depend on none right before
-them, those that are barriers, and why, and those in order."""
+of the hashes are of unknown values. ON is 0 where dependencies are not asked for, LIST_END the end of what is listed.
+The last six count transactions: all, those that depend on none right before them, those that are barriers, and why, and
+those in order."""
+L_HASH, L_UNKNOWN, L_HOW, L_FIELDS = range(4)
+"""What is listed of a key: its value's hash, that of its unknown value, and what is to be done (`_TOUCH`)."""
 
 LAST_COMMITTED: Final = 26
 """The place of last_committed in a GTID event's body; sequence_number follows."""
@@ -50,18 +61,36 @@ FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
 T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(7)
 S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
 K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
-P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_FIELDS = range(6)
+P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_WEIGHTS, P_UTF8, P_FIELDS = range(8)
 IDENTITY, UNIQUE, REFERENCED, FOREIGN = range(4)
 """A key that identifies rows; another unique one; columns that foreign keys refer to; columns of a foreign key."""
 BYTES, NUMBER_OF_SIGN, DECIMAL, TEXT, BINARY_TEXT = range(5)
-"""How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; printable ASCII in any case,
-any other text is not known; text by its bytes."""
+"""How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; text by the weights of its
+characters; text by its bytes."""
 
 _BARRIER_STATEMENT, _BARRIER_PARENT, _BARRIER_SIZE, _IN_ORDER, _BEGUN = 1, 2, 4, 8, 16
 _BARRIER = _BARRIER_STATEMENT | _BARRIER_PARENT | _BARRIER_SIZE
 _VALUE, _NO_VALUE, _NOT_HELD, _NOT_KNOWN = range(4)
+_TOUCH, _LOOK_UP, _UNKNOWN_VALUE = range(3)
 _OF_UNKNOWN = 0x5851F42D4C957F2D
-_MOST_SLOTS = 512  # cells of a row's keys: 65 keys and the foreign ones, of 16 parts each, share columns
+
+
+class Sets(NamedTuple):
+    """The tables whose rows are taken, the history, what the open transaction touches, and room for a row's cells."""
+
+    reg: Any  # int64[REGISTERS]
+    tables: Any  # int64[n, T_FIELDS]
+    steps: Any  # int64
+    slots: Any  # int64[n, S_FIELDS]
+    keys: Any  # int64[n, K_FIELDS]
+    parts: Any  # int64[n, P_FIELDS]
+    weights: Any  # int64[n, 65536]
+    history: Any  # int64[SLOTS, 2]: a hash (0: none), the number of the last transaction that had it
+    spare: Any  # int64[MOST + 8, 2]
+    listed: Any  # int64[LISTED, L_FIELDS]
+    starts: Any  # int64[2, slots]: where a row's cells begin, in the image before and in that after
+    sizes: Any  # int64[2, slots]
+    given: Any  # bool[slots]
 
 
 @njit(inline="always")
@@ -69,10 +98,15 @@ def _bit(b: Any, at: int, i: int) -> bool:
     return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
+@njit(inline="always")
+def _first_slot(hashed: int, slots: int) -> int:
+    return ((hashed >> 1) ^ (hashed >> 33)) & (slots - 1)
+
+
 @njit(forceinline=True, _nrt=False)
 def _slot_of(history: Any, hashed: int) -> int:
     mask = len(history) - 1
-    slot = ((hashed >> 1) ^ (hashed >> 33)) & mask
+    slot = _first_slot(hashed, len(history))
     while history[slot, 0] != 0 and history[slot, 0] != hashed:
         slot = (slot + 1) & mask
     return slot
@@ -120,47 +154,76 @@ def _touch(reg: Any, history: Any, spare: Any, hashed: int) -> None:
     history[slot, 1] = reg[SEQUENCE]
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def _unknown(reg: Any, history: Any, spare: Any, seed: int, in_order: bool) -> None:
-    """Take an unknown value of a key: all that take a value of it behind this transaction depend on it."""
-    _touch(reg, history, spare, seed ^ _OF_UNKNOWN | 1)
-    reg[UNKNOWN] += 1
-    if in_order:
-        reg[FLAGS] |= _IN_ORDER
+@njit(forceinline=True, _nrt=False)
+def _list(reg: Any, history: Any, listed: Any, hashed: int, seed: int, how: int) -> None:
+    """Note what the open transaction does with a key's value; its place in the history will be needed soon."""
+    n = reg[LIST_END]
+    if n >= len(listed):
+        reg[FLAGS] |= _BARRIER_SIZE
+        return
+    listed[n, L_HASH], listed[n, L_UNKNOWN], listed[n, L_HOW] = hashed, seed ^ _OF_UNKNOWN | 1, how
+    reg[LIST_END] = n + 1
+    fetch(history, 16 * _first_slot(hashed, len(history)))
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
-    """Return the hash of a text, -1 if it is not known which texts it equals."""
-    folds, prefix, pad = part[P_HOW] == TEXT, part[P_PREFIX], part[P_PAD]
-    if folds or (prefix > 0 and end - begin > prefix):
-        for i in range(begin, end):
-            # Characters beyond ASCII may have several bytes each, and some are equal to others, or to none.
-            if b[i] < 32 or b[i] > 126:
-                return -1
+def _binary_text(b: Any, begin: int, end: int, part: Any, value: int) -> int:
+    """Return the hash of a text's bytes, -1 if it is not known which of them count."""
+    prefix = part[P_PREFIX]
     if prefix > 0 and end - begin > prefix:
+        for i in range(begin, end):
+            if b[i] < 32 or b[i] > 126:
+                return -1  # characters may have several bytes each
         end = begin + prefix
-    while end > begin and b[end - 1] == pad:
+    while end > begin and b[end - 1] == part[P_PAD]:
         end -= 1
-    if not folds:
-        return hash_bytes(b, begin, end - begin, value)
+    return hash_bytes(b, begin, end - begin, value)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def _text(b: Any, begin: int, end: int, part: Any, weights: Any, value: int) -> int:
+    """Return the hash of the weights of a text's characters, -1 if they are not known."""
     prime = np.uint64(0x100000001B3)
     mixed = np.uint64(value) ^ np.uint64(0xCBF29CE484222325)
-    for i in range(begin, end):
-        char = np.uint64(b[i])
-        if 65 <= char <= 90:
-            char += np.uint64(32)
-        mixed = (mixed ^ char) * prime
+    left = part[P_PREFIX] if part[P_PREFIX] else end - begin
+    pads = part[P_PAD] >= 0
+    kept, space = mixed, weights[32]
+    at = begin
+    while at < end and left > 0:
+        code = np.int64(b[at])
+        at += 1
+        if part[P_UTF8] and code >= 0x80:
+            more = np.int64(1 if code < 0xE0 else 2)
+            if code < 0xC2 or code >= 0xF0 or at + more > end:
+                return -1
+            code &= 0x3F >> more
+            for n in range(more):
+                code = code << 6 | np.int64(b[at + n] & 0x3F)
+            at += more
+        left -= 1
+        weight = weights[code]
+        if weight < 0:
+            return -1
+        is_space = weight == space
+        while weight:
+            mixed = (mixed ^ np.uint64(weight & 0xFFFF)) * prime
+            weight >>= 16
+            if not is_space:
+                kept = mixed
+    if pads:
+        mixed = kept
     mixed ^= mixed >> np.uint64(29)
     return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
 @njit(forceinline=True, _nrt=False)
-def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
+def _part(b: Any, part: Any, weights: Any, start: int, size: int, value: int) -> int:
     """Return a key's hash with one more part, -1 if it is not known which values that equals."""
     how = part[P_HOW]
-    if how >= TEXT:
-        return _text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
+    if how == TEXT:
+        return _text(b, start + part[P_LENGTH_BYTES], start + size, part, weights[part[P_WEIGHTS]], value)
+    if how == BINARY_TEXT:
+        return _binary_text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
     if how == NUMBER_OF_SIGN:
         any_bit = np.int64(b[start + size - 1] & 127)
         for i in range(size - 1):
@@ -183,21 +246,20 @@ def _part(b: Any, part: Any, start: int, size: int, value: int) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
-def _key(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, image: int, found: Any) -> int:
-    """Write the hash of a key in an image into found[0]; return whether there is one."""
+def _key(b: Any, key: Any, parts: Any, weights: Any, starts: Any, sizes: Any, image: int) -> tuple[int, int]:
+    """Return whether an image has a value of a key, and its hash."""
     value, state = key[K_SEED], _VALUE
     for p in range(key[K_PART], key[K_PART] + key[K_PARTS]):
         size = sizes[image, parts[p, P_SLOT]]
         if size == NULL:
-            return _NO_VALUE
+            return _NO_VALUE, value
         if size == ABSENT:
             state = _NOT_HELD
         elif state == _VALUE:
-            value = _part(b, parts[p], starts[image, parts[p, P_SLOT]], size, value)
+            value = _part(b, parts[p], weights, starts[image, parts[p, P_SLOT]], size, value)
             if value < 0:
                 state, value = _NOT_KNOWN, np.int64(0)
-    found[0] = value | 1  # 0 is no hash
-    return state
+    return state, value | 1  # 0 is no hash
 
 
 @njit(forceinline=True, _nrt=False)
@@ -218,8 +280,8 @@ def _is_changed(b: Any, key: Any, parts: Any, starts: Any, sizes: Any, given: An
 
 @njit(forceinline=True, _nrt=False)
 def _take_row(
-    reg: Any, b: Any, table: Any, keys: Any, parts: Any, history: Any, spare: Any, kind: int,
-    starts: Any, sizes: Any, given: Any, found: Any,
+    reg: Any, b: Any, table: Any, keys: Any, parts: Any, weights: Any, history: Any, listed: Any, kind: int,
+    starts: Any, sizes: Any, given: Any,
 ) -> None:  # fmt: skip
     """Add a row to its transaction's writeset."""
     is_write, is_update = t.is_write(kind), t.is_update(kind)
@@ -233,11 +295,9 @@ def _take_row(
             continue
         if role == FOREIGN:
             if is_write or is_update:
-                state = _key(b, key, parts, starts, sizes, 1 if is_update else 0, found)
+                state, hashed = _key(b, key, parts, weights, starts, sizes, 1 if is_update else 0)
                 if state == _VALUE:
-                    _look_up(reg, history, found[0])
-                    if reg[UNKNOWN]:
-                        _look_up(reg, history, seed ^ _OF_UNKNOWN | 1)
+                    _list(reg, history, listed, hashed, seed, _LOOK_UP)
                 elif state != _NO_VALUE:
                     reg[FLAGS] |= _IN_ORDER
             continue
@@ -245,13 +305,14 @@ def _take_row(
             takes = is_write or image == 1
             if image == 1 and role == IDENTITY and not _is_changed(b, key, parts, starts, sizes, given):
                 continue
-            state = _key(b, key, parts, starts, sizes, image, found)
+            state, hashed = _key(b, key, parts, weights, starts, sizes, image)
             if state == _VALUE:
-                _touch(reg, history, spare, found[0])
-                if reg[UNKNOWN]:
-                    _look_up(reg, history, seed ^ _OF_UNKNOWN | 1)
+                _list(reg, history, listed, hashed, seed, _TOUCH)
             elif role == IDENTITY or state != _NO_VALUE:
-                _unknown(reg, history, spare, seed, role == IDENTITY or takes)
+                # All that take a value of this key behind the transaction depend on it.
+                _list(reg, history, listed, seed ^ _OF_UNKNOWN | 1, seed, _UNKNOWN_VALUE)
+                if role == IDENTITY or takes:
+                    reg[FLAGS] |= _IN_ORDER
 
 
 @njit(inline="always")
@@ -325,15 +386,23 @@ def _cut_some(
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _take_rows(
-    reg: Any, b: Any, body: int, end: int, kind: int, table: Any, steps: Any, all_slots: Any, keys: Any, parts: Any,
-    history: Any, spare: Any, starts: Any, sizes: Any, given: Any, found: Any,
-) -> bool:  # fmt: skip
-    """Add the rows of an event to its transaction's writeset; return whether they fit their table map."""
+def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> bool:
+    """Add the rows of an event of a table to their transaction's writeset; return whether they fit their table map.
+
+    `b[body:end]` is the event's body.
+    """
+    reg, table, steps, keys, parts = d.reg, d.tables[number], d.steps, d.keys, d.parts
+    weights, history, listed, starts, sizes, given = d.weights, d.history, d.listed, d.starts, d.sizes, d.given
+    if reg[FLAGS] & _BARRIER:
+        return True
+    if table[T_IN_ORDER]:
+        reg[FLAGS] |= _IN_ORDER
+    if not table[T_KEYS]:
+        return True
     shape = table[T_STEPS] + 3
     count, json = steps[shape - 3], steps[shape - 2]
     first = shape + 4 * count
-    slots = all_slots[table[T_SLOT] : table[T_SLOT] + table[T_SLOTS]]
+    slots = d.slots[table[T_SLOT] : table[T_SLOT] + table[T_SLOTS]]
     at = bitmaps_begin(b, body, end, kind, count)
     if at < 0:
         return False
@@ -374,21 +443,39 @@ def _take_rows(
                 return False
         if at == begun:
             return False
-        _take_row(reg, b, table, keys, parts, history, spare, kind, starts, sizes, given, found)
+        _take_row(reg, b, table, keys, parts, weights, history, listed, kind, starts, sizes, given)
     return at == end
 
 
+@njit(inline="always")
+def begun(d: Sets) -> None:
+    """Begin a transaction; what an open one touched is forgotten."""
+    d.reg[FLAGS] = d.reg[LIST_END] = 0
+
+
 @njit(cache=True, nogil=True, _nrt=False)
-def _end(reg: Any, b: Any, maps: Any, patch: bool) -> int:
-    """End the transaction at GROUP: write what it depends on (last_committed) into its GTID event, and return that."""
-    sequence, parent = reg[SEQUENCE], reg[PARENT]
+def ended(d: Sets, sequence: int, length: int) -> int:
+    """End the open transaction, which has this number and length; return the number of the one that it depends on."""
+    reg, history, spare, listed = d.reg, d.history, d.spare, d.listed
+    if length > LARGE:
+        reg[FLAGS] |= _BARRIER_SIZE
     flags = reg[FLAGS]
+    reg[SEQUENCE], reg[PARENT] = sequence, reg[START]
+    for n in range(0 if flags & _BARRIER else reg[LIST_END]):
+        hashed, how = listed[n, L_HASH], listed[n, L_HOW]
+        if how == _LOOK_UP:
+            _look_up(reg, history, hashed)
+        else:
+            _touch(reg, history, spare, hashed)
+        if how == _UNKNOWN_VALUE:
+            reg[UNKNOWN] += 1
+        elif reg[UNKNOWN]:
+            _look_up(reg, history, listed[n, L_UNKNOWN])
+    parent = reg[PARENT]
     if flags & (_BARRIER | _IN_ORDER):
         parent = sequence - 1
     if flags & _BARRIER or reg[LIVE] > MOST:
         reg[START], reg[LIVE], reg[UNKNOWN] = sequence, 0, 0
-    if flags & _BARRIER_STATEMENT:
-        maps[:, 0] = -1  # what refers to a table may be another thing from here on
     reg[TRANSACTIONS] += 1
     reg[FREE] += parent < sequence - 1
     if flags & _BARRIER_STATEMENT:
@@ -399,12 +486,6 @@ def _end(reg: Any, b: Any, maps: Any, patch: bool) -> int:
         reg[BARRIERS_OF_PARENTS] += 1
     elif flags & _IN_ORDER:
         reg[IN_ORDER] += 1
-    if patch and parent < sequence - 1:
-        group = reg[GROUP]
-        length = u32(b, group + 9)
-        store_64(b, group + 19 + LAST_COMMITTED, np.uint64(parent))
-        store_32(b, group + length - 4, np.uint32(crc32(b, group, length - 4)))
-    reg[GROUP] = -1
     return parent
 
 
@@ -421,6 +502,22 @@ def _packed(b: Any, at: int) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
+def _end(d: Any, b: Any, maps: Any, patch: bool) -> int:
+    """End the transaction at GROUP: write what it depends on (last_committed) into its GTID event, and return that."""
+    reg = d.reg
+    group, sequence = reg[GROUP], reg[SEQUENCE]
+    if reg[FLAGS] & _BARRIER_STATEMENT:
+        maps[:, 0] = -1  # what refers to a table may be another thing from here on
+    parent = ended(d, sequence, _packed(b, group + 19 + 49))
+    if patch and parent < sequence - 1:
+        length = u32(b, group + 9)
+        store_64(b, group + 19 + LAST_COMMITTED, np.uint64(parent))
+        store_32(b, group + length - 4, np.uint32(crc32(b, group, length - 4)))
+    reg[GROUP] = -1
+    return parent
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def restore(history: Any, entries: Any) -> None:
     """Fill an empty history with pairs of a hash and a number."""
     for n in range(len(entries)):
@@ -429,18 +526,15 @@ def restore(history: Any, entries: Any) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def depend(
-    reg: Any, b: Any, end: int, maps: Any, tables: Any, steps: Any, slots: Any, keys: Any, parts: Any, history: Any,
-    spare: Any, starts: Any, sizes: Any, given: Any, parents: Any, patch: bool,
-) -> int:  # fmt: skip
+def depend(d: Sets, b: Any, end: int, maps: Any, parents: Any, patch: bool) -> int:
     """Take whole events of a merged file, b[reg[AT]:end], that end with a transaction's last one.
 
     With `patch` each GTID event gets what it depends on; `parents` gets (number, what it depends on) of each
     transaction, as many as it has room for. Returns FINISHED, NEW_TABLE (a table map, at AT, that `maps` does not
     have), BAD_EVENT or BAD_ROWS.
     """
-    found = parents[len(parents) - 1]  # the last row is room for a hash
-    room, done = len(parents) - 1, np.int64(0)
+    reg = d.reg
+    done = np.int64(0)
     while reg[AT] < end:
         i = reg[AT]
         if i + 19 + 4 > end:
@@ -452,15 +546,15 @@ def depend(
         body, body_end = i + 19, i + length - 4
         if kind == t.GTID_LOG_EVENT or kind == t.ANONYMOUS_GTID_LOG_EVENT:
             if reg[GROUP] >= 0:
-                parent = _end(reg, b, maps, patch)
-                if done < room:
+                parent = _end(d, b, maps, patch)
+                if done < len(parents):
                     parents[done, 0], parents[done, 1] = reg[SEQUENCE], parent
                 done += 1
             if body_end - body < 50 or body_end - body < 49 + (1 if b[body + 49] < 251 else 9 if b[body + 49] == 254
                                                                else 3 if b[body + 49] == 252 else 4):  # fmt: skip
                 return BAD_EVENT
+            begun(d)
             reg[GROUP], reg[SEQUENCE] = i, i64(b, body + LAST_COMMITTED + 8)
-            reg[PARENT], reg[FLAGS] = reg[START], 0
             if _packed(b, body + 49) > LARGE:
                 reg[FLAGS] = _BARRIER_SIZE
         elif reg[GROUP] < 0 or reg[FLAGS] & _BARRIER_SIZE:
@@ -475,7 +569,7 @@ def depend(
             if not is_begin or reg[FLAGS] & _BEGUN:
                 reg[FLAGS] |= _BARRIER_STATEMENT
             reg[FLAGS] |= _BEGUN
-        elif kind == t.TABLE_MAP_EVENT:
+        elif kind == t.TABLE_MAP_EVENT or t.is_rows(kind):
             if body_end - body < 8:
                 return BAD_EVENT
             table_id = u48(b, body)
@@ -483,32 +577,17 @@ def depend(
             while maps[slot, 0] >= 0 and maps[slot, 0] != table_id:
                 slot = (slot + 1) & (len(maps) - 1)
             if maps[slot, 0] < 0:
-                return NEW_TABLE
-        elif t.is_rows(kind):
-            if body_end - body < 8:
-                return BAD_EVENT
-            table_id = u48(b, body)
-            slot = table_id & (len(maps) - 1)
-            while maps[slot, 0] >= 0 and maps[slot, 0] != table_id:
-                slot = (slot + 1) & (len(maps) - 1)
-            if maps[slot, 0] < 0:
+                if kind == t.TABLE_MAP_EVENT:
+                    return NEW_TABLE
                 if table_id != t.NO_TABLE:
                     return BAD_ROWS
-            elif not reg[FLAGS] & _BARRIER:
-                table = tables[maps[slot, 1]]
-                if table[T_IN_ORDER]:
-                    reg[FLAGS] |= _IN_ORDER
-                if table[T_KEYS] and not _take_rows(
-                    reg, b, body, body_end, kind, table, steps, slots, keys, parts, history, spare, starts,
-                    sizes, given, found
-                ):  # fmt: skip
-                    return BAD_ROWS
+            elif kind != t.TABLE_MAP_EVENT and not take_rows(d, b, body, body_end, kind, maps[slot, 1]):
+                return BAD_ROWS
         elif kind != t.ROWS_QUERY_LOG_EVENT and kind != t.XID_EVENT:
             reg[FLAGS] |= _BARRIER_STATEMENT
         reg[AT] = i + length
     if reg[GROUP] >= 0:
-        sequence = reg[SEQUENCE]
-        parent = _end(reg, b, maps, patch)
-        if done < room:
-            parents[done, 0], parents[done, 1] = sequence, parent
+        parent = _end(d, b, maps, patch)
+        if done < len(parents):
+            parents[done, 0], parents[done, 1] = reg[SEQUENCE], parent
     return FINISHED

@@ -28,7 +28,7 @@ from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Part, branch_parts
-from binlog_merge.reshape.writesets import Writesets
+from binlog_merge.reshape.writesets import OFF, Writesets
 
 STREAMED_EVENT = (
     32 << 20
@@ -63,10 +63,10 @@ def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool,
         _restore(state, position)
         raise
     _patch_gtid(state, rows, start, position, total, width)
-    if state.writesets is not None and state.out.position != position:
-        state.write_out()
+    if state.writesets is not None:
+        state.flush()
         if total > LARGE:
-            state.writesets.pass_over(int(state.reg[k.SEQUENCE]))
+            state.writesets.pass_over(int(state.reg[k.SEQUENCE]), total)
         else:
             _depend(state, state.writesets, position)
     state.reg[k.RANK] += 1
@@ -123,7 +123,10 @@ def _write(state: Renderer, rows: Rows, start: int, parts: Sequence[Part], serve
     reg, position = state.reg, state.out.position
     begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start, server), width)
     # Whole from the beginning, for who reads along; the length is not known yet.
-    write_gtid(state.out.buffer, int(reg[k.TXN_OUT]), reg, state.sid, int(rows.commit_us[start]), 0, width, 0)
+    write_gtid(
+        state.out.buffer, int(reg[k.TXN_OUT]), reg, state.sid, int(rows.commit_us[start]), 0, width, 0,
+        int(reg[k.SEQUENCE]) - 1,
+    )  # fmt: skip
     for part in parts:
         reg[k.N_MAPS] = reg[k.INJECT] = 0
         _write_part(state, rows, part)
@@ -137,7 +140,8 @@ def _patch_gtid(state: Renderer, rows: Rows, row: int, position: int, total: int
     reg = state.reg.copy()
     reg[k.FILE_BASE], reg[k.TIMESTAMP] = position, int(rows.commit_us[row]) // 1_000_000
     event = np.zeros(256, np.uint8)
-    size = int(write_gtid(event, 0, reg, state.sid, int(rows.commit_us[row]), total, width, 0))
+    before = int(reg[k.SEQUENCE]) - 1
+    size = int(write_gtid(event, 0, reg, state.sid, int(rows.commit_us[row]), total, width, 0, before))
     if state.out.position == position:
         state.out.buffer[:size] = event[:size]
     else:
@@ -204,7 +208,7 @@ def _render(state: Renderer, rows: Rows, row: int, buffer: Buffer, end: int, crc
     while True:
         reason = int(
             render_events(
-                reg, state.plans.arrays, buffer, end, crc, int(rows.node[row]), state.out.buffer, state.inject
+                reg, state.plans.arrays, buffer, end, crc, int(rows.node[row]), state.out.buffer, state.inject, OFF
             )
         )
         if reason == k.FINISHED:

@@ -34,6 +34,7 @@ from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.gather.filtering import Shape
+    from binlog_merge.reshape.writesets import Writesets
 
 _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
@@ -42,11 +43,11 @@ class PlanTable:
     """The plans of one gather task, as arrays for the kernel. It learns each table map that is new in the current
     epoch.
 
-    `output_filter` decides what comes out, if anything is filtered.
+    `writesets` takes the rows that come out, if transactions depend on those whose rows they touch.
     """
 
-    def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
-        self._schemas = schemas
+    def __init__(self, schemas: Schemas, nodes: Mapping[int, str], writesets: "Writesets | None" = None) -> None:
+        self._schemas, self._writesets = schemas, writesets
         self._nodes = nodes
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
@@ -91,15 +92,24 @@ class PlanTable:
         self._index[:] = 0
         self._entries.clear()
         self._keys_end = 0
+        if self._writesets is not None:
+            self._writesets.begin_epoch()
 
     def learn_row(self, body: bytes, rows: Rows, row: int) -> None:
         """Add the plan for a TABLE_MAP body of a row's branch to the kernel's index."""
         own = bool(rows.flags[row] & ks.FLAG_CREATE_SELECT)
-        moved_to = rows.key(row) if rows.is_moved(row) else None
-        self.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
+        key = rows.key(row)
+        moved_to = key if rows.is_moved(row) else None
+        plan = self.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
+        made = self.reshape[plan]
+        if self._writesets is not None and made is not None:
+            number = self._writesets.learn(TableMap.parse(made.out_table_map_body), key)
+            self._plans[plan, k.WRITESET] = number + 1
 
-    def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False, moved_to: OrderKey | None = None) -> None:
-        """Add the plan for a TABLE_MAP body to the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
+    def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False, moved_to: OrderKey | None = None) -> int:
+        """Add the plan for a TABLE_MAP body to the kernel's index, and return its number.
+
+        Raises UnknownTableSchema or SchemaMismatch.
 
         `own`: the transaction created its table itself (CREATE TABLE ... SELECT). `moved_to` is the key of the place at
         which the transaction comes out, None if that is its own key.
@@ -117,6 +127,7 @@ class PlanTable:
         self._place(entry)
         self._keys_end += len(name)
         self.arrays = self._arrays()
+        return plan
 
     def _place(self, entry: tuple[int, int, int, int, int]) -> None:
         slot = entry[0] & (len(self._index) - 1)

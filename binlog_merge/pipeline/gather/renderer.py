@@ -11,7 +11,6 @@ The events that are not row data (file heads, DDL, rotation) are made here. Rows
 import struct
 import zlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.transaction_events import length_width, write_gtid
+from binlog_merge.binlog.kernels.writesets import Sets
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
@@ -32,11 +32,9 @@ from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.rows_events import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.pipeline.gather.values import DoubtedTable
 from binlog_merge.reshape.plan_of import reshape_rows
+from binlog_merge.reshape.writesets import OFF, Writesets
 from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.tso import OrderKey
-
-if TYPE_CHECKING:
-    from binlog_merge.reshape.writesets import Writesets
 
 
 @dataclass
@@ -75,7 +73,7 @@ class Renderer:
         plans: PlanTable,
         reader: InputReader,
         out: Sink,
-        writesets: "Writesets | None" = None,
+        writesets: Writesets | None = None,
     ) -> None:
         self.plans, self.reader, self.out, self.writesets = plans, reader, out, writesets
         self.reg = np.zeros(k.REGISTERS, np.int64)
@@ -86,19 +84,18 @@ class Renderer:
         self.inject = np.zeros(1 << 16, np.uint8)
         self.verdicts = NO_VERDICTS
 
+    @property
+    def sets(self) -> Sets:
+        """Return what the kernel takes rows by."""
+        return OFF if self.writesets is None else self.writesets.sets
+
     def begin(self, rank: int, sequence: int, check_rows: bool) -> None:
         """Start writing after the current end of the file; `rank` and `sequence` are those of the next transaction."""
         self.reg[k.FILE_BASE] = self.out.position
         self.reg[k.RANK], self.reg[k.SEQUENCE], self.reg[k.CHECK_ROWS] = rank, sequence, check_rows
 
     def flush(self) -> None:
-        """Write the whole transactions in the buffer to the file, with what they depend on."""
-        if self.writesets is not None:
-            self.writesets.take(self.out.buffer, int(self.reg[k.OUT]))
-        self.write_out()
-
-    def write_out(self) -> None:
-        """Write the buffer to the file as it is."""
+        """Write the buffer to the file."""
         self.out.write(int(self.reg[k.OUT]))
         self.reg[k.OUT] = self.reg[k.TXN_OUT] = 0
         self.reg[k.FILE_BASE] = self.out.position
@@ -224,7 +221,7 @@ def pack_ddl(
     gtid = np.zeros(128, np.uint8)
     length = size + sum(map(len, events))
     # Flag 1: there may be statements. Without it a replica expects a transaction of rows only, and stops.
-    write_gtid(gtid, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1)
+    write_gtid(gtid, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1, sequence - 1)
     return gtid[:size].tobytes() + b"".join(events), 1 + len(events)
 
 

@@ -59,17 +59,17 @@ def render(task: GatherTask, folder: Path) -> GatherResult:
 
 
 def _gathered(task: GatherTask, to: str, durable: bool) -> GatherResult:
-    plans = PlanTable(task.schemas, task.nodes)
-    try:
-        fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except OSError as raised:  # also where this attempt comes when the run is over, and has removed its folder
-        raise io_error(raised, to) from raised
-    out, reader = OutputFile(fd, to, task.begins, durable), InputReader(task.nodes, task.files)
     writesets = None
     if task.writesets:
         from binlog_merge.pipeline.gather.writeset_history import writesets_of
 
         writesets = writesets_of(task.schemas, task.history)
+    plans = PlanTable(task.schemas, task.nodes, writesets)
+    try:
+        fd = os.open(to, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except OSError as raised:  # also where this attempt comes when the run is over, and has removed its folder
+        raise io_error(raised, to) from raised
+    out, reader = OutputFile(fd, to, task.begins, durable), InputReader(task.nodes, task.files)
     work = Gathering(task, Renderer(task.head, plans, reader, out, writesets))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None
@@ -208,7 +208,15 @@ class Gathering:
             while True:
                 reason = int(
                     render_window(
-                        reg, plans.arrays, reader.buffer, segments, keys, render.sid, out.buffer, render.inject
+                        reg,
+                        plans.arrays,
+                        reader.buffer,
+                        segments,
+                        keys,
+                        render.sid,
+                        out.buffer,
+                        render.inject,
+                        render.sets,
                     )
                 )
                 if reason == k.FINISHED:
@@ -266,6 +274,8 @@ class Gathering:
                 raise UnsupportedInput(f"a DDL statement of {len(data)} bytes", order_key=key)
         at = int(render.reg[k.OUT])
         render.out.buffer[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        if render.writesets is not None:
+            render.writesets.take(render.out.buffer[at : at + len(data)], len(data))
         render.reg[k.OUT] += len(data)
         render.reg[k.EVENTS] += events
         render.reg[k.RANK] += 1

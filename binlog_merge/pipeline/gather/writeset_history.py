@@ -18,10 +18,9 @@ from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.pipeline.gather.values import Schemas
-from binlog_merge.reshape.writesets import History, References, Writesets, references_of
+from binlog_merge.reshape.writesets import History, References, Writesets, known_table, references_of
 from binlog_merge.store_errors import as_merge_errors
-from snapshot_store.history import SchemaHistory
-from snapshot_store.model import Table
+from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
@@ -44,23 +43,17 @@ class OpenHistory:
 
 def writesets_of(schemas: Schemas, history: History | None) -> Writesets:
     """Return what finds the dependencies of a task's transactions."""
-    return Writesets(*_definitions(schemas.history), history)
+    return Writesets(schemas.history.at, _references_in(schemas.history), history)
 
 
-def _definitions(
-    history: SchemaHistory,
-) -> tuple[Callable[[str, str, OrderKey], Table | None], Callable[[OrderKey], References]]:
-    def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
-        version = history.at(schema, name, key)
-        return None if version is None or version.opaque else version.table
-
+def _references_in(history: SchemaHistory) -> Callable[[OrderKey], References]:
     names = {(v.schema, v.name) for v in history.versions if v.node is None and v.table and v.table.foreign_keys}
 
     def references_at(key: OrderKey) -> References:
-        tables = (table_at(*name, key) for name in names)
+        tables = (known_table(history.at(*name, key)) for name in names)
         return references_of(table for table in tables if table is not None)
 
-    return table_at, references_at
+    return references_at
 
 
 def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
@@ -75,12 +68,11 @@ def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
         def versions_of(schema: str, name: str) -> SchemaHistory:
             return opened.history_of([(None, schema, name)])
 
-        def table_at(schema: str, name: str, key: OrderKey) -> Table | None:
-            version = versions_of(schema, name).at(schema, name, key)
-            return None if version is None or version.opaque else version.table
+        def version_at(schema: str, name: str, key: OrderKey) -> TableVersion | None:
+            return versions_of(schema, name).at(schema, name, key)
 
         referring = opened.history_of(stored.with_foreign_keys())
-        writesets = Writesets(table_at, _definitions(referring)[1])
+        writesets = Writesets(version_at, _references_in(referring))
         try:
             _read(path, file.size, writesets)
         except OSError as error:
@@ -104,7 +96,7 @@ def _read(path: Path, size: int, writesets: Writesets) -> None:
             whole, large = _whole(data, at + len(data) == size)
             if large is not None and whole == 0:
                 length, sequence = large
-                writesets.pass_over(sequence)
+                writesets.pass_over(sequence, length)
                 at += length
             elif whole == 0:
                 if at + len(data) == size:

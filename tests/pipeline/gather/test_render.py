@@ -17,6 +17,7 @@ from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.values import Schemas
 from binlog_merge.reshape.metadata import from_definition
 from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
+from binlog_merge.reshape.writesets import OFF
 from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Column, Default, Index, IndexPart, Table
@@ -134,7 +135,7 @@ def rendered(
     reg[k.LAST_ROWS], reg[k.FILE_BASE], reg[k.TIMESTAMP], reg[k.SERVER_ID] = -1, 4, 77, 5
     inject = np.zeros(16, np.uint8)
     while True:
-        reason = int(render.render_events(reg, plans.arrays, source, len(source), 4, 1, out, inject))
+        reason = int(render.render_events(reg, plans.arrays, source, len(source), 4, 1, out, inject, OFF))
         if reason != k.NEW_PLAN:
             break
         at = int(reg[k.IN])

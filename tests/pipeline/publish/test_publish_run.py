@@ -70,7 +70,8 @@ class Gathers:
 def one_run(out: Path, found: list[Transaction], begin: int, text: str = "P1 C1=3") -> ManifestState:
     """Merge some transactions into an output as its next run."""
     job = Job(Gathers(), config_of(output={"max-size": f"{MOST}B"}), out, None, None, True, None, lambda *_: None)
-    job.config = job.config.model_copy(update={"output": job.config.output.model_copy(update={"max_size": MOST})})
+    output = job.config.output.model_copy(update={"max_size": MOST, "dependencies": "commit-order"})
+    job.config = job.config.model_copy(update={"output": output})
     job.work.mkdir(exist_ok=True)
     manifest = Manifest.load(out)
     if manifest.state.header is None:
