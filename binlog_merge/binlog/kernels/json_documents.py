@@ -142,9 +142,9 @@ def _number_of(b: Any, at: int, kind: int) -> int:
 
 @njit(inline="always")
 def _size_of(kind: int) -> int:
-    if kind == _INT16 or kind == _UINT16:
+    if kind in (_INT16, _UINT16):
         return 2
-    return 4 if kind == _INT32 or kind == _UINT32 else 8
+    return 4 if kind in (_INT32, _UINT32) else 8
 
 
 @njit(inline="always")
@@ -169,7 +169,7 @@ def _document(
         if kind <= _LARGE_ARRAY:
             if depth + 1 >= DEPTH:
                 return -1, n
-            width = 4 if kind == _LARGE_OBJECT or kind == _LARGE_ARRAY else 2
+            width = 4 if kind in (_LARGE_OBJECT, _LARGE_ARRAY) else 2
             if bound - place < 2 * width:
                 return -1, n
             count, size = _offset(b, place, width), _offset(b, place + width, width)
@@ -206,7 +206,7 @@ def _document(
             if size < 0 or budget < 0:
                 return -1, n
             o = _put_string(b, place, size, out, o, writes)
-        elif kind == _DOUBLE or kind == _OPAQUE:
+        elif kind in (_DOUBLE, _OPAQUE):
             begin, size = place, np.int64(8)
             if kind == _OPAQUE:
                 place, size = _blob(b, place + 1, bound)
