@@ -1,7 +1,7 @@
 """Decodes row images in bulk: a kernel cuts the rows of many events, and columns are decoded directly to Arrow arrays.
 
 The result is that of `arrow.rows_to_batch`, much faster: numbers, dates, decimals and texts never become Python values.
-Rare values (JSON, vectors, unusual character sets, invalid dates) are decoded cell by cell as there.
+Rare values (vectors, unusual character sets, invalid dates; of JSON doubles, decimals and times) are decoded as there.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,7 +25,8 @@ from binlog_merge.binlog.arrow import (
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
-from binlog_merge.binlog.kernels import column_values
+from binlog_merge.binlog.json_binary import DOUBLE, OPAQUE, decode_json, json_text
+from binlog_merge.binlog.kernels import column_values, json_documents
 from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap, column_charsets, column_names, member_text
@@ -88,7 +89,7 @@ def cell_types(types: bytes, metas: tuple[int, ...]) -> tuple[Numbers, Numbers]:
 
 def _cell_type(kind: int, meta: int) -> int:
     real = real_type(kind, meta)
-    if real not in _DECODE or _DECODE[real] is _texts:
+    if real not in _DECODE or _DECODE[real] in (_texts, _json):
         return kind
     return FIXED + cell_length(kind, meta, _NOTHING, 0)
 
@@ -294,6 +295,49 @@ def _prefix(facts: ColumnFacts) -> int:
     return facts.meta
 
 
+def _json(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
+    prefix, odd = _prefix(facts), np.empty(len(starts), np.uint8)
+    stack = np.empty((json_documents.DEPTH, json_documents.FRAME), np.int64)
+    count, places = -1, np.empty((16 + len(starts), 4), np.int64)
+    while count < 0:
+        total, count = json_documents.measure(buffer, starts, sizes, prefix, stack, odd, places)
+        places = places[:count] if count >= 0 else np.empty((4 * len(places), 4), np.int64)
+    try:
+        texts = texts_over(_texts_at(facts, buffer, places))
+    except (BinlogFormatError, CellValueError):
+        return None  # cell by cell, the first of all errors is found
+    _, ends, data = texts.buffers()
+    total += texts.nbytes
+    if total >= 1 << 31:
+        raise CellValueError(f"column {facts.name}: {total} bytes of text are more than one batch holds")
+    offsets, valid = np.empty(len(starts) + 1, np.int32), np.empty(len(starts), np.uint8)
+    out = np.empty(total, np.uint8)
+    begins = np.frombuffer(ends, np.int32).astype(np.int64)
+    given = np.frombuffer(data, np.uint8)
+    json_documents.write(buffer, starts, sizes, prefix, stack, odd, places, begins, given, offsets, valid, out)
+    total = int(offsets[-1])
+    return _array(facts.type, valid, offsets, out[:total]) if _all_utf8(out, offsets, total) else None
+
+
+def _texts_at(facts: ColumnFacts, buffer: Bytes, places: Numbers) -> list[str]:
+    """Return the texts of what the kernel does not write: equal values are formatted once."""
+    found, known = list[str](), dict[bytes, str]()
+    for start, end, kind, _ in places.tolist():
+        data = buffer[start:end].tobytes()
+        if kind == json_documents.ODD:
+            found.append(
+                cell_value(data, facts.code, facts.meta, facts.unsigned, facts.charset, None, facts.kind, False)
+            )
+            continue
+        head = bytes([DOUBLE if kind == json_documents.DOUBLE else OPAQUE])
+        if head + data not in known:
+            if len(known) > 10_000:
+                known.clear()
+            known[head + data] = json_text(decode_json(head + data))
+        found.append(known[head + data])
+    return found
+
+
 _INTEGERS: Final = (T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG)
 _WIDTHS: Final[dict[int, int]] = {
     T.TINY: 1,
@@ -315,4 +359,5 @@ _DECODE: Final[dict[int, Callable[[ColumnFacts, Bytes, Numbers, Numbers], Any]]]
         (T.VARCHAR, T.VAR_STRING, T.STRING, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.GEOMETRY), _texts
     ),
     T.NEWDECIMAL: _decimals,
+    T.JSON: _json,
 }
