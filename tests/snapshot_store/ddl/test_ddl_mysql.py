@@ -15,7 +15,6 @@ from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog
 from snapshot_store.render_sql import create_schema_sql, create_sql
-from tests.effort import keeping
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.ddl.ddl_corpus import FILES, CorpusStatement, statements
 from tests.snapshot_store.mysql_compare import Rows, connect, our_shape, query, server_shape
@@ -53,11 +52,7 @@ def step(catalog: Catalog, statement: CorpusStatement, refused: str) -> tuple[Ca
     return catalog, f"  server: {refused or 'takes it'}\n  we: {understood or 'take it'}"
 
 
-# What the server says of all of them is written down: test_ddl_corpus.
-KEPT = ("alter_columns", "generated", "keys", "partitions", "rename_and_drop", "types")
-
-
-@pytest.mark.parametrize("name", keeping(KEPT, FILES))
+@pytest.mark.parametrize("name", FILES)
 def test_server_and_catalog_agree_after_every_statement(mysql_server: MySqlServer, name: str) -> None:
     session, watcher = connect(mysql_server), connect(mysql_server)
     catalog = Catalog()
