@@ -4,6 +4,7 @@ The result is that of `arrow.rows_to_batch`, much faster: numbers, dates, decima
 Rare values (vectors, unusual character sets, invalid dates; of JSON doubles, decimals and times) are decoded as there.
 """
 
+import struct
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,7 +26,7 @@ from binlog_merge.binlog.arrow import (
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
-from binlog_merge.binlog.json_binary import DOUBLE, OPAQUE, decode_json, json_text
+from binlog_merge.binlog.json_binary import OPAQUE, decode_json, float_text, json_text
 from binlog_merge.binlog.kernels import column_values, json_documents
 from binlog_merge.binlog.kernels.row_cells import ABSENT, FIXED, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
@@ -320,7 +321,7 @@ def _json(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) ->
 
 
 def _texts_at(facts: ColumnFacts, buffer: Bytes, places: Numbers) -> list[str]:
-    """Return the texts of what the kernel does not write: equal values are formatted once."""
+    """Return the texts of what the kernel does not write."""
     found, known = list[str](), dict[bytes, str]()
     for start, end, kind, _ in places.tolist():
         data = buffer[start:end].tobytes()
@@ -329,12 +330,14 @@ def _texts_at(facts: ColumnFacts, buffer: Bytes, places: Numbers) -> list[str]:
                 cell_value(data, facts.code, facts.meta, facts.unsigned, facts.charset, None, facts.kind, False)
             )
             continue
-        head = bytes([DOUBLE if kind == json_documents.DOUBLE else OPAQUE])
-        if head + data not in known:
+        if kind == json_documents.DOUBLE:
+            found.append(float_text(struct.unpack("<d", data)[0]))
+            continue
+        if data not in known:
             if len(known) > 10_000:
                 known.clear()
-            known[head + data] = json_text(decode_json(head + data))
-        found.append(known[head + data])
+            known[data] = json_text(decode_json(bytes([OPAQUE]) + data))
+        found.append(known[data])
     return found
 
 

@@ -324,7 +324,10 @@ def float_text(value: float) -> str:
     """
     if not math.isfinite(value):
         return _string(str(value))  # no server stores one
-    number = Decimal(repr(value))
+    text = repr(value)
+    if "e" not in text and abs(value) < 1e15:
+        return text
+    number = Decimal(text)
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
     # `strings/dtoa.cc` (my_gcvt): the point's position, counted from the first digit; MAX_DECPT_FOR_F_FORMAT is 15.
     point = number.adjusted() + 1 if number else 1
