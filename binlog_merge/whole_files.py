@@ -114,6 +114,9 @@ def appearing(path: Path) -> Iterator[Path]:
         part.replace(path)
     except OSError as error:
         raise io_error(error, str(path)) from error
+    except MergeError as error:  # of a library that names the file it was given
+        error.message = error.message.replace(str(part), str(path))
+        raise
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
@@ -118,6 +119,10 @@ def _clear(directory: Path) -> None:
         raise io_error(error, str(directory)) from error
 
 
+_UNSAID: Final = {"output.dependencies": "commit-order"}
+"""What settings mean that do not say it, as those of all logs that were begun before there was another choice."""
+
+
 def check_continuation(header: Header, config: MergeConfig, published: bool = True) -> None:
     """Raise ManifestError, naming the differences, unless `config` can continue the output that `header` began.
 
@@ -135,7 +140,8 @@ def check_continuation(header: Header, config: MergeConfig, published: bool = Tr
         found.append(f"node {', '.join(gone)} is gone from the configuration")
     if header.fingerprint != config.fingerprint():
         joined = {f"base.physical.{n.source_id}" for n in config.nodes if n.source_id not in header.node_numbers}
-        found += differences(header.settings, {k: v for k, v in config.settings().items() if k not in joined})
+        now = {k: v for k, v in config.settings().items() if k not in joined}
+        found += differences(_UNSAID | dict(header.settings), _UNSAID | now)
     if found:
         remedy = None if published else "nothing is published there yet: remove it, or choose another --merged"
         raise ManifestError("the output was begun with another configuration: " + "; ".join(found), remedy=remedy)

@@ -75,7 +75,7 @@ def test_in_a_compressed_transaction_they_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "case" / "nodes" / "dn-1" / "binlog.000001"
     log = Edited.load(path)
     for at in [i for i, event in enumerate(log.events) if event.type == PAYLOAD]:
-        inner = Log.of_events(unpacked(log.events[at].body)[1])
+        inner = Edited.of_events(unpacked(log.events[at].body)[1])
         rows = inner.find(*ROWS)
         if b"__cdc__" not in inner.events[inner.find(TABLE_MAP)].body:
             inner = inner.changed(rows, replace(inner.events[rows], body=_longer(inner.events[rows].body)))

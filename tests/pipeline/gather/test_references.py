@@ -1,6 +1,6 @@
 """Which rows wait for others by foreign keys: those of logical tables, whatever their shards are called."""
 
-from binlog_merge.pipeline.gather.writeset_history import _definitions
+from binlog_merge.pipeline.gather.writeset_history import _references_in
 from binlog_merge.reshape.writesets import references_of
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.history import SchemaHistory, TableVersion
@@ -16,6 +16,6 @@ def test_foreign_keys_are_those_of_logical_tables() -> None:
     history = SchemaHistory().with_versions(
         [TableVersion(KEY, 0, "shop", "child", logical), TableVersion(KEY, 0, "shop_1", "child_1", shard, node="n1")]
     )
-    _, references_at = _definitions(history)
+    references_at = _references_in(history)
     assert references_at(LATE) == references_of([logical]) != references_of([])
     assert references_at(EARLY) == references_of([])
