@@ -33,8 +33,8 @@ TABLES: Final = {
     ),
     "JSON and blobs": (
         "document JSON, picture BLOB",
-        "JSON_OBJECT('id', n, 'tags', JSON_ARRAY('a', n % 7, n / 4), 'who', JSON_OBJECT('name', CONCAT('user ', n), "
-        "'active', n % 2 = 0)), REPEAT(SHA2(n, 256), 4)",
+        "JSON_OBJECT('id', n, 'tags', JSON_ARRAY('a', n % 7, CAST(n / 4 AS DOUBLE)), 'who', "
+        "JSON_OBJECT('name', CONCAT('user ', n), 'active', n % 2 = 0)), REPEAT(SHA2(n, 256), 4)",
     ),
 }
 _MANY: Final = (

@@ -76,7 +76,6 @@ def folder_of(tmp_path: Path, name: str) -> Path:
     return folder
 
 
-@pytest.mark.extended  # blocks that are far: test_exchange; a driver that is killed: merge_e2e/test_killed
 def test_an_executor_and_a_worker_are_killed(
     submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
