@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from select import select
+from select import POLLIN, poll
 from threading import Event
 from types import TracebackType
 from typing import Any, Final, Self
@@ -62,16 +62,18 @@ class FolderWatch:
         # An event without a name is of a folder, or says that events were lost.
         return any(self._name in (None, event.name) or not event.name for event in self._inotify.read(timeout=0))
 
-    def wait(self, stop: Event, seconds: float, poll: float) -> None:
-        """Return when files have changed since the last wait, at a stop, or after so many `seconds`; after `poll` if
+    def wait(self, stop: Event, seconds: float, look: float) -> None:
+        """Return when files have changed since the last wait, at a stop, or after so many `seconds`; after `look` if
         nothing tells of changes.
         """
         if self._inotify is None:
-            stop.wait(min(seconds, poll))
+            stop.wait(min(seconds, look))
             return
+        told = poll()  # not select: it knows no descriptor above 1023
+        told.register(self._inotify, POLLIN)
         end = time.monotonic() + seconds
         while not stop.is_set() and (left := end - time.monotonic()) > 0:
-            if select([self._inotify], [], [], min(left, _STOPS_WITHIN))[0] and self.take():
+            if told.poll(1000 * min(left, _STOPS_WITHIN)) and self.take():
                 return
 
     def close(self) -> None:

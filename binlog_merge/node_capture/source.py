@@ -20,7 +20,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from select import select
+from select import POLLIN, poll
 from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -153,9 +153,11 @@ class Source:
             reader._BinLogStreamReader__connect_to_stream()
             self._connection._sock.settimeout(self._silence)
             stream = self._connection._rfile
+            arrived = poll()  # not select: it knows no descriptor above 1023
+            arrived.register(stream, POLLIN)
 
             def some(size: int) -> bytes:
-                if not select([stream], [], [], 0)[0]:
+                if not arrived.poll(0):
                     quiet()
                 return bytes(stream.read1(size))
 

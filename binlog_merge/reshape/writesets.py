@@ -251,7 +251,7 @@ class Writesets:
 
     def _add(self, table_map: TableMap, table: Table | None, references: References) -> int:
         """Add a table, and return its number."""
-        keys, why = _keys_of(table_map, table, references)
+        keys, waits, why = _keys_of(table_map, table, references)
         if why is not None:
             self._in_order[f"{table_map.schema}.{table_map.table}"] = why
         parts: list[tuple[int, ...]] = []
@@ -261,10 +261,10 @@ class Writesets:
             for part in key_parts:
                 how = compared(table_map, part)
                 assert how is not None
-                parts.append((part.column, _HOW[how], *self._text(table_map, part, how)))
+                parts.append((part.column, _HOW[how], *self._text(table_map, part, how, role)))
         places = sorted({column for column, *_ in parts})
         used, number = self._used, self._used["tables"]
-        row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), why is not None)
+        row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), waits)
         self._put("tables", [row])
         self._put("steps", row_steps(table_map))
         self._put("slots", _slots(table_map, places))
@@ -276,11 +276,14 @@ class Writesets:
             self.sets = self.sets._replace(starts=cells[0], sizes=cells[1], given=np.zeros(room, np.bool_))
         return number
 
-    def _text(self, table_map: TableMap, part: KeyPart, how: str) -> tuple[int, ...]:
+    def _text(self, table_map: TableMap, part: KeyPart, how: str, role: int) -> tuple[int, ...]:
         """Return the fields of a part that say how texts are compared, from P_LENGTH_BYTES on."""
         if how not in ("text", "binary text"):
             return 0, 0, -1, 0, 0
         ends_with = pad(table_map, part)
+        if role in (w.REFERENCED, w.FOREIGN):
+            # A CHAR may refer to a VARCHAR, and a VARBINARY to a BINARY, whose cells in a log lack what fills them up.
+            ends_with = 0 if part.collation in (None, "binary") else 0x20
         common = length_bytes(table_map, part.column), part.prefix or 0, -1 if ends_with is None else ends_with
         if how == "binary text":
             return *common, 0, 0
@@ -319,12 +322,15 @@ _Key = tuple[int, int, tuple[KeyPart, ...]]
 """A seed, a role, parts."""
 
 
-def _keys_of(table_map: TableMap, table: Table | None, references: References) -> tuple[list[_Key], str | None]:
-    """Return a table's keys, the one that identifies its rows first; and why its transactions stay in order, if so."""
+def _keys_of(table_map: TableMap, table: Table | None, references: References) -> tuple[list[_Key], int, str | None]:
+    """Return a table's keys, the one that identifies its rows first; whether its transactions wait (T_WAITS), and why.
+
+    Barriers are those whose rows others may refer to, or that are looked for by keys once the table is known.
+    """
     if table is None:
-        return [], _NOT_KNOWN
+        return [], w.BARRIER_ROWS, _NOT_KNOWN
     keys: list[_Key] = []
-    why = None
+    why, is_barrier = None, False
     for index in table.indexes:
         if not index.unique and index.name != "PRIMARY":
             continue
@@ -341,7 +347,7 @@ def _keys_of(table_map: TableMap, table: Table | None, references: References) -
     for columns in sorted(references.get((table.schema.lower(), table.name.lower()), ())):
         parts = _columns(table, table_map, columns)
         if parts is None:
-            why = _NOT_KNOWN
+            why, is_barrier = _NOT_KNOWN, True
         else:
             keys.append((_seed("referenced", table.schema, table.name, *columns), w.REFERENCED, parts))
     for foreign in table.foreign_keys:
@@ -353,7 +359,7 @@ def _keys_of(table_map: TableMap, table: Table | None, references: References) -
             keys.append(
                 (_seed("referenced", *foreign.target(table.schema), *(name for name, _ in pairs)), w.FOREIGN, parts)
             )
-    return keys, why
+    return keys, w.BARRIER_ROWS if is_barrier else w.ORDERED_ROWS if why is not None else w.FREE_ROWS, why
 
 
 def _parts(table: Table, table_map: TableMap, index: Index) -> tuple[KeyPart, ...] | None:

@@ -1,6 +1,9 @@
 """Folders that are watched: whoever waits goes on when something changes, and at a stop."""
 
+import os
+import resource
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
 
@@ -90,3 +93,15 @@ def test_without_inotify_nothing_tells(folders: list[str], tmp_path: Path, monke
     with FolderWatch(folders) as watch:
         assert not watch.tells
         watch.wait(Event(), LONG, 0.0)
+
+
+def test_a_wait_of_a_process_with_many_files(tmp_path: Path) -> None:
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(least, min(most, 2048)), most))
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (least, most))
+        while stack.enter_context(Path(os.devnull).open("rb")).fileno() < 1024:
+            pass
+        with FolderWatch([tmp_path]) as watch:
+            assert watch.fileno() > 1024
+            meanwhile(appended(tmp_path / "a"), watch, Event())

@@ -76,7 +76,7 @@ class Twin:
                 table_map = maps[int.from_bytes(body[:6], "little")]
                 table = self.table(table_map, key)
                 if table is None:
-                    in_order = True
+                    barrier = True
                     continue
                 for before, after in iter_rows(RowsEvent.parse(kind, body), table_map):
                     row = self.row(kind, table, table_map, before, after, key)
@@ -134,7 +134,7 @@ class Twin:
             if before is not None:
                 barrier |= whole is None or any(before[c] != whole[c] for c, _ in places)
             else:
-                value = self.value(table, table_map, places, whole)
+                value = self.value(table, table_map, places, whole, refers=True)
                 if value is UNKNOWN:
                     touched.add((label, UNKNOWN))
                     in_order = True
@@ -148,7 +148,7 @@ class Twin:
                 continue
             parent = ((foreign.table[0] or table.schema).lower(), foreign.table[1].lower())
             label = ("referenced", *parent, *(column.lower() for column, _ in pairs))
-            value = self.value(table, table_map, places, whole)
+            value = self.value(table, table_map, places, whole, refers=True)
             if value is UNKNOWN:
                 in_order = True
             elif value is not NOTHING:
@@ -171,11 +171,12 @@ class Twin:
                     found.add(tuple(sorted(column.lower() for column in foreign.referenced)))
         return found
 
-    def value(self, table: Table, table_map: TableMap, columns: Any, image: Any) -> Any:
-        values = [self.cell(table, table_map, place, length, image[place]) for place, length in columns]
+    def value(self, table: Table, table_map: TableMap, columns: Any, image: Any, refers: bool = False) -> Any:
+        values = [self.cell(table, table_map, place, length, image[place], refers) for place, length in columns]
         return NOTHING if NOTHING in values else UNKNOWN if UNKNOWN in values else tuple(values)
 
-    def cell(self, table: Table, table_map: TableMap, place: int, length: int | None, cell: Any) -> Any:
+    def cell(self, table: Table, table_map: TableMap, place: int, length: int | None, cell: Any, refers: bool) -> Any:
+        """`refers`: of foreign keys, of which the one side may be filled up in a row, and the other not."""
         if cell is None:
             return NOTHING
         if cell is ABSENT or not isinstance(cell, bytes | memoryview):
@@ -191,6 +192,10 @@ class Twin:
                 )
                 return value + 0 if value else 0
             data = bytes(cell)
+            if refers and kind.name in ("binary", "varbinary"):
+                text = decode_cell(table_map.types[place], table_map.metas[place], data, False, "binary")
+                assert isinstance(text, bytes)
+                return text.rstrip(b"\0")
             if kind.name in ("varbinary", "blob", "tinyblob", "mediumblob", "longblob") and length is not None:
                 text = decode_cell(table_map.types[place], table_map.metas[place], data, False, "binary")
                 assert isinstance(text, bytes)
@@ -206,11 +211,11 @@ class Twin:
             found = weighed(text if length is None else text[:length], name)
             if found is None:
                 return UNKNOWN
-            spaces = () if "_0900_" in collation else weighed(" ", name)
+            spaces = () if "_0900_" in collation and not refers else weighed(" ", name)
             while found and found[-1:] == spaces:
                 found.pop()
             return tuple(found)
         if length is not None and len(raw) > length and re.fullmatch(rb"[ -~]*", raw) is None:
             return UNKNOWN
         raw = raw if length is None else raw[:length]
-        return raw if "_0900_" in collation else raw.rstrip(b" ")
+        return raw if "_0900_" in collation and not refers else raw.rstrip(b" ")

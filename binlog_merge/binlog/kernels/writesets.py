@@ -3,9 +3,10 @@
 A transaction's *writeset* are hashes of the keys of its rows as they come out. A history has, for each hash, the number
 of the last transaction that had it: what a transaction depends on is the greatest number that its hashes have there
 (MySQL's rules: sql/rpl_trx_tracking.cc). A *barrier* depends on the transaction before it, and all behind it depend on
-it: a statement, what may change rows of other tables (deletes of rows that foreign keys refer to), and transactions
-above LARGE. One *in order* depends on the transaction before it, too, but is no barrier: some key of its rows is not
-known, and whatever may be equal to it is then looked for under the hash of the unknown value of that key.
+it: a statement, what may change rows of other tables (deletes of rows that foreign keys refer to, rows of tables that
+are not known), and transactions above LARGE. One *in order* depends on the transaction before it, too, but is no
+barrier: some key of its rows is not known, and whatever may be equal to it is then looked for under the hash of the
+unknown value of that key.
 
     tables[t]   T_*: the steps of a table's rows (`row_lengths`), its slots and its keys
     slots[s]    S_*: a column of keys; in rows without NULLs the step that its cells are in, their place there, their
@@ -58,7 +59,9 @@ L_HASH, L_UNKNOWN, L_HOW, L_FIELDS = range(4)
 LAST_COMMITTED: Final = 26
 """The place of last_committed in a GTID event's body; sequence_number follows."""
 FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
-T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_IN_ORDER, T_FIELDS = range(7)
+T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_WAITS, T_FIELDS = range(7)
+FREE_ROWS, ORDERED_ROWS, BARRIER_ROWS = range(3)
+"""T_WAITS: whether all transactions with rows of a table are in order, or barriers."""
 S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
 K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
 P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_WEIGHTS, P_UTF8, P_FIELDS = range(8)
@@ -395,7 +398,10 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
     weights, history, listed, starts, sizes, given = d.weights, d.history, d.listed, d.starts, d.sizes, d.given
     if reg[FLAGS] & _BARRIER:
         return True
-    if table[T_IN_ORDER]:
+    if table[T_WAITS] == BARRIER_ROWS:
+        reg[FLAGS] |= _BARRIER_PARENT
+        return True
+    if table[T_WAITS] == ORDERED_ROWS:
         reg[FLAGS] |= _IN_ORDER
     if not table[T_KEYS]:
         return True

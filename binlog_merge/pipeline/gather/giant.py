@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, RowsFlag
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
@@ -68,7 +69,12 @@ def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool,
         if total > LARGE:
             state.writesets.pass_over(int(state.reg[k.SEQUENCE]), total)
         else:
-            _depend(state, state.writesets, position)
+            try:
+                _depend(state, state.writesets, position)
+            except BinlogFormatError as error:
+                state.out.truncate(position)
+                _restore(state, position)
+                raise ChecksumMismatch(error.reason, **state.reader.place(rows, start)) from None
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
     state.reg[k.LENGTH_WIDTH] = 0

@@ -8,18 +8,23 @@ import pytest
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.header import pack_event
 from binlog_merge.binlog.kernels import render_layout
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import Bytes
+from binlog_merge.log.log import Log
+from binlog_merge.log.replay_options import history_of
 from binlog_merge.pipeline.gather import giant, giant_order, input_reader, output_file
 from binlog_merge.pipeline.gather import input_reader as window
 from binlog_merge.pipeline.gather import task as gather
 from binlog_merge.pipeline.scan import task as scan
 from binlog_merge.pipeline.scan import walk as scan_walk
+from binlog_merge.verification.whole import verify
 from tests.effort import effort, keeping
 from tests.merge_e2e.cases import INPUTS, case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style
+from tests.merge_e2e.test_rows_checked import edited
 
 
 def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int) -> None:
@@ -77,6 +82,23 @@ def test_streamed_files_grow_over_runs(name: str, monkeypatch: pytest.MonkeyPatc
     assert_prefix(written(tmp_path / "out"), good)
     merge(path, tmp_path / "out")
     assert written(tmp_path / "out") == good
+
+
+def test_a_streamed_transaction_whose_rows_do_not_fit_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """That shows when it is asked what it depends on, after it was written."""
+    config = MergeConfig.load(edited(tmp_path, lambda body: body + b"\0"))
+    config = config.model_copy(update={"output": config.output.model_copy(update={"dependencies": "writeset"})})
+    shrink(monkeypatch, *SIZES[1])
+    kept = []
+    for _ in range(2):
+        with pytest.raises(ChecksumMismatch, match="do not fit their table map") as caught:
+            merge(config, tmp_path / "out")
+        assert caught.value.node == "dn-1" and caught.value.order_key
+        kept.append(written(tmp_path / "out"))
+        verify(Log(tmp_path / "out"), history_of(tmp_path / "out"))
+    assert kept[0] == kept[1] and any(kept[0].values())
 
 
 def test_a_compressed_transaction_without_a_payload_is_damaged() -> None:
