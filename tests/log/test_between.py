@@ -187,6 +187,9 @@ def test_a_number_alone_is_a_gtid_of_the_log(logged: Logged) -> None:
     for text in ("0", "x", "-1", f"{log.cluster_uuid}:0", f"{log.cluster_uuid}:1-2"):
         with pytest.raises(ConfigError, match="is no GTID"):
             Place.at_gtid("--start-gtid", text)
+    with pytest.raises(ConfigError, match="no GTID of the set is of this log"):
+        strangers = ",".join(f"00000000-0000-0000-0000-00000000000{n}:1-5" for n in (1, 2))
+        log.between(parse_place("--start", strangers), None)
     with pytest.raises(ConfigError, match="is another cluster"):
         log.before(Place.at_gtid("--start-gtid", f"{'1' * 8}-1111-1111-1111-{'1' * 12}:1"))
 

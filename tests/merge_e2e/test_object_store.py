@@ -1,6 +1,8 @@
 """Outputs on S3: the bytes of a local output, whatever the store does meanwhile, and nothing half-published."""
 
+import os
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -344,3 +346,11 @@ def test_no_folder_is_named_like_a_scheme(place: str | Path, tmp_path: Path, mon
     with pytest.raises(ConfigError):
         output_directory(place)
     assert [path.name for path in tmp_path.iterdir()] == ["tmp"]
+
+
+@pytest.mark.parametrize(("name", "what"), [(b"what?", "holds a ?"), (b"caf\xe9", "is not UTF-8")])
+def test_a_folder_that_libraries_cannot_name_is_refused(name: bytes, what: str, tmp_path: Path) -> None:
+    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        output_directory(place)
+    assert not place.exists()
