@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from xml.sax.saxutils import escape
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.options import Merged, MergedArgument, Output, local_path, merged_of, option
@@ -238,7 +238,7 @@ def _frame(title: str, most: int, times: Sequence[int]) -> list[str]:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" font-family="sans-serif" '
         'font-size="12">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
-        f'<text x="{_LEFT}" y="24" font-size="16">{escape(title)}</text>',
+        f'<text x="{_LEFT}" y="24" font-size="16">{escape(title, quote=False)}</text>',
     ]
     for part in range(5):
         y = _TOP + (_HEIGHT - _TOP - _BOTTOM) * (4 - part) / 4
@@ -271,7 +271,7 @@ def _legend(names: Sequence[str]) -> list[str]:
     for number, (name, color) in enumerate(zip(names, _COLORS, strict=False)):
         y = _TOP + 20 * number
         lines.append(f'<rect x="{_WIDTH - _RIGHT + 16}" y="{y}" width="12" height="12" fill="{color}"/>')
-        lines.append(f'<text x="{_WIDTH - _RIGHT + 34}" y="{y + 11}">{escape(name[:28])}</text>')
+        lines.append(f'<text x="{_WIDTH - _RIGHT + 34}" y="{y + 11}">{escape(name[:28], quote=False)}</text>')
     return lines
 
 

@@ -62,12 +62,12 @@ class FolderWatch:
         # An event without a name is of a folder, or says that events were lost.
         return any(self._name in (None, event.name) or not event.name for event in self._inotify.read(timeout=0))
 
-    def wait(self, stop: Event, seconds: float, look: float) -> None:
-        """Return when files have changed since the last wait, at a stop, or after so many `seconds`; after `look` if
+    def wait(self, stop: Event, seconds: float, every: float) -> None:
+        """Return when files have changed since the last wait, at a stop, or after so many `seconds`; after `every` if
         nothing tells of changes.
         """
         if self._inotify is None:
-            stop.wait(min(seconds, look))
+            stop.wait(min(seconds, every))
             return
         told = poll()  # not select: it knows no descriptor above 1023
         told.register(self._inotify, POLLIN)

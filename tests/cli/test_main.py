@@ -102,6 +102,17 @@ def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path:
     assert done.returncode == 0, done.stderr
 
 
+def test_help_loads_no_verb_s_own_libraries() -> None:
+    """It needs the texts of all verbs, and nothing of what they work with."""
+    program = (
+        "import sys; from binlog_merge.cli.main import run; run(['--help'])\n"
+        "found = {'numpy', 'pydantic', 'urllib.request', 'binlog_merge.config.nodes', 'snapshot_store.ddl.actions'}\n"
+        "found &= set(sys.modules); sys.exit(str(found) if found else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_place_that_is_none_is_told_without_java_and_kernels(cluster: str, tmp_path: Path) -> None:
     """Whatever else uses the machine, it is over as soon as Python is up."""
     java = tmp_path / "bin" / "java"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from binlog_merge.cli.report import MOST_NODE_DDL, MOST_SKEWS, MOST_VERSIONS
+from binlog_merge.cli.report_schemas import MOST_NODE_DDL, MOST_SKEWS, MOST_VERSIONS
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
 from binlog_merge.observe.report.document import MOST_FILES, MOST_TABLES
 from binlog_merge.observe.report.facts import Facts, Running

@@ -23,7 +23,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_merge.cli.child import Component
-from binlog_merge.cli.status import lines_of
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
 from binlog_merge.files.disk import ROOM
 from binlog_merge.files.manifest import MANIFEST_NAME

@@ -5,7 +5,7 @@ import uuid
 from pathlib import Path
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.cli.status import lines_of
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.files.servers import FollowingServer

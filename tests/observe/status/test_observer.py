@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.cli.status import lines_of
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.errors import MergeError
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import CAPTURE_NOTE, MERGE_NOTE, NOTES_FOLDER, STALE_SECONDS, write_state_note

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.cli import main
-from binlog_merge.cli.status import lines_of
+from binlog_merge.cli.status_text import lines_of
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.state_notes import DECISIONS_NOTE, NOTES_FOLDER
 from binlog_merge.observe.status.metrics import exposition
