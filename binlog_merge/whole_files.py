@@ -3,12 +3,13 @@
     {"version": 1, "server_uuid": "3f0e5a2c-…", "file": "binlog.000003", "position": 18211}
 
 A `NoteKind` is the dataclass and the version. A note that is no JSON, lacks a field, has a wrong type in one, or has
-another version is damaged: nothing of it is believed.
+another version is damaged: nothing of it is believed. Notes may also stand among other things: a line of a file, the
+values of a hashed line, a column of a table.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -22,30 +23,44 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class NoteKind(Generic[Value]):
-    """A kind of notes: the dataclass whose fields it has, and what may be wrong with these is a ValueError of it."""
+    """A kind of notes: the dataclass whose fields it has, and what may be wrong with these is a ValueError of it.
+
+    `version` is None for notes that have always been written without one.
+    """
 
     of: type[Value]
-    version: int = 1
+    version: int | None = 1
+
+    def values(self, value: Value) -> dict[str, Any]:
+        """Return what stands in a note."""
+        fields: dict[str, Any] = asdict(value)  # type: ignore[call-overload]
+        return fields if self.version is None else {"version": self.version, **fields}
 
     def dump(self, value: Value) -> bytes:
-        """Return a note."""
-        fields: dict[str, Any] = asdict(value)  # type: ignore[call-overload]
-        return json.dumps({"version": self.version, **fields}).encode() + b"\n"
+        """Return a note, as a line of JSON."""
+        return json.dumps(self.values(value)).encode() + b"\n"
 
-    def parse(self, data: bytes) -> Value:
+    def parse(self, data: str | bytes) -> Value:
         """Return what a note says. Raises ValueError if it is damaged, or of a version that is not known."""
+        try:
+            values = json.loads(data)
+        except RecursionError as error:
+            raise ValueError(f"it is no note: {error}") from None
+        return self.read(values)
+
+    def read(self, values: Any) -> Value:
+        """Return what the values of a note say. Raises ValueError as `parse` does."""
         from pydantic import ValidationError
 
+        if not isinstance(values, Mapping):
+            raise ValueError("it is no JSON object")
+        if self.version is not None and values.get("version") != self.version:
+            raise ValueError(f"version {values.get('version')} is not known")
         try:
-            version = json.loads(data)["version"]
-        except (KeyError, TypeError, IndexError, RecursionError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-        if version != self.version:
-            raise ValueError(f"version {version} is not known")
-        try:
-            found: Value = self._adapter.validate_json(data, strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
+            # As JSON, in which a tuple is a list.
+            found: Value = self._adapter.validate_json(json.dumps(values), strict=True)
+        except (ValidationError, RecursionError) as error:
+            first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
             raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         return found
 

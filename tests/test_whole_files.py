@@ -9,17 +9,26 @@ from typing import Any, Final
 
 import pytest
 
+from binlog_merge.bootstrap.values import _PROGRESS as PROGRESS
+from binlog_merge.bootstrap.values import _STAGE as STAGE
+from binlog_merge.bootstrap.values import Identity, Progress, Stage
 from binlog_merge.config.nodes import _KIND as OF_SERVER
 from binlog_merge.config.nodes import _Server
 from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.files.archived import _HEAD as ARCHIVE
+from binlog_merge.files.archived import _Head
 from binlog_merge.files.as_of import _KIND as AS_OF
 from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.removal import _KIND as REMOVED
 from binlog_merge.files.removal import RemovedBefore
+from binlog_merge.files.servers import _LINE as SERVER
+from binlog_merge.files.servers import FollowingServer, LogEnd
 from binlog_merge.node_capture.files import _KIND as RECORD
 from binlog_merge.node_capture.files import _Recorded, _Synced
 from binlog_merge.node_capture.switch_request import _KIND as SWITCH
 from binlog_merge.node_capture.switch_request import SwitchRequest
+from binlog_merge.targets.parquet import _POSITION as POSITION
+from binlog_merge.targets.parquet import _Position
 from binlog_merge.whole_files import NoteKind, appearing, read_note, write_note, write_whole
 
 UUID: Final = "3f0e5a2c-0000-4000-8000-00000000001d"
@@ -48,7 +57,42 @@ NOTES: Final[list[tuple[NoteKind[Any], Any, str]]] = [
         SwitchRequest("a1", "mysql://u@h", 5.0, {"folder": "x"}),
         '{"version": 1, "id": "a1", "server": "mysql://u@h", "until": 5.0, "answer": {"folder": "x"}}',
     ),
+    (
+        SERVER,
+        FollowingServer(
+            f"000002-{UUID}", UUID, "mysql://b", 1.5, LogEnd("", "b.000009", 50), f"{UUID}:1-7", "b.000002"
+        ),
+        f'{{"version": 1, "folder": "000002-{UUID}", "server_uuid": "{UUID}", "server": "mysql://b", "at": 1.5, '
+        f'"ended": {{"folder": "", "file": "b.000009", "position": 50}}, "captured": "{UUID}:1-7", '
+        '"begins_in": "b.000002"}',
+    ),
+    (
+        ARCHIVE,
+        _Head("s3://bucket/a", True, {"b.000001": "b.000001.zst"}),
+        '{"version": 1, "to": "s3://bucket/a", "active": true, "names": {"b.000001": "b.000001.zst"}}',
+    ),
+    (
+        POSITION,
+        _Position(UUID, 210, "typed", f"{75:054d}", 2, "null"),
+        f'{{"cluster_uuid": "{UUID}", "rank": 210, "temporal": "typed", "order_key": "{75:054d}", "columns": 2, '
+        '"zero_dates_as_text": "null"}',
+    ),
+    (
+        STAGE,
+        Stage("copying", 2, 7, (("shop", "t"),), {"dn": Identity(UUID, 9)}, 8, (("shop", "u"),), {"shop.t": 5}, ("a",)),
+        '{"phase": "copying", "number": 2, "low": 7, "tables": [["shop", "t"]], '
+        f'"servers": {{"dn": ["{UUID}", 9]}}, "high": 8, "again": [["shop", "u"]], "rows": {{"shop.t": 5}}, '
+        '"repeated": ["a"], "doubted": []}',
+    ),
+    (PROGRESS, Progress(("1", None), False, 3), '{"after": ["1", null], "done": false, "rows": 3}'),
 ]
+MAY_BE_MISSING: Final = {
+    *("synced", "answer"),
+    *("order_key", "columns", "zero_dates_as_text"),
+    *("high", "again", "rows", "repeated", "doubted"),
+    *("after", "done"),
+}
+"""Fields that earlier releases have not written, or that have a default."""
 """Kinds of notes, a value of each, and the bytes that releases have written of it."""
 
 
@@ -82,10 +126,14 @@ def test_damage_is_an_error_or_another_value(kind: NoteKind[Any], value: Any, te
 def test_each_field_is_checked(kind: NoteKind[Any], value: Any, text: str) -> None:
     values = json.loads(text)
     for name in values:
-        for wrong in ([], 5 if isinstance(values[name], str) else "x"):
+        wrongs: tuple[object, object] = (
+            {} if isinstance(values[name], list) else [],
+            5 if isinstance(values[name], str) else "x",
+        )
+        for wrong in wrongs:
             with pytest.raises(ValueError, match=name if name != "version" else r"."):
                 kind.parse(json.dumps({**values, name: 2 if name == "version" else wrong}).encode())
-        if name not in ("synced", "answer"):  # which may be missing
+        if name not in MAY_BE_MISSING:
             with pytest.raises(ValueError, match=name):
                 kind.parse(json.dumps({other: each for other, each in values.items() if other != name}).encode())
     for text in ("", "[]", "1", "null", "[" * 10000):

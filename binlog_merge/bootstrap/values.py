@@ -1,11 +1,14 @@
 """What a bootstrap reads, and how far it is."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from binlog_merge.errors import ManifestError
 from binlog_merge.targets.server.ledger import BOOTSTRAP
+from binlog_merge.whole_files import NoteKind
 from snapshot_store.model import Column, Table
 
 Name = tuple[str, str]
@@ -31,8 +34,7 @@ class End(NamedTuple):
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Which server a node's rows are read from, and since when it runs (seconds since 1970).
 
     `started` is 0 for a server that loses nothing when it is started again.
@@ -124,38 +126,13 @@ class Stage:
     repeated: tuple[str, ...] = ()
     doubted: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {
-            "phase": self.phase,
-            "number": self.number,
-            "low": self.low,
-            "high": self.high,
-            "tables": [list(name) for name in self.tables],
-            "again": [list(name) for name in self.again],
-            "rows": dict(self.rows),
-            "repeated": list(self.repeated),
-            "doubted": list(self.doubted),
-            "servers": {node: [one.server_uuid, one.started] for node, one in self.servers.items()},
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Stage":
-        """Read what `to_dict` returned."""
-        return cls(
-            values["phase"],
-            values["number"],
-            values["low"],
-            tuple((schema, name) for schema, name in values["tables"]),
-            {node: Identity(*one) for node, one in values["servers"].items()},
-            values["high"],
-            tuple((schema, name) for schema, name in values["again"]),
-            values["rows"],
-            tuple(values["repeated"]),
-            tuple(values.get("doubted", ())),
-        )
+    def __post_init__(self) -> None:
+        if self.phase not in (COPYING, CATCHING_UP, EXACT):
+            raise ValueError(f"phase {self.phase!r} is not known")
 
 
+_STAGE: Final = NoteKind(Stage, version=None)
+_PROGRESS: Final = NoteKind(Progress, version=None)
 SHARDS: Final = f"{BOOTSTRAP}_shard"
 
 
@@ -192,14 +169,15 @@ class Record:
     def stage(self) -> Stage | None:
         """Return the stage, None if nothing was begun."""
         rows = self.ask(f"SELECT stage FROM {self.meta}.{BOOTSTRAP} WHERE cluster = %s", (self.cluster,))
-        return Stage.from_dict(json.loads(rows[0][0])) if rows else None
+        with self._damage_told(BOOTSTRAP):
+            return _STAGE.parse(rows[0][0]) if rows else None
 
     def write(self, stage: Stage) -> None:
         """Record a stage, in the open transaction."""
         self.run(f"DELETE FROM {self.meta}.{BOOTSTRAP} WHERE cluster = %s", (self.cluster,))
         self.run(
             f"INSERT INTO {self.meta}.{BOOTSTRAP} (cluster, exact, stage) VALUES (%s, %s, %s)",
-            (self.cluster, stage.phase == EXACT, json.dumps(stage.to_dict())),
+            (self.cluster, stage.phase == EXACT, json.dumps(_STAGE.values(stage))),
         )
 
     def progress(self) -> dict[Shard, Progress]:
@@ -208,12 +186,23 @@ class Record:
             f"SELECT node, db, tbl, copied, done, copied_rows FROM {self.meta}.{SHARDS} WHERE cluster = %s",
             (self.cluster,),
         )
-        return {
-            Shard(node, schema, table): Progress(
-                None if after is None else tuple(json.loads(after)), bool(done), int(count)
-            )
-            for node, schema, table, after, done, count in rows
-        }
+        with self._damage_told(SHARDS):
+            return {
+                Shard(node, schema, table): _PROGRESS.read(
+                    {"after": None if after is None else json.loads(after), "done": bool(done), "rows": count}
+                )
+                for node, schema, table, after, done, count in rows
+            }
+
+    @contextmanager
+    def _damage_told(self, table: str) -> Iterator[None]:
+        try:
+            yield
+        except (ValueError, RecursionError) as error:
+            raise ManifestError(
+                f"what the target records of the bootstrap, in {self.meta}.{table}, is damaged: {error}",
+                remedy="empty the target, with the tables of that schema, and begin the bootstrap anew",
+            ) from None
 
     def copied(self, shard: Shard, progress: Progress) -> None:
         """Record how far a shard is copied, in the open transaction."""

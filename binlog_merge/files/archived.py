@@ -16,9 +16,11 @@ from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.disk import replace_file
 from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.manifest import Folded, Header, ManifestState, OutputFile, decode_record, encode_record
+from binlog_merge.whole_files import NoteKind
 
 NOTE_NAME: Final = "archive.json"
 _KIND: Final = "archive"
+_DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, ManifestError)
 _SECRETS: Final = ("access_key", "secret_key", "session_token")
 
 
@@ -44,6 +46,18 @@ class Archived:
         return self.names.get(name, name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """The note's first line; the others are those of a manifest."""
+
+    to: str
+    active: bool
+    names: dict[str, str]
+
+
+_HEAD: Final = NoteKind(_Head)
+
+
 def is_same_file(one: OutputFile | None, other: OutputFile) -> bool:
     """Return whether two records are about files with the same contents."""
     if one is None:
@@ -65,14 +79,15 @@ def read_note(directory: Path) -> Archived | None:
         raise io_error(error, str(path)) from error
     try:
         kind, values, digest = decode(lines[0], "")
-        if kind != _KIND or values["version"] != 1:
-            raise ValueError("it is of another version")
+        if kind != _KIND:
+            raise ValueError(f"it is of kind {kind!r}")
+        head = _HEAD.read(values)
         state = ManifestState()
         for line in lines[1:]:
             state = state.after(decode_record(line, digest)[0])
         files = {file.name: file for file in state.files}
-        return Archived(str(values["to"]), bool(values["active"]), files, dict(values["names"]), state.header)
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ManifestError) as error:
+        return Archived(head.to, head.active, files, head.names, state.header)
+    except _DAMAGE as error:
         raise ManifestError(
             f"the note of what is archived is damaged: {error}",
             file=str(path),
@@ -82,8 +97,8 @@ def read_note(directory: Path) -> Archived | None:
 
 def write_note(directory: Path, archived: Archived) -> None:
     """Replace the note. Raises IoError."""
-    values = {"version": 1, "to": archived.to, "active": archived.active, "names": dict(archived.names)}
-    data, digest = encode(_KIND, values, "")
+    head = _Head(archived.to, archived.active, dict(archived.names))
+    data, digest = encode(_KIND, _HEAD.values(head), "")
     if archived.header is not None:
         data += encode_record(Folded(archived.header, None, tuple(archived.files.values())), digest)[0]
     replace_file(directory / NOTE_NAME, data)

@@ -93,7 +93,7 @@ def _node_file(file: FoundFile, servers: Sequence[FollowingServer], end: tuple[s
         first_timestamp=head.first_timestamp,
         previous_gtids=head.previous_gtids,
         identity=head.identity,
-        earlier=servers[file.server - 1].captured if file.server else None,
+        earlier=servers[file.server - 1].gtids if file.server else None,
     )
 
 
@@ -204,7 +204,7 @@ def _end_of(number: int, servers: Sequence[FollowingServer]) -> tuple[str, int] 
     """Return (file, position) where the log of a server ends that the node has left; None for the one that it has."""
     folder = servers[number - 1].folder if number else ""
     ends = (server.ended for server in servers[number:] if server.ended is not None)
-    return next((end[1:] for end in ends if end[0] == folder), None)
+    return next(((end.file, end.position) for end in ends if end.folder == folder), None)
 
 
 def _up_to_the_next(

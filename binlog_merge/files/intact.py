@@ -62,7 +62,7 @@ def read_note(directory: Path) -> dict[str, Stamp]:
     try:
         values = json.loads((directory / NOTE_NAME).read_bytes())
         return {str(name): (int(size), int(time), int(inode)) for name, (size, time, inode) in values.items()}
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         return {}
 
 

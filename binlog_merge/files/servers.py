@@ -11,12 +11,11 @@ server's first file may begin with what the first one's last file ends with: wha
 """
 
 import glob
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -24,11 +23,21 @@ from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ConfigError, ManifestError, io_error
 from binlog_merge.files.disk import replace_file
 from binlog_merge.files.globs import has_magic
+from binlog_merge.whole_files import NoteKind
 
 SERVERS_NAME: Final = "servers.index"
 RECORD_NAME: Final = ".capture.json"
 """The capture's record beside a server's files: whose they are (`node_capture.files`)."""
-_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Captured:
+    """What a capture's record says, as far as it is asked for here."""
+
+    server_uuid: str
+
+
+_RECORD: Final = NoteKind(_Captured)
 
 
 def recorded_server_uuid(file: str) -> str | None:
@@ -36,66 +45,53 @@ def recorded_server_uuid(file: str) -> str | None:
     if (local := local_path(file)) is None:
         return None
     try:
-        values = json.loads((Path(local).parent / RECORD_NAME).read_bytes())
-        return str(values["server_uuid"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return _RECORD.parse((Path(local).parent / RECORD_NAME).read_bytes()).server_uuid
+    except (OSError, ValueError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where what was captured of a server ends; `folder` is "" for the first server's."""
+
+    folder: str
+    file: str
+    position: int
 
 
 @dataclass(frozen=True, slots=True)
 class FollowingServer:
     """A server after the first one, and its folder beside the first one's files.
 
-    `at` is when it became the node's server, in seconds since 1970. `ended` is (folder, file, position) where the log
-    before it ends, with "" for the first server's folder; None if nothing was captured of that. `captured` are the
-    GTIDs that were captured by then, or executed before the first file. `begins_in` is its first file.
+    `at` is when it became the node's server, in seconds since 1970. `ended` is where the log before it ends; None if
+    nothing was captured of that. `captured` is the text of the GTIDs that were captured by then, or executed before the
+    first file. `begins_in` is its first file.
     """
 
     folder: str
     server_uuid: str
     server: str
     at: float
-    ended: tuple[str, str, int] | None
-    captured: GtidSet
+    ended: LogEnd | None
+    captured: str
     begins_in: str
 
-    def to_line(self) -> str:
-        """Return a line of the index."""
-        ended = None if self.ended is None else dict(zip(("folder", "file", "position"), self.ended, strict=True))
-        values = {
-            "version": _VERSION,
-            "folder": self.folder,
-            "server_uuid": self.server_uuid,
-            "server": self.server,
-            "at": self.at,
-            "ended": ended,
-            "captured": str(self.captured),
-            "begins_in": self.begins_in,
-        }
-        return json.dumps(values)
-
-    @classmethod
-    def parse(cls, line: str | bytes) -> "FollowingServer":
-        """Read a line. Raises ValueError if it is damaged, or of a version that is not known."""
+    def __post_init__(self) -> None:
+        uuid.UUID(self.server_uuid)
         try:
-            values: dict[str, Any] = json.loads(line)
-            if values["version"] != _VERSION:
-                raise ValueError(f"version {values['version']} is not known")
-            ended = values["ended"]
-            found = cls(
-                str(values["folder"]),
-                str(uuid.UUID(values["server_uuid"])),
-                str(values["server"]),
-                float(values["at"]),
-                None if ended is None else (str(ended["folder"]), str(ended["file"]), int(ended["position"])),
-                GtidSet.parse_text(values["captured"]),
-                str(values["begins_in"]),
-            )
-        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, BinlogFormatError) as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from None
-        if not found.folder or "/" in found.folder or found.folder.startswith("."):
-            raise ValueError(f"{found.folder!r} is no folder beside the index")
-        return found
+            GtidSet.parse_text(self.captured)
+        except BinlogFormatError as error:
+            raise ValueError(error.reason) from None
+        if not self.folder or "/" in self.folder or self.folder.startswith("."):
+            raise ValueError(f"{self.folder!r} is no folder beside the index")
+
+    @property
+    def gtids(self) -> GtidSet:
+        """Return what was captured by then."""
+        return GtidSet.parse_text(self.captured)
+
+
+_LINE: Final = NoteKind(FollowingServer)
 
 
 def folder_name(number: int, server_uuid: str) -> str:
@@ -115,7 +111,7 @@ def read_servers(directory: Path) -> tuple[FollowingServer, ...]:
     found: list[FollowingServer] = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(FollowingServer.parse(line))
+            found.append(_LINE.parse(line))
         except ValueError as error:
             raise ManifestError(
                 f"line {number} is damaged: {error}",
@@ -127,8 +123,7 @@ def read_servers(directory: Path) -> tuple[FollowingServer, ...]:
 
 def add_server(directory: Path, server: FollowingServer) -> None:
     """Add a server to the index: readers see it with it or without it. Returns when that is on disk. Raises IoError."""
-    lines = [known.to_line() for known in (*read_servers(directory), server)]
-    replace_file(directory / SERVERS_NAME, "".join(f"{line}\n" for line in lines).encode())
+    replace_file(directory / SERVERS_NAME, b"".join(map(_LINE.dump, (*read_servers(directory), server))))
 
 
 def servers_of(patterns: Sequence[str]) -> tuple[Path, tuple[FollowingServer, ...]]:

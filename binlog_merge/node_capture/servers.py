@@ -21,7 +21,7 @@ from binlog_merge.errors import IoError, ManifestError, MergeError, Purged, Serv
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.servers import FollowingServer, add_server, folder_name, read_servers
+from binlog_merge.files.servers import FollowingServer, LogEnd, add_server, folder_name, read_servers
 from binlog_merge.node_capture.captured_gtids import held
 from binlog_merge.node_capture.files import NodeFiles, recorded_server, remove_record
 from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
@@ -216,12 +216,12 @@ class NodeServers:
             for source in sources.values():
                 source.close()
 
-    def captured(self) -> tuple[GtidSet, tuple[str, str, int] | None]:
+    def captured(self) -> tuple[GtidSet, LogEnd | None]:
         """Return the GTIDs that are captured or were executed before, and where the files captured now end."""
         gtids, end = held(NodeFiles(self.folder, self._node).paths(), self._node)
         if self.following:
-            gtids = gtids.union(self.following[-1].captured)
-        return gtids, None if end is None else (self.prefix.rstrip("/"), *end)
+            gtids = gtids.union(self.following[-1].gtids)
+        return gtids, None if end is None else LogEnd(self.prefix.rstrip("/"), *end)
 
     def _source(self, address: ServerAddress) -> Source:
         silence = max(1.0, min(SILENCE_SECONDS, self.lost_after)) if self.fails_over else SILENCE_SECONDS
@@ -306,11 +306,11 @@ class NodeServers:
                 failpoint("capture-before-taking-over")
                 add_server(
                     self.directory,
-                    FollowingServer(folder, facts.server_uuid, str(address), time.time(), end, captured, begins),
+                    FollowingServer(folder, facts.server_uuid, str(address), time.time(), end, str(captured), begins),
                 )
                 self.following = read_servers(self.directory)
                 failpoint("capture-taken-over")
-                ended = "nothing" if end is None else f"{end[1]}:{end[2]}"
+                ended = "nothing" if end is None else f"{end.file}:{end.position}"
                 ahead = facts.gtid_executed.minus(captured)
                 self._report(
                     f"{address} takes over from {self.address} ({before}) after {ended}: from its {begins} on, into "

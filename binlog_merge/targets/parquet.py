@@ -9,12 +9,11 @@ position was not committed, and is removed by the next run. When the columns of 
 that a file system would not accept are percent-encoded.
 """
 
-import json
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -41,6 +40,7 @@ from binlog_merge.log.table_changes import FIELDS, Form, TableChanges, schema_of
 from binlog_merge.log.versions import history_of
 from binlog_merge.targets.server.statements import plan_statement
 from binlog_merge.values.column_facts import facts_of
+from binlog_merge.whole_files import NoteKind, read_note
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
@@ -48,6 +48,23 @@ _STATEMENTS = "_statements"
 _PART_BYTES = 32 << 20
 _COLUMNS = 2
 """The columns of the files, as a number in the position: 1, which was not written, had rank and committed_at."""
+POSITION_NAME: Final = "position.json"
+Temporal = Literal["text", "typed"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """What a change log has: the transactions up to `rank`, whose last has `order_key`, and how they are written."""
+
+    cluster_uuid: str
+    rank: int
+    temporal: Temporal
+    order_key: str | None = None
+    columns: int = 1
+    zero_dates_as_text: str = ""
+
+
+_POSITION: Final = NoteKind(_Position, version=None)
 
 
 @dataclass
@@ -96,7 +113,7 @@ class ParquetTarget:
     @property
     def empty(self) -> bool:
         """Return whether nothing has been written to the directory yet."""
-        return not (self.folder / "position.json").exists()
+        return not (self.folder / POSITION_NAME).exists()
 
     def definitions(self, log: Log) -> Callable[[TableMap, OrderKey | None], tuple[Table, Form]]:
         """Return what says of rows of a log their definition, and how their columns are written.
@@ -141,10 +158,9 @@ class ParquetTarget:
             sync_directory(folder)
         self._written.clear()
         self._number = 0
-        temporal = "text" if self.temporal_text else "typed"
-        data = {"cluster_uuid": self.cluster, "rank": rank, "order_key": key, "temporal": temporal, "columns": _COLUMNS}
-        data["zero_dates_as_text"] = self.zero_dates.as_text
-        replace_file(self.folder / "position.json", json.dumps(data).encode() + b"\n")
+        temporal: Temporal = "text" if self.temporal_text else "typed"
+        position = _Position(self.cluster, rank, temporal, key, _COLUMNS, self.zero_dates.as_text)
+        replace_file(self.folder / POSITION_NAME, _POSITION.dump(position))
         self.rank, self.key = rank, key
         failpoint("parquet-committed")
 
@@ -173,34 +189,30 @@ class ParquetTarget:
         self._written.append((part, path))
 
     def _position(self) -> tuple[int, str | None]:
-        path = self.folder / "position.json"
-        if not path.exists():
+        path = self.folder / POSITION_NAME
+        remedy = "put it back from a copy, or name a new directory and replay from the beginning"
+        found = read_note(path, _POSITION, "the position of the change log", remedy, IoError)
+        if found is None:
             if any(self.folder.glob("*/*/*.parquet")):
                 raise ConfigError("the directory has Parquet files and no position", file=str(self.folder))
             return 0, None
-        try:
-            values = json.loads(path.read_bytes())
-            found, cluster = int(values["rank"]), values["cluster_uuid"]
-            temporal, key = values["temporal"], values.get("order_key")
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            raise IoError(f"the position cannot be read: {error}", file=str(path)) from None
-        if cluster != self.cluster:
-            raise ConfigError(f"the directory is a change log of cluster {cluster}", file=str(path))
-        if values.get("columns") != _COLUMNS:
+        if found.cluster_uuid != self.cluster:
+            raise ConfigError(f"the directory is a change log of cluster {found.cluster_uuid}", file=str(path))
+        if found.columns != _COLUMNS:
             raise ConfigError(
                 "the change log was begun by an earlier version, whose files have other columns (rank, committed_at)",
                 file=str(path),
                 remedy="name a new directory, and replay from the beginning: what this one has stays as it is",
             )
-        if temporal != ("text" if self.temporal_text else "typed"):
-            raise ConfigError(f"the change log was begun with --temporal {temporal}", file=str(path))
-        if (texts := values.get("zero_dates_as_text", "")) != self.zero_dates.as_text:
+        if found.temporal != ("text" if self.temporal_text else "typed"):
+            raise ConfigError(f"the change log was begun with --temporal {found.temporal}", file=str(path))
+        if (texts := found.zero_dates_as_text) != self.zero_dates.as_text:
             raise ConfigError(
                 f"the change log was begun with {f'--zero-dates {texts}' if texts else 'typed dates'}",
                 file=str(path),
                 remedy="the columns of dates that are text stay so; name a new directory for others",
             )
-        return found, key
+        return found.rank, found.order_key
 
     def _clean(self) -> None:
         """Remove files that were written but not committed."""

@@ -7,8 +7,8 @@ import duckdb
 import pytest
 
 from binlog_merge.bootstrap.duckdb_file import DuckdbFile
-from binlog_merge.bootstrap.values import COPYING, EXACT, Chunk, Progress, Reading, Shard, Stage, Texts
-from binlog_merge.errors import ConfigError
+from binlog_merge.bootstrap.values import COPYING, EXACT, Chunk, Progress, Reading, Record, Shard, Stage, Texts
+from binlog_merge.errors import ConfigError, ManifestError
 from binlog_merge.log.log import Log
 from snapshot_store.ddl import parse_dump
 from tests.binlog_server.merged import merged
@@ -76,3 +76,17 @@ def _count(path: Path) -> int:
     with duckdb.connect(str(path)) as connection:
         ((count,),) = connection.execute("SELECT count(*) FROM s.t").fetchall()
     return int(count)
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", '{"phase": "asleep"}', "[" * 100_000])
+def test_a_record_that_is_damaged_is_named(damaged: str) -> None:
+    def ask(sql: str, values: object) -> list[tuple[object, ...]]:
+        return [(damaged,)] if "SELECT stage" in sql else [("dn", "shop", "t", damaged, False, 3)]
+
+    record = Record(lambda *_: None, ask, "binlog_merge", "c", "VARCHAR", "VARCHAR")
+    for read, table in ((record.stage, "binlog_merge.bootstrap"), (record.progress, "binlog_merge.bootstrap_shard")):
+        if damaged == "[]" and read == record.progress:
+            continue  # no key at all
+        with pytest.raises(ManifestError, match=f"in {table}, is damaged") as caught:
+            read()
+        assert "begin the bootstrap anew" in (caught.value.remedy or "")

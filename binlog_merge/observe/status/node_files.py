@@ -117,10 +117,10 @@ def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
     found = [ServerStatus(first, None, None, "")]
     for server in following:
         if server.ended is not None:
-            folder, file, position = server.ended
-            ends = FilePosition(f"{folder}/{file}" if folder else file, position)
+            end = server.ended
+            ends = FilePosition(f"{end.folder}/{end.file}" if end.folder else end.file, end.position)
             # The one that has the log before it: a server that was never captured from has none.
-            at = next(i for i, known in reversed(list(enumerate(found))) if known.folder == folder)
+            at = next(i for i, known in reversed(list(enumerate(found))) if known.folder == end.folder)
             found[at] = found[at].left(ends)
         found.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
     return tuple(found)

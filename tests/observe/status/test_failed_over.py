@@ -4,11 +4,10 @@ import json
 import uuid
 from pathlib import Path
 
-from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.cli.status_text import lines_of
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
-from binlog_merge.files.servers import FollowingServer
+from binlog_merge.files.servers import FollowingServer, LogEnd, add_server
 from binlog_merge.observe.status.metrics import exposition
 from binlog_merge.observe.status.node_files import NodeFiles, further
 from binlog_merge.observe.status.observer import Observer
@@ -18,11 +17,9 @@ from tests.merge_e2e.cases import case_named, copy_case
 
 def test_the_files_of_a_later_server_come_last(tmp_path: Path) -> None:
     folder = "000002-00000000-0000-0000-0000-000000000002"
-    server = FollowingServer(
-        folder, folder[7:], "mysql://b", 1.0, ("", "binlog.000009", 50), GtidSet(), "binlog.000002"
-    )
-    (tmp_path / "servers.index").write_text(server.to_line() + "\n")
-    assert json.loads(server.to_line())["folder"] == folder
+    server = FollowingServer(folder, folder[7:], "mysql://b", 1.0, LogEnd("", "binlog.000009", 50), "", "binlog.000002")
+    add_server(tmp_path, server)
+    assert json.loads((tmp_path / "servers.index").read_text())["folder"] == folder
     (tmp_path / folder).mkdir()
     (tmp_path / "binlog.000009").write_bytes(bytes(50))
     (tmp_path / folder / "binlog.000002").write_bytes(bytes(70))
@@ -44,10 +41,14 @@ def test_its_servers_are_told(tmp_path: Path) -> None:
     assert [server.server_uuid for server in look().nodes["dn-1"].servers] == [first]
     assert not any(line.startswith("  servers ") for line in lines_of(look()))
     lines = [
-        FollowingServer(f"{n:06d}-{found}", found, f"mysql://{found[-1]}", float(n), ended, GtidSet(), "binlog.000001")
-        for n, found, ended in ((2, second, ("", "binlog.000001", 150)), (3, first, None))  # the second had nothing
+        FollowingServer(f"{n:06d}-{found}", found, f"mysql://{found[-1]}", float(n), ended, "", "binlog.000001")
+        for n, found, ended in (
+            (2, second, LogEnd("", "binlog.000001", 150)),
+            (3, first, None),
+        )  # the second had nothing
     ]
-    (home / "servers.index").write_text("".join(f"{line.to_line()}\n" for line in lines))
+    for line in lines:
+        add_server(home, line)
     status = look()
     servers = status.nodes["dn-1"].servers
     assert [(s.server_uuid, s.since, s.ends and str(s.ends)) for s in servers] == [
