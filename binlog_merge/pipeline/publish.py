@@ -88,6 +88,7 @@ def publish_run(run: Run, written: WrittenRun, next_floor: OrderKey, logical_ver
             "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
             "logical_versions": logical_versions,
             **announced,
+            **written.target.below(next_floor).to_state(),
         },
     )
     unchanged = state.last is not None and not kept and _kept_of(record) == _kept_of(state.last)
@@ -143,8 +144,17 @@ def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
         input_bytes=g.input_bytes + (earlier.input_bytes if earlier is not None else 0),
         transactions=g.sequence - 1,
         sequence_number=g.sequence - 1,
-        state={"last_timestamp": g.last_timestamp},
+        state={"last_timestamp": g.last_timestamp, **_rules(earlier, g)},
     )
+
+
+def _rules(earlier: OutputFile | None, g: GatherResult) -> dict[str, int]:
+    """Return by which rules the dependencies of a file's transactions were found: those of its first ones."""
+    if g.dependencies is None or (earlier is not None and "writesets" not in earlier.state):
+        return {}
+    from binlog_merge.reshape.writesets import RULES
+
+    return {"writesets": RULES if earlier is None else earlier.state["writesets"]}
 
 
 def _node_state(node: ScannedNode, found: Checkpoint) -> NodeState:

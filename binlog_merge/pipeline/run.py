@@ -36,7 +36,7 @@ from binlog_merge.pipeline.coordinated import coordinate_nodes
 from binlog_merge.pipeline.copies import compare_copies
 from binlog_merge.pipeline.discover import awaited, discover
 from binlog_merge.pipeline.gather.collisions import Collided, collision_error, collision_warnings
-from binlog_merge.pipeline.gather.driver import gather_files, written_to
+from binlog_merge.pipeline.gather.driver import gather_files, target_keys, written_to
 from binlog_merge.pipeline.gather.values import doubted_orders
 from binlog_merge.pipeline.order.cutting import cut_files
 from binlog_merge.pipeline.order.driver import order_all
@@ -153,19 +153,20 @@ def _merge(job: Job, inputs: Inputs, earlier: RoundState) -> tuple[MergeResult, 
 def _write(run: Run, history: "OpenHistory | None") -> WrittenRun:
     """Order, cut and gather what comes out below the bound; an error in gather lowers the bound."""
     job, inputs, coordination, bound = run.job, run.inputs, run.coordination, run.bound
+    target = target_keys(job, inputs, coordination)
     while True:
         ordered = order_all(job, inputs, run.scanned, coordination, run.floor, bound.key)
         cuts = cut_files(inputs.manifest.state, job.config.output.max_size, ordered.parts)
-        gathered = gather_files(job, inputs, coordination, ordered, cuts, history)
+        gathered = gather_files(job, inputs, coordination, ordered, cuts, history, target)
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
-            return WrittenRun(bound, ordered, gathered)
+            return WrittenRun(bound, ordered, gathered, target)
         _LOG.info("a file could not be finished", extra={"file": gathered[failed].name, "error": error["code"]})
         gathered = gathered[: failed + 1]
         stopped_at = written_to(gathered, coordination.holds) or run.floor
         bound = Bound(stopped_at, _explained(run, MergeError.from_dict(error)))
         if coordination.holds is None:
-            return WrittenRun(bound, ordered, gathered)
+            return WrittenRun(bound, ordered, gathered, target)
         # All of one place comes out in one run, and with a lower bound other rows wait: order again.
 
 

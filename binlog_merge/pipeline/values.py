@@ -22,6 +22,7 @@ from binlog_merge.pipeline.gather.collisions import KnownKeys
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.driver import KeptPieces
+from binlog_merge.reshape.target_keys import TargetKeys
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
@@ -126,11 +127,15 @@ class Run:
 
 @dataclass(frozen=True)
 class WrittenRun:
-    """The transactions that a run ordered below the bound, and the output files written from them."""
+    """The transactions that a run ordered below the bound, and the output files written from them.
+
+    `target` has the tables of which a target of the log may hold other keys than the schema history has.
+    """
 
     bound: Bound
     ordered: Ordered
     gathered: Sequence[GatherResult]
+    target: TargetKeys = field(default_factory=TargetKeys)
 
     @property
     def kept(self) -> list[GatherResult]:

@@ -19,6 +19,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.table_map import TableMap, cell_size, row_steps
+from binlog_merge.reshape.target_keys import TargetKeys, table_of
 from binlog_merge.reshape.witness import table_difference
 from binlog_merge.values.key_values import KeyPart, compared, length_bytes, pad
 from snapshot_store.history import TableVersion
@@ -34,7 +35,14 @@ _HOW: Final = {
     "decimal": w.DECIMAL,
     "text": w.TEXT,
     "binary text": w.BINARY_TEXT,
+    "old timestamp": w.OLD_TIMESTAMP,
+    "old datetime": w.OLD_DATETIME,
+    "old time": w.OLD_TIME,
 }
+_AS_THE_HISTORY: Final = TargetKeys()
+_LISTED_BY_OLDER: Final = 1 << 22  # as many as a transaction below LARGE has: memory that is not used is not there
+RULES: Final = 2
+"""The rules by which files are written; a file's state in the manifest has the number as `writesets`."""
 _NOT_KNOWN: Final = "its definition is not known, or does not fit its rows"
 _NO_KEY: Final = "it has no primary key, and no unique one without NULL, whose values are in its rows"
 _EXPRESSION: Final = "a unique key has an expression, or values that are compared in a way not known here"
@@ -94,11 +102,6 @@ def added(found: Sequence[Dependencies]) -> Dependencies:
     )
 
 
-def known_table(version: TableVersion | None) -> Table | None:
-    """Return the definition of a table at a version, None if it is not known."""
-    return None if version is None or version.opaque else version.table
-
-
 def references_of(tables: Iterable[Table]) -> References:
     """Return the columns that the foreign keys of tables refer to."""
     found: dict[tuple[str, str], set[tuple[str, ...]]] = {}
@@ -140,7 +143,8 @@ class Writesets:
 
     `sets` is what the render kernel takes rows by; `take` finds it for transactions as they stand in the file.
     `version_at` returns a table's version for the transaction with a key; `references_at` what foreign keys refer to at
-    that key.
+    that key, `target` of which tables a target of the file may hold other keys. `older`: the file is one of an older
+    build, in which rows of tables that are not known, and many keys, were no barriers.
     """
 
     def __init__(
@@ -148,15 +152,18 @@ class Writesets:
         version_at: Callable[[str, str, OrderKey], TableVersion | None],
         references_at: Callable[[OrderKey], References],
         history: History | None = None,
+        target: TargetKeys = _AS_THE_HISTORY,
+        older: bool = False,
     ) -> None:
-        self._version_at, self._references_at = version_at, references_at
-        self.sets = _sets(w.SLOTS, w.LISTED)
+        self._version_at, self._references_at, self._target = version_at, references_at, target
+        self._older = older
+        self.sets = _sets(w.SLOTS, _LISTED_BY_OLDER if older else w.LISTED)
         self._reg = self.sets.reg
         self._reg[w.ON] = 1
-        self._maps = np.full((64, 2), -1, np.int64)
+        self._maps = np.full((64, 3), -1, np.int64)
         self._used = dict.fromkeys(("tables", "steps", "slots", "keys", "parts"), 0)
         self._weights: dict[str, int] = {}
-        self._learnt: dict[tuple[str, bytes], list[tuple[Table | None, References, int]]] = {}
+        self._learnt: dict[tuple[str, bytes], list[tuple[Table | None, References, str, int]]] = {}
         self._no_parents = np.zeros((0, 2), np.int64)
         self._statements = 0
         self._in_order: dict[str, str] = {}
@@ -212,19 +219,25 @@ class Writesets:
         """Ask anew what foreign keys refer to, when a schema may have changed."""
         self._references = None
 
+    def forget_maps(self) -> None:
+        """Ask anew what stands under each table id, too, where no statement in the file says that a schema changes."""
+        self._maps[:, 0] = -1
+        self.begin_epoch()
+
     def learn(self, table_map: TableMap, key: OrderKey | None) -> int:
         """Return the number of a table, as it is for the transaction with a key."""
-        table = None if key is None else known_table(self._version_at(table_map.schema, table_map.table, key))
+        table = None if key is None else table_of(self._version_at(table_map.schema, table_map.table, key))
         if table is not None and table_difference(table, table_map) is not None:
             table = None
         if self._references is None:
             self._references = {} if key is None else self._references_at(key)
         learnt = self._learnt.setdefault((table_map.table, table_map.pack()[8:]), [])
-        for known, references, number in learnt:
-            if known == table and references == self._references:
+        apart = "" if key is None else self._target.why(table_map.schema, table_map.table, key)
+        for known, references, why, number in learnt:
+            if known == table and references == self._references and why == apart:
                 return number
-        number = self._add(table_map, table, self._references)
-        learnt.append((table, self._references, number))
+        number = self._add(table_map, table, self._references, apart)
+        learnt.append((table, self._references, apart, number))
         return number
 
     def _learn_next(self, buffer: Any, end: int) -> None:
@@ -235,23 +248,20 @@ class Writesets:
         if self._statements != self._reg[w.BARRIERS_OF_STATEMENTS]:
             self._statements = int(self._reg[w.BARRIERS_OF_STATEMENTS])
             self.begin_epoch()
-        number = self.learn(table_map, _order_key(buffer, int(self._reg[w.GROUP]), end))
+        number = self.learn(table_map, order_key_of(buffer, int(self._reg[w.GROUP]), end))
         known = self._maps[self._maps[:, 0] >= 0]
-        if 2 * (len(known) + 1) > len(self._maps):
-            self._maps = np.full((2 * len(self._maps), 2), -1, np.int64)
-            for entry in known:
-                self._place(entry)
-        self._place(np.array([table_map.table_id, number], np.int64))
+        if 2 * (len(known) + 2) > len(self._maps):
+            self._maps = np.full((2 * len(self._maps), 3), -1, np.int64)
+            for table_id, of, hashed in known:
+                self._maps[w.map_slot(self._maps, table_id, hashed)] = table_id, of, hashed
+        for hashed in (0, w.map_hash(buffer, at + 19, at + size - 4)):
+            self._maps[w.map_slot(self._maps, table_map.table_id, hashed)] = table_map.table_id, number, hashed
 
-    def _place(self, entry: Any) -> None:
-        slot = int(entry[0]) & (len(self._maps) - 1)
-        while self._maps[slot, 0] >= 0:
-            slot = (slot + 1) & (len(self._maps) - 1)
-        self._maps[slot] = entry
-
-    def _add(self, table_map: TableMap, table: Table | None, references: References) -> int:
-        """Add a table, and return its number."""
-        keys, waits, why = _keys_of(table_map, table, references)
+    def _add(self, table_map: TableMap, table: Table | None, references: References, apart: str) -> int:
+        """Add a table, and return its number. `apart`: why a target may hold other keys of it, "" if it does not."""
+        keys, waits, why = _keys_of(table_map, None if apart else table, references)
+        why = f"a target may hold other keys of it: {apart}" if apart else why
+        waits = w.ORDERED_ROWS if self._older and waits == w.BARRIER_ROWS else waits
         if why is not None:
             self._in_order[f"{table_map.schema}.{table_map.table}"] = why
         parts: list[tuple[int, ...]] = []
@@ -388,7 +398,7 @@ def _seed(*words: str) -> int:
     return zlib.crc32(data) << 31 | zlib.crc32(data[::-1]) >> 1
 
 
-def _order_key(buffer: Any, group: int, end: int) -> OrderKey | None:
+def order_key_of(buffer: Any, group: int, end: int) -> OrderKey | None:
     """Return the order key of the transaction whose GTID event begins at `group`, None if none is written in it."""
     at = group
     while at >= 0 and at + 23 <= end:

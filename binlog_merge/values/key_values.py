@@ -43,6 +43,12 @@ class Unclear(Exception):  # noqa: N818
 _TEXT: Final = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING})
 _BLOBS: Final = frozenset({ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.BLOB})
 _NO_KEYS: Final = frozenset({ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
+_BEFORE_5_6: Final[dict[int, str]] = {
+    ColumnType.TIMESTAMP: "old timestamp",
+    ColumnType.DATETIME: "old datetime",
+    ColumnType.TIME: "old time",
+}
+"""Formats that columns keep when a server is upgraded in place: another shard's may have the new one."""
 _BYTES: Final = re.compile(r"(utf8mb4|utf8mb3|utf8|latin1|ascii|gbk|big5|gb18030|latin2|cp1251)_(0900_)?bin")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 
@@ -68,11 +74,14 @@ def compared(table: TableMap, part: KeyPart) -> str | None:
     """Return how values of a key's part are compared: which bytes are the same for all values that are equal.
 
     "bytes", "float", "decimal"; "text": the weights of its characters, see `text.weights`; "binary text": by its bytes.
-    Of both kinds of text `pad` is not compared at its end. None: it is not known of any value.
+    Of both kinds of text `pad` is not compared at its end. "old timestamp", "old datetime", "old time": by the moment,
+    as the format since 5.6 has it. None: it is not known of any value.
     """
     kind = real_type(table.types[part.column], table.metas[part.column])
     if kind in _NO_KEYS:
         return None
+    if kind in _BEFORE_5_6:
+        return _BEFORE_5_6[kind]
     if kind not in _TEXT | _BLOBS:
         floats = (ColumnType.FLOAT, ColumnType.DOUBLE)
         return "float" if kind in floats else "decimal" if kind == ColumnType.NEWDECIMAL else "bytes"

@@ -15,7 +15,7 @@
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -33,10 +33,13 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.reader import DAMAGED, events_of, order_key
 from binlog_merge.log.rows import TableShapes, op_of
 from binlog_merge.moved_keys import is_moved, place_of
+from binlog_merge.reshape.target_keys import TargetKeys
 from binlog_merge.reshape.witness import check_witness
-from binlog_merge.reshape.writesets import References, Writesets, references_of
+from binlog_merge.reshape.writesets import RULES, References, Writesets, references_of
+from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.verification.cells import CellChecks
 from binlog_merge.verification.colliding import LogKeys, keys_of
+from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -122,11 +125,15 @@ def _by_writesets(binlog: Log) -> bool:
 class _Depends:
     """What the transactions of a file depend on, by their rows."""
 
-    def __init__(self, history: TableShapes) -> None:
+    def __init__(self, binlog: Log, file: OutputFile, history: TableShapes) -> None:
         def references_at(key: OrderKey) -> References:
             return references_of(history.catalog(key).tables.values())
 
-        self._writesets = Writesets(history.at, references_at)
+        last = binlog.state.last
+        target = TargetKeys.of_state({} if last is None else last.state)
+        older = file.state.get("writesets", 0) < RULES
+        self._writesets = Writesets(history.at, references_at, target=target, older=older)
+        self._changes = deque(_changes_in(binlog, file))
         self._events: bytearray | None = None
         self._parents = np.zeros((1, 2), np.int64)
 
@@ -139,15 +146,28 @@ class _Depends:
         if self._events is not None and len(self._events) <= LARGE:
             self._events += event.pack()
 
-    def end(self, sequence: int) -> int:
-        """Return the number of the transaction that the one whose events were taken depends on."""
+    def end(self, sequence: int, key: OrderKey | None) -> int:
+        """Return the number of the transaction that the one whose events were taken depends on; `key` is its own."""
         assert self._events is not None
+        while key is not None and self._changes and key > self._changes[0]:
+            self._changes.popleft()
+            self._writesets.forget_maps()
         if len(self._events) > LARGE:
             self._writesets.pass_over(sequence, len(self._events))
             return sequence - 1
         data = np.frombuffer(self._events, np.uint8)
         self._writesets.take(data, len(data), False, self._parents)
         return int(self._parents[0, 1])
+
+
+def _changes_in(binlog: Log, file: OutputFile) -> list[OrderKey]:
+    """Return the keys in a file at which logical tables change."""
+    path = binlog.directory / "schema.duckdb"
+    if not path.exists():
+        return []
+    with as_merge_errors(path), Store.open(path, read_only=True) as store:
+        first, last = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
+        return store.merging().changed_between(first, last, all_of_them=True)
 
 
 class _FileChecker:
@@ -178,7 +198,7 @@ class _FileChecker:
         self.tables: dict[int, TableMap] = {}
         self.cells: dict[tuple[Any, ...], CellChecks] = {}
         self.keys: dict[int, Any] = {}
-        self.depends = _Depends(history) if history is not None and _by_writesets(binlog) else None
+        self.depends = _Depends(binlog, file, history) if history is not None and _by_writesets(binlog) else None
         self.known_keys: dict[tuple[int, bytes], Any] = {}  # the tables are kept, so that no other one has their id
 
     def check(self) -> OrderKey | None:
@@ -250,7 +270,10 @@ class _FileChecker:
     def _transaction_ends(self, end: int) -> None:
         """Compare the length of the transaction with that in its GTID event, and what it depends on with its rows."""
         if self.depends is not None and self.gtid is not None:
-            least, last = self.depends.end(self.sequence), self.gtid.last_committed or 0
+            least, last = (
+                self.depends.end(self.sequence, self.key if self.keyed else None),
+                self.gtid.last_committed or 0,
+            )
             if last < least:
                 raise ChecksumMismatch(
                     f"transaction {self.rank} may be applied before transaction {self.rank - self.sequence + least}, "

@@ -149,6 +149,18 @@ class MergeStore:
         ).fetchall()
         return [(None, schema, name) for schema, name in rows]
 
+    def changed_between(self, first: OrderKey, last: OrderKey, all_of_them: bool = False) -> list[OrderKey]:
+        """Return the keys from `first` to `last` at which logical tables change, in order.
+
+        Without `all_of_them`, those at which people have given a definition, so that no log needs to say so.
+        """
+        rows = self._connection.execute(
+            f"""SELECT DISTINCT order_key FROM table_versions WHERE node = '' AND order_key BETWEEN $1 AND $2
+                AND ($3 OR origin IN ({_GIVEN})) ORDER BY ALL""",
+            [first.text(), last.text(), all_of_them],
+        ).fetchall()
+        return [OrderKey.parse(key) for (key,) in rows]
+
     def last_number(self, below: OrderKey) -> int | None:
         """Return the number of the last logical version below a key; None if that history is folded."""
         number, folded = self._connection.execute(

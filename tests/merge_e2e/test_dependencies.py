@@ -17,6 +17,7 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, ManifestError
+from binlog_merge.pipeline import publish
 from binlog_merge.pipeline.plan import plan
 from binlog_merge.pipeline.rounds import Rounds
 from tests.effort import effort, keeping
@@ -259,6 +260,23 @@ def test_a_transaction_with_many_keys_is_a_barrier(tmp_path: Path, monkeypatch: 
     merge(path, tmp_path / "again", stop_tso=int(keys[len(keys) // 2]), end_of_input=False)
     merge(path, tmp_path / "again")
     assert written(tmp_path / "again") == written(tmp_path / "out")
+
+
+def test_verify_knows_files_of_an_older_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In which many keys were no barrier; also while this build goes on with them. Files of its own must have it."""
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", _by_writesets)
+    merge(path, tmp_path / "own")
+    (good,) = written(tmp_path / "own").values()
+    keys = re.findall(rb"CTS::(\d{19})", good)
+    with monkeypatch.context() as older:
+        older.setattr(publish, "_rules", lambda *_: {})
+        merge(path, tmp_path / "older", stop_tso=int(keys[len(keys) // 2]), end_of_input=False)
+    merge(path, tmp_path / "older")
+    assert written(tmp_path / "older") == written(tmp_path / "own")
+    monkeypatch.setattr(w, "LISTED", 3)
+    binlog_merge.verify(tmp_path / "older")
+    with pytest.raises(ChecksumMismatch, match="which it depends on"):
+        binlog_merge.verify(tmp_path / "own")
 
 
 def test_verify_sees_a_transaction_that_does_not_wait_for_another(tmp_path: Path) -> None:

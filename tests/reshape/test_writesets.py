@@ -1,12 +1,16 @@
 """What transactions depend on where rows are not known, and by foreign keys between types that differ."""
 
+import random
 import struct
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
+from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.header import pack_event
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.binlog.table_map import TableMap
@@ -23,7 +27,9 @@ VARCHAR = ColumnType("varchar", 20, charset="utf8mb4", collation="utf8mb4_0900_a
 CHAR = ColumnType("char", 9, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
 KEY = OrderKey(1 << 60, 1, 0, 0)
 
-Row = tuple[Table, bytes]
+Row = tuple[Table, bytes] | tuple[Table, bytes, bool]
+"""A table, a row's cells; whether its moments are in the formats of before MySQL 5.6."""
+OLD = {T.TIMESTAMP2: T.TIMESTAMP, T.DATETIME2: T.DATETIME, T.TIME2: T.TIME}
 
 
 def table(name: str, *columns: Column, parent: str | None = None) -> Table:
@@ -38,9 +44,11 @@ def _events(number: int, rows: Sequence[Row], deletes: bool) -> list[tuple[int, 
         (EventType.QUERY_EVENT, bytes(14) + b"BEGIN"),
         (EventType.ROWS_QUERY_LOG_EVENT, b"\x3d# CTS::" + KEY._replace(transaction_id=number).text().encode()),
     ]
-    for of, row in rows:
+    for of, row, *is_old in rows:
         columns = [from_definition(column) for column in of.columns]
         types, metas = bytes(c.type for c in columns), tuple(c.meta for c in columns)
+        if any(is_old):
+            types = bytes(OLD.get(T(kind), kind) for kind in types)
         table_map = TableMap(len(of.name), 1, "d", of.name, types, metas, b"\0")
         events.append((EventType.TABLE_MAP_EVENT, table_map.pack()))
         present = bytes([(1 << len(columns)) - 1])
@@ -111,3 +119,28 @@ def test_a_row_waits_for_that_which_it_refers_to_of_another_type(
     children = table("children", Column("id", INT, nullable=False), Column("parent", child), parent="parents")
     first, second = ([(parents, of_parent)], False), ([(children, number(1) + of_child)], False)
     assert depends([parents, children, OTHER], ([(OTHER, number(1))], False), first, second) == [0, 0, 2]
+
+
+def _moments(name: str) -> list[datetime | timedelta]:
+    chance = random.Random(name)
+    if name == "time":
+        return [timedelta(seconds=chance.randint(-3020399, 3020399)) for _ in range(40)] + [timedelta()]
+    last = 2**31 - 1 if name == "timestamp" else 2**35
+    zone = UTC if name == "timestamp" else None
+    return [datetime.fromtimestamp(chance.randint(1, last), UTC).replace(tzinfo=zone) for _ in range(40)]
+
+
+@pytest.mark.parametrize("name", ["timestamp", "datetime", "time"])
+def test_a_moment_is_the_same_in_the_format_of_before_5_6(name: str) -> None:
+    """Two shards, of which one was upgraded in place, write into one table: its maps differ under one number."""
+    new = {"timestamp": T.TIMESTAMP2, "datetime": T.DATETIME2, "time": T.TIME2}[name]
+    events = table("events", Column("at", ColumnType(name), nullable=False))
+    moments = _moments(name)
+    rows: list[tuple[list[Row], bool]] = []
+    for number, moment in enumerate(moments):
+        cells = encode_cell(new, 0, moment), encode_cell(OLD[new], 0, moment)
+        assert cells[0] != cells[1]
+        is_old = number % 2 == 0
+        rows += [([(events, cells[old], bool(old))], False) for old in (is_old, not is_old)]
+    found = depends([events], *rows)
+    assert found == [0 if number % 2 else number - 1 for number in range(1, 2 * len(moments) + 1)]

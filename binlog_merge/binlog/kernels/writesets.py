@@ -67,9 +67,9 @@ K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
 P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_WEIGHTS, P_UTF8, P_FIELDS = range(8)
 IDENTITY, UNIQUE, REFERENCED, FOREIGN = range(4)
 """A key that identifies rows; another unique one; columns that foreign keys refer to; columns of a foreign key."""
-BYTES, NUMBER_OF_SIGN, DECIMAL, TEXT, BINARY_TEXT = range(5)
+BYTES, NUMBER_OF_SIGN, DECIMAL, TEXT, BINARY_TEXT, OLD_TIMESTAMP, OLD_DATETIME, OLD_TIME = range(8)
 """How values are compared: by their bytes; as FLOAT and DOUBLE, whose -0 is 0; as DECIMAL; text by the weights of its
-characters; text by its bytes."""
+characters; text by its bytes; moments in the formats of before 5.6 as those that have been written since."""
 
 _BARRIER_STATEMENT, _BARRIER_PARENT, _BARRIER_SIZE, _IN_ORDER, _BEGUN = 1, 2, 4, 8, 16
 _BARRIER = _BARRIER_STATEMENT | _BARRIER_PARENT | _BARRIER_SIZE
@@ -219,6 +219,33 @@ def _text(b: Any, begin: int, end: int, part: Any, weights: Any, value: int) -> 
     return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
 
 
+@njit(cache=True, nogil=True, _nrt=False)
+def _moment(b: Any, start: int, how: int, value: int) -> int:
+    """Return the hash of a moment in a format of before 5.6: that of the same one in the format since, whose bytes
+    begin with the greatest (MySQL internals: `my_datetime_packed_to_binary`).
+    """
+    size = np.int64(4)
+    packed = np.int64(u32(b, start))
+    if how == OLD_DATETIME:
+        digits, size = i64(b, start), np.int64(5)
+        date, time = digits // 1000000, digits % 1000000
+        day = (date // 10000 * 13 + date // 100 % 100) << 5 | (date % 100)
+        packed = (day << 17 | (time // 10000) << 12 | (time // 100 % 100) << 6 | (time % 100)) + (1 << 39)
+    elif how == OLD_TIME:
+        digits, size = np.int64(b[start]) | np.int64(u16(b, start + 1)) << 8, np.int64(3)
+        if digits >= 1 << 23:
+            digits -= 1 << 24
+        time = abs(digits)
+        packed = (time // 10000) << 12 | (time // 100 % 100) << 6 | (time % 100)
+        packed = (1 << 23) + (packed if digits >= 0 else -packed)
+    prime = np.uint64(0x9E3779B97F4A7C15)  # as `hash_bytes`
+    mixed = np.uint64(value) ^ (np.uint64(size) * prime)
+    for n in range(size):
+        mixed = (mixed ^ np.uint64(packed >> (8 * (size - 1 - n)) & 255)) * prime
+        mixed ^= mixed >> np.uint64(31)
+    return np.int64(mixed & np.uint64(0x7FFFFFFFFFFFFFFF))
+
+
 @njit(forceinline=True, _nrt=False)
 def _part(b: Any, part: Any, weights: Any, start: int, size: int, value: int) -> int:
     """Return a key's hash with one more part, -1 if it is not known which values that equals."""
@@ -227,6 +254,8 @@ def _part(b: Any, part: Any, weights: Any, start: int, size: int, value: int) ->
         return _text(b, start + part[P_LENGTH_BYTES], start + size, part, weights[part[P_WEIGHTS]], value)
     if how == BINARY_TEXT:
         return _binary_text(b, start + part[P_LENGTH_BYTES], start + size, part, value)
+    if how >= OLD_TIMESTAMP:
+        return _moment(b, start, how, value)
     if how == NUMBER_OF_SIGN:
         any_bit = np.int64(b[start + size - 1] & 127)
         for i in range(size - 1):
@@ -532,12 +561,28 @@ def restore(history: Any, entries: Any) -> None:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
+def map_hash(b: Any, body: int, end: int) -> int:
+    """Return the hash of a table map's body without its number: tables of two shards may differ under one number."""
+    return hash_bytes(b, body + 8, end - body - 8, 0) | 1
+
+
+@njit(forceinline=True, _nrt=False)
+def map_slot(maps: Any, table_id: int, hashed: int) -> int:
+    """Return the slot of the map with a number and a hash (0: the one in force under that number), or a free one."""
+    slot = table_id & (len(maps) - 1)
+    while maps[slot, 0] >= 0 and (maps[slot, 0] != table_id or maps[slot, 2] != hashed):
+        slot = (slot + 1) & (len(maps) - 1)
+    return slot
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def depend(d: Sets, b: Any, end: int, maps: Any, parents: Any, patch: bool) -> int:
     """Take whole events of a merged file, b[reg[AT]:end], that end with a transaction's last one.
 
     With `patch` each GTID event gets what it depends on; `parents` gets (number, what it depends on) of each
-    transaction, as many as it has room for. Returns FINISHED, NEW_TABLE (a table map, at AT, that `maps` does not
-    have), BAD_EVENT or BAD_ROWS.
+    transaction, as many as it has room for. `maps` are (table id, number of the table, hash): those known by their
+    hash, and that in force under each id, whose hash is 0. Returns FINISHED, NEW_TABLE (a table map, at AT, that `maps`
+    does not have), BAD_EVENT or BAD_ROWS.
     """
     reg = d.reg
     done = np.int64(0)
@@ -579,15 +624,16 @@ def depend(d: Sets, b: Any, end: int, maps: Any, parents: Any, patch: bool) -> i
             if body_end - body < 8:
                 return BAD_EVENT
             table_id = u48(b, body)
-            slot = table_id & (len(maps) - 1)
-            while maps[slot, 0] >= 0 and maps[slot, 0] != table_id:
-                slot = (slot + 1) & (len(maps) - 1)
-            if maps[slot, 0] < 0:
-                if kind == t.TABLE_MAP_EVENT:
+            slot = map_slot(maps, table_id, 0)
+            if kind == t.TABLE_MAP_EVENT:
+                known = map_slot(maps, table_id, map_hash(b, body, body_end))
+                if maps[known, 0] < 0:
                     return NEW_TABLE
+                maps[slot, 1] = maps[known, 1]
+            elif maps[slot, 0] < 0:
                 if table_id != t.NO_TABLE:
                     return BAD_ROWS
-            elif kind != t.TABLE_MAP_EVENT and not take_rows(d, b, body, body_end, kind, maps[slot, 1]):
+            elif not take_rows(d, b, body, body_end, kind, maps[slot, 1]):
                 return BAD_ROWS
         elif kind != t.ROWS_QUERY_LOG_EVENT and kind != t.XID_EVENT:
             reg[FLAGS] |= _BARRIER_STATEMENT

@@ -20,9 +20,10 @@ from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputF
 from binlog_merge.pipeline.order.cutting import Cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX
+from binlog_merge.reshape.target_keys import TargetKeys, given_apart
 from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
@@ -59,16 +60,20 @@ def gather_files(
     ordered: Ordered,
     cuts: Sequence[Cut],
     history: "OpenHistory | None" = None,
+    target: TargetKeys | None = None,
 ) -> list[GatherResult]:
     """Write the output files under temporary names and return the result of each, in order.
 
-    `history` is that of the open file, if this process has it.
+    `history` is that of the open file, if this process has it; `target` has the tables of which a target may hold other
+    keys, found if it is None.
     """
     state = inputs.manifest.state
     open_file = state.open_file
     number = state.next_number - (open_file is not None)
     files = input_files(inputs)
-    schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}
+    target = target_keys(job, inputs, coordination) if target is None else target
+    schemas = replace(schemas_of(job, inputs, coordination), target=target)
+    ddl = {d.key: d for d in coordination.ddl}
     tasks = [
         gather_task(
             job, inputs, schemas, ddl, files, rows, number + i, open_file if rows.goes_on else None, i + 1 < len(cuts)
@@ -77,7 +82,7 @@ def gather_files(
     ]
     if job.config.output.dependencies == "writeset":
         tasks = [
-            replace(task, writesets=True, history=_history(job, open_file, history) if task.begins else None)
+            replace(task, writesets=True, history=_history(job, open_file, history, target) if task.begins else None)
             for task in tasks
         ]
     size = sum(part.bytes for part in ordered.parts)
@@ -96,7 +101,22 @@ def gather_files(
     return gathered
 
 
-def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None") -> "History | None":
+def target_keys(job: Job, inputs: Inputs, coordination: Coordination) -> TargetKeys:
+    """Return the tables of which a target may hold other keys than the schema history; none by commit order."""
+    if job.config.output.dependencies != "writeset":
+        return TargetKeys()
+    last = inputs.manifest.state.last
+    known = TargetKeys.of_state({} if last is None else last.state)
+    floor = ORIGIN if last is None else OrderKey.parse(last.state["floor"])
+    known = known.then(given_apart(coordination.history, floor))
+    chosen = _output_filter(job.filter, coordination.history)
+    if chosen is not None:
+        for ddl in sorted(coordination.ddl, key=lambda ddl: ddl.key):
+            known = known.then(chosen.apart(ddl, known))
+    return known
+
+
+def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None", target: TargetKeys) -> "History | None":
     """Return the history of the open file that goes on, made again from its bytes if nobody has it."""
     from binlog_merge.pipeline.gather.writeset_history import history_of_file
 
@@ -104,7 +124,8 @@ def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None") -> 
         return None
     if known is not None and (history := known.of(file)) is not None:
         return history
-    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME)
+    filtered = job.filter is not None
+    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME, target, filtered)
 
 
 def _taken(task: GatherTask, result: GatherResult) -> GatherResult:

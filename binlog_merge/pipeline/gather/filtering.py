@@ -23,13 +23,14 @@ from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
+from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError, MergeError
 from binlog_merge.filters.ddl import DdlEvent, events_of
 from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.whole_json import with_whole_json
+from binlog_merge.reshape.target_keys import KeysApart, TargetKeys, apart_by, table_of
 from snapshot_store.ddl.parse.statement import ParsedDdl, qualified_tables
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
@@ -153,19 +154,12 @@ class OutputFilter:
 
         Raises ConfigError if the filter makes it an error, or if readers would get rows of unknown shape without it.
         """
-        sql = ddl.sql or ddl.text or ""
-        if not ddl.sql:
+        parts = self._parts(ddl)
+        if not parts:
             return ddl
-        try:
-            session = ddl_session(ddl.session)
-            events = events_of(ParsedDdl.of(sql, session), ddl.schema)
-        except DdlNotUnderstood as error:
-            raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
-        if not events:
-            return ddl
-        decisions = [self._decided(event, ddl.key) for event in events]
-        if decisions[0] == "restate":
-            schema, table = events[0].tables[0]
+        sql, session = ddl.sql, ddl_session(ddl.session)
+        if parts[0][1] == "restate":
+            schema, table = parts[0][0].tables[0]
             made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
             if made is None:  # IF NOT EXISTS, of a table that exists
                 return self._nothing(ddl)
@@ -177,15 +171,51 @@ class OutputFilter:
                 )
             says = {name for name, _ in qualified_tables(sql, session)}
             return replace(ddl, sql=in_session(create_sql(made, qualified=schema in says), session), text=None)
-        kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
+        kept = [event for event, outcome in parts if outcome == "apply"]
         if kept and ddl.schema and not ddl.suppress_use and self._filter.schema(ddl.schema).action != "Do":
             ddl = replace(ddl, schema=kept[0].schema)  # whoever runs it may not have the session's database
-        if len(kept) == len(events):
+        if len(kept) == len(parts):
             return ddl
         if kept:
-            text = _put_together(events, kept)
+            text = _put_together([event for event, _ in parts], kept)
             return replace(ddl, sql=text, text=None)
         return self._nothing(ddl)
+
+    def apart(self, ddl: LogicalDdl, known: TargetKeys) -> list[KeysApart]:
+        """Return of which tables a target may hold other keys than the history behind a statement; none behind one at
+        which the merge stops. `known` is what was known before it.
+        """
+        try:
+            parts = self._parts(ddl)
+        except MergeError:
+            return []
+        made = {(v.schema, v.name): v for v in self._history.versions if v.node is None and v.key == ddl.key}
+        found: list[KeysApart] = []
+        for event, outcome in parts:
+            names = (
+                [n for n in made if n[0] == event.schema] if event.is_schema else [n for n in event.tables if n in made]
+            )
+            why = "" if outcome in ("apply", "restate") else f"the filter leaves out {event.text!r}"
+            if event.effects.moves and not why:
+                old, new = event.together.paths[event.item]
+                found += [KeysApart(ddl.key, *new, known.why(*old, ddl.key)), KeysApart(ddl.key, *old, "")]
+            for name in names:
+                before, after = table_of(self._history.at(*name, ddl.key)), table_of(made[name])
+                if why:
+                    found += apart_by(ddl.key, name, before, after, why)
+                elif after is None and not event.effects.moves:
+                    found.append(KeysApart(ddl.key, *name, ""))
+        return [one for one in found if one.why or known.why(one.schema, one.table, ddl.key)]
+
+    def _parts(self, ddl: LogicalDdl) -> list[tuple[DdlEvent, Outcome]]:
+        """Return the parts of a statement with what becomes of each; none of one that changes no table."""
+        if not ddl.sql:
+            return []
+        try:
+            events = events_of(ParsedDdl.of(ddl.sql, ddl_session(ddl.session)), ddl.schema)
+        except DdlNotUnderstood as error:
+            raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
+        return [(event, self._decided(event, ddl.key)) for event in events]
 
     def _nothing(self, ddl: LogicalDdl) -> LogicalDdl:
         """Return the empty transaction that replaces a statement that does not come out."""

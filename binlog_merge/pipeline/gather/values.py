@@ -14,6 +14,7 @@ from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.coordinate.shards.values import Holds
 from binlog_merge.polardbx.names import is_system_table
 from binlog_merge.polardbx.table_mapping import Places
+from binlog_merge.reshape.target_keys import TargetKeys
 from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
@@ -33,7 +34,7 @@ class Schemas:
     ones; without them the topology does. `polardbx`: tables without a primary key may have a hidden column
     (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` have the columns that
     routes fill in for physical tables that lack them. With `holds`, rows may come out later than their own key.
-    `filter` decides which of all this comes out.
+    `filter` decides which of all this comes out. `target` has the tables of which a target may hold other keys.
     """
 
     history: SchemaHistory
@@ -45,6 +46,7 @@ class Schemas:
     modes: Modes | None = None
     holds: Holds | None = None
     filter: "OutputFilter | None" = None
+    target: TargetKeys = field(default_factory=TargetKeys)
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if its rows do not come out."""

@@ -4,7 +4,8 @@ See `reshape.writesets`. Between the rounds of a process the history of the open
 process makes it again from the file's own bytes, with the same result.
 """
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,8 @@ from binlog_merge.binlog.kernels.writesets import LARGE
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.pipeline.gather.values import Schemas
-from binlog_merge.reshape.writesets import History, References, Writesets, known_table, references_of
+from binlog_merge.reshape.target_keys import TargetKeys, table_of
+from binlog_merge.reshape.writesets import History, References, Writesets, order_key_of, references_of
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.store.db import Store
@@ -43,23 +45,24 @@ class OpenHistory:
 
 def writesets_of(schemas: Schemas, history: History | None) -> Writesets:
     """Return what finds the dependencies of a task's transactions."""
-    return Writesets(schemas.history.at, _references_in(schemas.history), history)
+    return Writesets(schemas.history.at, _references_in(schemas.history), history, schemas.target)
 
 
 def _references_in(history: SchemaHistory) -> Callable[[OrderKey], References]:
     names = {(v.schema, v.name) for v in history.versions if v.node is None and v.table and v.table.foreign_keys}
 
     def references_at(key: OrderKey) -> References:
-        tables = (known_table(history.at(*name, key)) for name in names)
+        tables = (table_of(history.at(*name, key)) for name in names)
         return references_of(table for table in tables if table is not None)
 
     return references_at
 
 
-def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
+def history_of_file(path: Path, file: OutputFile, store: Path, target: TargetKeys, filtered: bool) -> History:
     """Return the history of an open file, made again from its own bytes and the schema store.
 
-    Raises ManifestError if they are no merged log, IoError.
+    `target` has the tables of which a target may hold other keys. `filtered`: not all statements are in the file.
+    Raises ManifestError if the bytes are no merged log, IoError.
     """
     with as_merge_errors(store), Store.open(store, read_only=True) as opened:
         stored = opened.merging()
@@ -72,9 +75,11 @@ def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
             return versions_of(schema, name).at(schema, name, key)
 
         referring = opened.history_of(stored.with_foreign_keys())
-        writesets = Writesets(version_at, _references_in(referring))
+        writesets = Writesets(version_at, _references_in(referring), target=target)
+        first, last = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
+        changes = stored.changed_between(first, last, all_of_them=filtered)
         try:
-            _read(path, file.size, writesets)
+            _read(path, file.size, writesets, changes)
         except OSError as error:
             raise io_error(error, str(path)) from error
         except BinlogFormatError as error:
@@ -86,8 +91,12 @@ def history_of_file(path: Path, file: OutputFile, store: Path) -> History:
         return writesets.history()
 
 
-def _read(path: Path, size: int, writesets: Writesets) -> None:
-    """Take all transactions of a file, some megabytes of whole ones at a time."""
+def _read(path: Path, size: int, writesets: Writesets, changes: Sequence[OrderKey]) -> None:
+    """Take all transactions of a file, some megabytes of whole ones at a time.
+
+    `changes` are the keys behind which schemas change that no statement of the file says.
+    """
+    left = list(changes)
     with path.open("rb") as source:
         at, window = len(BINLOG_MAGIC), _WINDOW
         while at < size:
@@ -103,8 +112,26 @@ def _read(path: Path, size: int, writesets: Writesets) -> None:
                     raise BinlogFormatError("it ends within a transaction")
                 window *= 2
             else:
-                writesets.take(np.frombuffer(data, np.uint8), whole, patch=False)
+                _take(writesets, data, whole, left)
                 at, window = at + whole, _WINDOW
+
+
+def _take(writesets: Writesets, data: bytearray, end: int, changes: list[OrderKey]) -> None:
+    """Take whole transactions, data[:end]; behind each of the `changes`, which is then removed, with maps anew."""
+    view = np.frombuffer(data, np.uint8)
+    begun = at = 0
+    while changes and at < end:
+        if data[at + 4] not in _GTIDS:
+            at += int.from_bytes(data[at + 9 : at + 13], "little")
+            continue
+        key = order_key_of(view, at, end)
+        if key is not None and key > changes[0]:
+            writesets.take(view[begun:at], at - begun, patch=False)
+            writesets.forget_maps()
+            begun = at
+            del changes[: bisect_left(changes, key)]
+        at += _packed(data, at + 19 + 49)
+    writesets.take(view[begun:end], end - begun, patch=False)
 
 
 def _whole(data: bytearray, is_all: bool) -> tuple[int, tuple[int, int] | None]:
