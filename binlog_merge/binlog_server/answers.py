@@ -4,27 +4,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from binlog_merge.binlog.constants import ColumnType
-from binlog_merge.binlog_server.constants import WHAT, value_of
+from binlog_merge.binlog_server.constants import WHAT, computed, value_of
 from binlog_merge.binlog_server.definitions import Definitions, Moment, Row
 from binlog_merge.binlog_server.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.binlog_server.log import LogView
 from binlog_merge.binlog_server.recorded import known_shows, known_status
-from binlog_merge.binlog_server.refused import NO_ROWS, Refused, unknown_database
-from binlog_merge.binlog_server.session_variables import checked, is_double, shown_variables
+from binlog_merge.binlog_server.refused import Refused, no_rows_of, unknown_database, unknown_table
+from binlog_merge.binlog_server.session_variables import checked, shown_variables
 from binlog_merge.binlog_server.settings import Settings, Snapshot
 from binlog_merge.binlog_server.shows import show as shown
 from binlog_merge.binlog_server.sql import parse_statement
 from binlog_merge.binlog_server.statements import (
-    Constants,
-    Default,
     Empty,
     EndTransaction,
-    Expression,
     Kill,
     Lock,
     Nothing,
-    Question,
     Select,
     SetIsolation,
     SetNames,
@@ -33,15 +28,16 @@ from binlog_merge.binlog_server.statements import (
     ShowDefinitions,
     ShowEvents,
     StartTransaction,
-    SystemVariable,
     Unlock,
+    Unsupported,
     Use,
 )
-from binlog_merge.binlog_server.stray_bytes import check_stray_bytes, hidden, restored
+from binlog_merge.binlog_server.stray_bytes import check_stray_bytes, hidden
 from binlog_merge.binlog_server.tables.session import Selected, Wanted, check_spoken
 from binlog_merge.binlog_server.variables import Facts
 from binlog_merge.errors import MergeError
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
+from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.text.charsets import collation_id
 
 if TYPE_CHECKING:
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
 
 _SYSTEM: Final = {name: (charset, collation) for name, charset, collation in SYSTEM_SCHEMAS}
 _LONGEST_MESSAGE: Final = 500
-_MOST_SIGNED: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +108,6 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
         return Err.of(ErrorCode.ER_STACK_OVERRUN_NEED_MORE, "The statement is nested too deeply for binlog-merge serve")
 
 
-def _head(name: str, expression: Expression, value: Value, facts: Facts) -> Column:
-    if isinstance(expression, SystemVariable) and is_double(expression.name, facts):
-        return Column(name, True, ColumnType.DOUBLE)
-    if not isinstance(value, int):
-        return Column(name)
-    return Column(name, True, unsigned=value > _MOST_SIGNED)
-
-
 def _facts(settings: Settings, world: World) -> Facts:
     if settings.snapshot is not None:
         return settings.snapshot.facts
@@ -144,19 +131,14 @@ def _snapshot(settings: Settings, world: World) -> Snapshot:
 
 
 def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answer:
-    match parse_statement(text):
-        case Select(items):
-            facts = _facts(settings, world)
-            values = [value_of(expression, settings, facts) for _, expression in items]
-            heads = [_head(*item, value, facts) for item, value in zip(items, values, strict=True)]
-            return Rows(heads, [values])
+    match parse_statement(text, settings.reads.grammar(), settings.schema):
+        case Select() as select:
+            return _selected(select, settings, world, wanted)
         case SetVariables(items):
             return _set(items, settings, _facts(settings, world))
         case ShowDefinitions() as show:
             found = replace(show, where=hidden(show.where))
             return Rows(*shown(found, _definitions(settings, world), settings.schema))
-        case Question() | Constants() as asked:
-            return _selected(asked, settings, world, wanted)
         case StartTransaction(snapshot):
             settings.end()
             settings.reads.begun = True
@@ -195,8 +177,9 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
             return Ok()
         case Empty():
             return Err.of(ErrorCode.ER_EMPTY_QUERY, "Query was empty")
-        case _:
-            return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(text.split())[:80]}'")
+        case Unsupported(reason):
+            why = f": {reason[:200]}" if reason else ""
+            return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(text.split())[:80]}'{why}")
 
 
 def use(schema: str, settings: Settings, world: World) -> Ok | Err:
@@ -219,26 +202,29 @@ def _failed(error: MergeError) -> Err:
     return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
 
 
-def _selected(asked: Question | Constants, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
-    sql = asked.sql
-    if isinstance(asked, Constants):
-        from binlog_merge.binlog_server.constants import computed
+def _selected(select: Select, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
+    """Answer a SELECT: from the session if it is from no table, else by who has the rows of its first. Raises Refused.
 
-        return Rows(*computed(sql, settings, _facts(settings, world)))
-    from binlog_merge.binlog_server.questions import LONGEST, select
+    information_schema and its like are read by sqlglot, users' tables by `tables`, where there are any.
+    """
+    if select.table is None:
+        return Rows(*computed(select.cursor, settings, _facts(settings, world)))
+    schema, table = select.table
+    if not schema:
+        raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
+    if schema.lower() in _SYSTEM:
+        from binlog_merge.binlog_server.questions import select as answered
 
-    if (tables := world.tables()) is not None:
-        from binlog_merge.binlog_server.tables.query import parse_query
+        longest = settings.values.get("group_concat_max_len")
+        moment = _moment(settings, world)
+        return Rows(*answered(select.cursor, _definitions(settings, world), settings.schema, moment, longest))
+    if (tables := world.tables()) is None:
+        known = (schema, table) in _definitions(settings, world).tables
+        raise no_rows_of(schema, table) if known else unknown_table(schema, table)
+    from binlog_merge.binlog_server.tables.query import read_query
 
-        query = parse_query(sql, settings.reads.grammar(), settings.schema, settings.reads.connection())
-        if query is not None:
-            return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
-    if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
-        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
-    definitions, moment = _definitions(settings, world), _moment(settings, world)
-    longest = settings.values.get("group_concat_max_len")
-    columns, rows = select(hidden(sql), definitions, settings.schema, moment, longest)
-    return Rows(*restored(sql, columns, rows))
+    query = read_query(select.cursor, settings.schema, settings.reads.connection())
+    return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
 
 
 def _moment(settings: Settings, world: World) -> Moment:
@@ -285,15 +271,15 @@ def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
     return Ok()
 
 
-def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
+def _set(items: Sequence[tuple[str, Node | None]], settings: Settings, facts: Facts) -> Ok:
     for name, expression in items:
         own = name.startswith("@")
-        if not own and isinstance(expression, Default):
+        if expression is None and not own:
             checked(name, None, facts)
             settings.values.pop(name, None)
             continue
         try:
-            value = value_of(expression, settings, facts)
+            value = None if expression is None else value_of(expression, settings, facts)
         except Refused as refused:
             if own or refused.answer.code == ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE:
                 raise

@@ -1,9 +1,11 @@
-"""SELECTs without FROM that are computed: `SELECT 1 + 1`, `SELECT TIME_TO_SEC(TIMEDIFF(NOW(), UTC_TIMESTAMP()))`.
+"""SELECTs without FROM, and what variables are set to: `@@server_id`, `1 + 1`, `TIMEDIFF(NOW(), UTC_TIMESTAMP())`.
 
-Read by MySQL's grammar and compiled piece by piece like conditions over tables, so exact or refused. What is known of
-the session and its clock stands in the statement as a constant, before it is compiled.
+Read by MySQL's grammar. Variables, literals and functions of the session are answered at once. What is more than that
+is compiled piece by piece like conditions over tables, so exact or refused; what the session knows stands in it as a
+constant.
 """
 
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +22,8 @@ from binlog_merge.binlog_server.in_memory import Database, in_turn
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.binlog_server.session_variables import is_double, value_of_variable
 from binlog_merge.binlog_server.settings import Settings
-from binlog_merge.binlog_server.show_sql import column_name, cursor_of
+from binlog_merge.binlog_server.show_sql import column_name, limit, skip_modifiers
 from binlog_merge.binlog_server.sql import SCOPES
-from binlog_merge.binlog_server.statements import Call, Default, Expression, Literal, SystemVariable, UserVariable
 from binlog_merge.binlog_server.tables.values import real_text
 from binlog_merge.binlog_server.variables import Facts
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
@@ -33,6 +34,7 @@ from snapshot_store.errors import DdlNotUnderstood, DdlRejected
 from snapshot_store.mysql.expr.nodes import Node, column, literal
 from snapshot_store.mysql.expr.reader import VARIABLE, ExpressionReader
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.functions import FUNCTIONS, NATIVE_PREFIXES
 from snapshot_store.surrogates import is_text
 
 _MOST_PARTS: Final = 2000
@@ -57,45 +59,64 @@ _KINDS: Final[Mapping[str, ColumnType]] = {
     "time": ColumnType.TIME,
 }
 """The types of columns that are neither BIGINT nor a text; they have no character set."""
+_MOMENTS: Final = {"TIMESTAMP": "datetime", "DATE": "date", "TIME": "time"}
 _SYSTEM: Final = (COLUMN + LITERAL) // 2
 """How strong the collation of a system variable is: between those of a column and a literal."""
-_OF_SESSION: Final = ("version", "database", "connection_id", "user", "current_user", "unix_timestamp")
+_MOST_SIGNED: Final = (1 << 63) - 1
+_NUMBER: Final = re.compile(r"\d{1,19}(?:\.\d{1,10})?")
+
+Known = tuple[Value, Column]
+"""A value, and its column, which has no name yet."""
 
 
-def computed(sql: str, settings: Settings, facts: Facts) -> tuple[list[Column], list[Row]]:
+def computed(cursor: Cursor, settings: Settings, facts: Facts) -> tuple[list[Column], list[Row]]:
     """Return the columns and the row of a SELECT without FROM. Raises Refused for what is not known for certain."""
     try:
-        cursor = cursor_of(sql, settings.reads.grammar(), _MOST_PARTS)
+        if len(cursor.tokens) > _MOST_PARTS:
+            raise cursor.error(f"more than {_MOST_PARTS} words and signs")
         items = _items(cursor)
-        known = _Known(settings, facts)
+        most, skipped = limit(cursor)
+        cursor.finish()
+    except (DdlNotUnderstood, DdlRejected, RecursionError) as error:
+        raise _refused(error) from None
+    values = _evaluated([node for _, node in items], settings, facts)
+    columns = [replace(column, name=label) for (label, _), (_, column) in zip(items, values, strict=True)]
+    row = tuple(value for value, _ in values)
+    return columns, [row] if not skipped and most != 0 else []
+
+
+def value_of(node: Node, settings: Settings, facts: Facts) -> Value:
+    """Return the value of an expression. Raises Refused for what is not known for certain."""
+    ((value, _),) = _evaluated([node], settings, facts)
+    return value
+
+
+def _evaluated(nodes: Sequence[Node], settings: Settings, facts: Facts) -> list[Known]:
+    """Return the values of expressions. The engine is asked only if one of them is more than what the session knows."""
+    session = _SessionValues(settings, facts)
+    try:
+        known = [session.known(node) for node in nodes]
+        if not any(value is None for value in known):
+            return [value for value in known if value is not None]
         connection = settings.reads.connection()
-        nodes = [known.in_place(node) for _, node in items]
-        pieces = [compile_value(node, known.variables, connection) for node in nodes]
+        pieces = [compile_value(session.in_place(node), session.variables, connection) for node in nodes]
         texts = [_shown(piece) for piece in pieces]
     except UnknownColumn as error:
         text = f"Unknown column '{error.column[:64]}' in 'field list'"
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, text) from None
-    except (DdlNotUnderstood, DdlRejected) as error:
-        raise _refused(getattr(error, "reason", None) or str(error)) from None
-    except (ExpressionError, UnknownCollation) as error:
-        raise _refused(str(error)) from None
-    except RecursionError:
-        raise _refused("an expression nested too deep") from None
+    except (ExpressionError, UnknownCollation, RecursionError) as error:
+        raise _refused(error) from None
     with in_turn(), _database().of({}) as run:
         _, rows = run(f"SELECT {', '.join(texts)}")
-    values = tuple(_value(piece, value) for piece, value in zip(pieces, rows[0], strict=True))
-    names = [_column(label, *found) for (label, _), found in zip(items, zip(pieces, values, strict=True), strict=True)]
-    return names, [values]
+    values = [_value(piece, value) for piece, value in zip(pieces, rows[0], strict=True)]
+    return [(value, _column(piece, value)) for piece, value in zip(pieces, values, strict=True)]
 
 
-def _column(label: str, piece: Sql, value: Value) -> Column:
+def _column(piece: Sql, value: Value) -> Column:
     kind = _KINDS.get(piece.kind)
     if isinstance(value, int) and value > _MOST_SIGNED:  # no BIGINT without a sign is described here
         kind = ColumnType.NEWDECIMAL
-    return Column(label, piece.kind in ("int", "bool", *_KINDS), kind)
-
-
-_MOST_SIGNED: Final = (1 << 63) - 1
+    return Column("", piece.kind in ("int", "bool", *_KINDS), kind)
 
 
 @lru_cache(maxsize=1)
@@ -103,21 +124,21 @@ def _database() -> Database:
     return Database()
 
 
-def _refused(reason: str) -> Refused:
+def _refused(error: Exception) -> Refused:
+    reason = "an expression nested too deep" if isinstance(error, RecursionError) else str(error)
+    reason = getattr(error, "reason", None) or reason
     return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compute this SELECT: {reason[:300]}")
 
 
 def _items(cursor: Cursor) -> list[tuple[str, Node]]:
-    """Parse items with their names, FROM DUAL, LIMIT."""
+    """Parse items with their names, up to LIMIT."""
     cursor.expect("SELECT")
+    skip_modifiers(cursor)
     found = [_item(cursor)]
     while cursor.accept_symbol(","):
         found.append(_item(cursor))
     if cursor.accept("FROM"):
         cursor.expect("DUAL")
-    if cursor.accept("LIMIT") and cursor.integer() != 1:
-        raise cursor.error("LIMIT of the one row that there is")
-    cursor.finish()
     return found
 
 
@@ -133,8 +154,8 @@ def _item(cursor: Cursor) -> tuple[str, Node]:
     return label, node
 
 
-class _Known:
-    """What is known of a session and of the time, as nodes that stand for it."""
+class _SessionValues:
+    """The values that a session knows without the engine; for one statement, at one moment."""
 
     def __init__(self, settings: Settings, facts: Facts) -> None:
         self._settings, self._facts = settings, facts
@@ -143,39 +164,95 @@ class _Known:
         self.variables: dict[str, Sql] = {}
         """Those that stand in a tree as columns, by their names: `@x`, `@@global.x`."""
 
+    def known(self, node: Node) -> Known | None:
+        """Return the value of a variable, a literal or a function of the session; None for all else. Raises Refused."""
+        match node.kind, node.text, node.args:
+            case "forbidden", text, (name,) if text == VARIABLE:
+                return self._variable(name.text)
+            case "literal", text, _:
+                return _literal(text)
+            case "prefix", "-", (Node("literal", digits),) if digits.isdecimal() and _NUMBER.fullmatch(digits):
+                return -int(digits), Column("", True)
+            case "string", text, charset if {each.text for each in charset} <= {self._charset}:
+                return text, Column("")
+            case "call", name, () if name in _CLOCK:
+                kind, _, form = _CLOCK[name]
+                return self._moment(node).strftime(form), Column("", True, _KINDS[_MOMENTS[kind]])
+            case "call", name, args:
+                return self._called(name, [self.known(arg) for arg in args])
+        return None
+
     def in_place(self, node: Node) -> Node:
-        """Return a tree with constants in the place of calls. Raises ExpressionError, Refused."""
+        """Return a tree with constants in the place of what is known. Raises ExpressionError, Refused."""
         if node.kind == "call" and node.text == "timediff" and len(node.args) == 2:
             return self._difference(*node.args)
         if node.kind == "call" and node.text in _CLOCK and not node.args:
             kind, _, form = _CLOCK[node.text]
             return Node("moment", kind, (Node("string", self._moment(node).strftime(form)),))
-        if node.kind == "call" and node.text in _OF_SESSION and not node.args:
-            return self._constant(value_of(Call(node.text), self._settings, self._facts))
         if node.kind == "forbidden" and node.text == VARIABLE and node.args:
-            return self._variable(node.args[0].text)
+            return self._placed(node.args[0].text)
+        if node.kind == "call":
+            if (known := self.known(node)) is not None:
+                return self._constant(known[0])
+            if node.text not in FUNCTIONS and not node.text.startswith(NATIVE_PREFIXES):
+                text = f"FUNCTION {node.text[:64]} does not exist: {WHAT} functions"
+                raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, text)
         return replace(node, args=tuple(map(self.in_place, node.args)))
 
-    def _variable(self, name: str) -> Node:
-        """Return a column that stands for a variable."""
-        scope, dot, rest = name.lstrip("@").partition(".")
-        scoped = SCOPES.get(scope.upper(), "") if dot else ""
-        system = SystemVariable(rest if scoped else name[2:], scoped) if name.startswith("@@") else None
-        value = value_of(system or UserVariable(name[1:]), self._settings, self._facts)
+    def _variable(self, name: str) -> Known:
+        """Return the value of a variable by its name, as `@x` or `@@global.x`. Raises Refused."""
+        if not name.startswith("@@"):
+            value = self._settings.values.get(name)
+            return value, _described(value)
+        scope, _, rest = name[2:].partition(".")
+        scope = SCOPES.get(scope.upper(), "") if rest else ""
+        system = rest if scope else name[2:]
+        value = value_of_variable(system, scope, self._settings, self._facts)
+        if is_double(system, self._facts):
+            return value, Column("", True, ColumnType.DOUBLE)
+        return value, _described(value)
+
+    def _placed(self, name: str) -> Node:
+        """Return a column that stands for a variable. Raises Refused, ExpressionError."""
+        value, described = self._variable(name)
+        system = name.startswith("@@")
         if isinstance(value, int):  # whether one of the system's is UNSIGNED is not known
             piece = Sql(f"{value}::HUGEINT", "int", unsigned=None if system else value > _MOST_SIGNED)
         elif value is None:
             piece = NULL
-        elif system is not None and is_double(system.name, self._facts):
+        elif described.kind is ColumnType.DOUBLE:
             piece = Sql(f"'{value}'::DOUBLE", "double")
         elif not is_text(str(value)):
             raise ExpressionError(f"{name}, which is no text")
-        elif system is not None:
+        elif system:
             piece = Sql(quoted(str(value)), "string", "utf8mb3_general_ci", _SYSTEM)
         else:
             piece = Sql(quoted(str(value)), "string", self._settings.reads.connection(), COLUMN)
         self.variables[name] = piece
         return column(name)
+
+    def _called(self, name: str, arguments: Sequence[Known | None]) -> Known | None:
+        """Return what a function of the session returns; None if it is none, or not called so. Raises Refused."""
+        match name, [None if argument is None else argument[0] for argument in arguments]:
+            case "version", []:
+                value: Value = self._settings.version_prefix + self._facts.version
+            case "unix_timestamp", []:
+                value = int(time.time())
+            case "connection_id", []:
+                value = self._settings.connection_id
+            case (("user" | "current_user"), []):
+                value = f"{self._settings.user}@%"
+            case "database", []:
+                value = self._settings.schema
+            case "uuid", []:
+                value = str(uuid.uuid4())
+            case "gtid_subset", [str(inner), str(outer)]:
+                value = int(_gtids(outer).contains_set(_gtids(inner)))
+            case "gtid_subtract", [str(one), str(other)]:
+                value = str(_gtids(one).minus(_gtids(other)))
+            case _:
+                return None
+        return value, _described(value)
 
     def _constant(self, value: Value) -> Node:
         if value is None:
@@ -246,42 +323,20 @@ WHAT: Final = (
 )
 
 
-def value_of(expression: Expression, settings: Settings, facts: Facts) -> Value:
-    match expression:
-        case Literal(value):
-            return value
-        case UserVariable(name):
-            return settings.values.get("@" + name)
-        case SystemVariable(name, scope):
-            return value_of_variable(name, scope, settings, facts)
-        case Default():
-            return None
-        case Call(name, arguments):
-            return _call(name, [value_of(argument, settings, facts) for argument in arguments], settings, facts)
+def _literal(text: str) -> Known | None:
+    """Return NULL, a truth value or a number of usual length."""
+    if text in _WORDS:
+        return _WORDS[text], _described(_WORDS[text])
+    if not _NUMBER.fullmatch(text):
+        return None
+    return (int(text), _described(int(text))) if text.isdecimal() else (text, Column("", True, ColumnType.NEWDECIMAL))
 
 
-def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
-    match name, values:
-        case "version", []:
-            return settings.version_prefix + facts.version
-        case "unix_timestamp", []:
-            return int(time.time())
-        case "now" | "current_timestamp" | "sysdate", []:
-            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-        case "connection_id", []:
-            return settings.connection_id
-        case "user" | "current_user" | "session_user" | "system_user", []:
-            return f"{settings.user}@%"
-        case "database" | "schema", []:
-            return settings.schema
-        case "uuid", []:
-            return str(uuid.uuid4())
-        case "gtid_subset", [str(inner), str(outer)]:
-            return int(_gtids(outer).contains_set(_gtids(inner)))
-        case "gtid_subtract", [str(one), str(other)]:
-            return str(_gtids(one).minus(_gtids(other)))
-        case _:
-            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {WHAT} functions")
+_WORDS: Final[Mapping[str, int | None]] = {"NULL": None, "true": 1, "false": 0}
+
+
+def _described(value: Value) -> Column:
+    return Column("", True, unsigned=value > _MOST_SIGNED) if isinstance(value, int) else Column("")
 
 
 def _gtids(text: str) -> GtidSet:

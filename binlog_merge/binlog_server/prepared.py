@@ -36,6 +36,8 @@ from binlog_merge.protocol.packets import (
     utf8,
 )
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_plainly, quote_string
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -154,11 +156,11 @@ class Statements:
                     f"Can't create more than {_MOST} prepared statements in a session",
                 ).pack()
             ]
-        parts = _parts(sql, self._reads.grammar())
+        parts, stand_ins, first = _taken_apart(sql, self._reads.grammar())
         statement = _Statement(parts)
         fields: tuple[Field, ...] = ()
-        if parts[0].lstrip(" \t\r\n(")[:6].lower() in ("select", "show"):
-            answered = self._ask(statement.text(_stand_ins(parts)), Wanted.COLUMNS)
+        if first in ("SELECT", "SHOW"):
+            answered = self._ask(statement.text(stand_ins), Wanted.COLUMNS)
             if isinstance(answered, Err):
                 return [answered.pack()]
             fields, _ = self._result(answered)
@@ -230,31 +232,24 @@ class Statements:
         return fields, rows
 
 
-def _parts(sql: str, session: DdlSession) -> tuple[str, ...]:
-    """Return the texts between the parameters of a statement."""
-    from snapshot_store.errors import DdlNotUnderstood
-    from snapshot_store.mysql.sql.cursor import Cursor
+def _taken_apart(sql: str, session: DdlSession) -> tuple[tuple[str, ...], list[str], str]:
+    """Return a statement's parts between its parameters, values that may stand for these, and its first word.
 
+    With these its columns can be told: NULL, and a number where LIMIT wants one.
+    """
     try:
-        cursor = Cursor.of(sql, session)
+        tokens = Cursor.of(sql, session).tokens
     except DdlNotUnderstood:
-        return (sql,)
-    parts, begin = [], 0
-    while (token := cursor.next()).kind != "end":
+        return (sql,), [], ""
+    parts, stand_ins, begin, limited = list[str](), list[str](), 0, False
+    for token in tokens:
+        limited = limited or (token.kind == "word" and token.text.upper() == "LIMIT")
         if token.kind == "symbol" and token.text == "?":
             parts.append(sql[begin : token.start])
+            stand_ins.append("1" if limited else "NULL")
             begin = token.end
-    return (*parts, sql[begin:])
-
-
-def _stand_ins(parts: Sequence[str]) -> list[str]:
-    """Return values with which a statement's columns can be told: NULL, and a number where LIMIT wants one."""
-    limited = False
-    found = []
-    for part in parts[:-1]:
-        limited = limited or " limit " in f" {' '.join(part.lower().split())} "
-        found.append("1" if limited else "NULL")
-    return found
+    first = next((token for token in tokens if token.text != "("), None)
+    return (*parts, sql[begin:]), stand_ins, first.text.upper() if first is not None and first.kind == "word" else ""
 
 
 def _field(column: Column, texts: Texts) -> Field:

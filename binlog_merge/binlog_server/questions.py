@@ -7,7 +7,6 @@ such statement comes, and the tables are made once for each version of the defin
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,8 +14,14 @@ from binlog_merge.binlog_server.definitions import Definitions, Moment, Row
 from binlog_merge.binlog_server.dictionary import relations
 from binlog_merge.binlog_server.in_memory import CASE_MATTERS, Database, Filled, in_turn, stored
 from binlog_merge.binlog_server.refused import Refused, no_rows_of, unknown_table
+from binlog_merge.binlog_server.show_sql import PLAIN, skip_modifiers
+from binlog_merge.binlog_server.stray_bytes import hidden, restored
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.values.duckdb.piece import Sql, double
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor, depths_of, items_of
+from snapshot_store.mysql.sql.names import quote_name, quote_string
+from snapshot_store.mysql.sql.session import PIPES_AS_CONCAT
 
 _NOTHING: Final[Moment] = MappingProxyType({})
 LONGEST: Final = 1 << 14
@@ -49,7 +54,7 @@ _FUNCTIONS: Final = frozenset(
 
 
 def select(
-    sql: str,
+    cursor: Cursor,
     definitions: Definitions,
     schema: str | None,
     moment: Moment = _NOTHING,
@@ -61,7 +66,7 @@ def select(
     """
     from sqlglot import exp
 
-    tree = _parsed(sql)
+    tree = _parsed(hidden(_usual_text(cursor)))
     if not isinstance(tree, exp.Select):
         raise Refused(
             ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve answers single SELECTs over information_schema"
@@ -85,7 +90,26 @@ def select(
     with in_turn() as keep, _database_of(definitions).of(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
         keep(rows)
-    return _described(tree, described, names, _items(sql)), rows
+    return restored(cursor.text, _described(tree, described, names, [hidden(item) for item in _items(cursor)]), rows)
+
+
+def _usual_text(cursor: Cursor) -> str:
+    """Return a statement as it is written under the usual sql_mode, the only one that sqlglot knows. Raises Refused.
+
+    Under ANSI_QUOTES it would take the name "a" for a string.
+    """
+    session = cursor.session
+    if session.sql_mode & PIPES_AS_CONCAT and "||" in cursor.text:
+        raise _not_understood(cursor.text)
+    if session.backslash_escapes and not session.ansi_quotes:
+        return cursor.text
+    pieces, written = [], 0
+    for token in cursor.tokens:
+        if token.kind in ("name", "string"):
+            quoted = quote_name(token.text) if token.kind == "name" else quote_string(token.text)
+            pieces += [cursor.text[written : token.start], quoted]
+            written = token.end
+    return "".join((*pieces, cursor.text[written:]))
 
 
 def _buffered(tree: Any) -> bool:
@@ -133,19 +157,15 @@ def where(
 
 def _quoted(condition: str, columns: Sequence[Column]) -> str:
     """Return a condition with names of columns quoted: to sqlglot, Charset and Key are words of the language."""
-    from sqlglot.dialects.mysql import MySQL
-    from sqlglot.errors import SqlglotError
-    from sqlglot.tokens import TokenType
-
     try:
-        tokens = MySQL().tokenize(condition)
-    except SqlglotError:
+        tokens = Cursor.of(condition, PLAIN).tokens
+    except DdlNotUnderstood:
         raise _not_understood(condition) from None
     names = {column.name.lower() for column in columns}
     text = condition
     for token in reversed(tokens):
-        if token.text.lower() in names and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
-            text = f"{text[: token.start]}`{token.text}`{text[token.end + 1 :]}"
+        if token.kind == "word" and token.text.lower() in names:
+            text = f"{text[: token.start]}`{token.text}`{text[token.end :]}"
     return text
 
 
@@ -394,23 +414,21 @@ def _made_plain(
     return tree.transform(plain)
 
 
-def _items(sql: str) -> list[str]:
-    """Return the texts of a SELECT's items, up to the first FROM that is in no parentheses."""
-    from sqlglot.dialects.mysql import MySQL
-    from sqlglot.tokens import TokenType
-
-    depth, items, begin = 0, [], -1
-    tokens = MySQL().tokenize(sql)
-    for before, token in pairwise(tokens):
-        if before.token_type == TokenType.SELECT and begin < 0:
-            begin = token.start
-        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-        if begin >= 0 and not depth and token.token_type in (TokenType.COMMA, TokenType.FROM):
-            items.append(sql[begin : before.end + 1].strip())
-            if token.token_type == TokenType.FROM:
-                return items
-            begin = token.end + 1
-    return [*items, sql[begin : tokens[-1].end + 1].strip()] if tokens and begin >= 0 else items
+def _items(cursor: Cursor) -> list[str]:
+    """Return the texts of a SELECT's items, a string's without quotes, up to the first FROM in no parentheses."""
+    cursor.expect("SELECT")
+    while cursor.accept("DISTINCT") or cursor.accept("DISTINCTROW"):
+        pass
+    skip_modifiers(cursor)
+    begin, tokens = cursor.place, cursor.tokens
+    of_it = (i for i, token, depth in depths_of(tokens, begin) if not depth and token.text.upper() == "FROM")
+    end = next((i for i in of_it if tokens[i].kind == "word"), len(tokens))
+    return [
+        tokens[one].text
+        if (one + 1, tokens[one].kind) == (last, "string")
+        else cursor.text[tokens[one].start : tokens[last - 1].end]
+        for one, last in items_of(tokens, begin, end)
+    ]
 
 
 def _described(

@@ -28,6 +28,7 @@ from binlog_merge.binlog_server.senders import Senders
 from binlog_merge.binlog_server.session import Session
 from binlog_merge.binlog_server.settings import Limits, Memory
 from binlog_merge.binlog_server.show_events import event_rows
+from binlog_merge.binlog_server.show_sql import PLAIN
 from binlog_merge.binlog_server.sql import parse_statement
 from binlog_merge.binlog_server.statements import ShowEvents
 from binlog_merge.binlog_server.stream import warm
@@ -101,7 +102,7 @@ class BinlogServer:
         self._clients: dict[Connection, Thread] = {}
         self._memory = Memory()
         warm()
-        parse_statement("SELECT 1")  # loads the lexer, which the first client would wait for
+        parse_statement("SELECT 1", PLAIN)  # loads the lexer, which the first client would wait for
         self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]

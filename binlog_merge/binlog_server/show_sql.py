@@ -17,6 +17,8 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
 
+PLAIN: Final = DdlSession()
+"""A session that has set nothing."""
 _OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
 
 _OF_SCHEMA: Final = ("tables", "table status", "triggers", "events", "open tables")
@@ -143,10 +145,29 @@ def _choice(cursor: Cursor) -> tuple[str | None, str]:
     return None, ""
 
 
+def limit(cursor: Cursor) -> tuple[int | None, int]:
+    """Parse LIMIT, if it comes next: how many rows, None for all, and how many are skipped."""
+    if not cursor.accept("LIMIT"):
+        return None, 0
+    first = cursor.integer()
+    if cursor.accept_symbol(","):
+        return cursor.integer(), first
+    return first, cursor.integer() if cursor.accept("OFFSET") else 0
+
+
+def skip_modifiers(cursor: Cursor) -> None:
+    """Skip the words behind SELECT that say how rows are to be found or sent."""
+    while cursor.accept_one(*_MODIFIERS):
+        pass
+
+
+_MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
+
+
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
-QUOTED: Final = r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?$)|"(?:[^"\\]|\\.|"")*+(?:"|\\?$)|`[^`]*+(?:`|$)"""
+_QUOTED: Final = r"""'(?:[^'\\]|\\.|'')*+(?:'|\\?$)|"(?:[^"\\]|\\.|"")*+(?:"|\\?$)|`[^`]*+(?:`|$)"""
 """A pattern of what is quoted. One that is never closed goes to the end, lest it be looked for from each quote on."""
-_PART: Final = re.compile(rf"{QUOTED}|\w+|[^\w\s]", re.DOTALL)
+_PART: Final = re.compile(rf"{_QUOTED}|\w+|[^\w\s]", re.DOTALL)
 
 
 def cursor_of(sql: str, session: DdlSession, most: int) -> Cursor:

@@ -1,34 +1,28 @@
 """Parses the statements that replicas, connectors and people send to a binlog server: text in, values out.
 
-    SELECT   variables, literals, a few functions         SHOW   variables, binlogs, definitions (`show_sql`)
-    SET      user and session variables                   KILL, USE, transactions, locks
+    SELECT   as whose rows it asks for; who has them reads it     SHOW   variables, binlogs, definitions (`show_sql`)
+    SET      user and session variables                           KILL, USE, transactions, locks
 
-A SELECT … FROM is a Question, which is parsed later. Everything else is Unsupported.
+Everything else is Unsupported.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from binlog_merge.binlog_server.show_sql import (
-    QUOTED,
-    column_name,
     cursor_of,
     describe,
+    limit,
     name,
     rest,
     show_definitions,
     transaction,
 )
 from binlog_merge.binlog_server.statements import (
-    Call,
-    Constants,
-    Default,
     Empty,
-    Expression,
     Kill,
-    Literal,
     Names,
-    Question,
     Select,
     SetIsolation,
     SetNames,
@@ -36,26 +30,18 @@ from binlog_merge.binlog_server.statements import (
     Show,
     ShowEvents,
     Statement,
-    SystemVariable,
     Unsupported,
     Use,
-    UserVariable,
     exactly,
 )
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.reader import ExpressionReader
 from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.mysql.sql.functions import CANONICAL, FUNCTIONS
-from snapshot_store.mysql.sql.lexer import expand
+from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES
+from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
-from snapshot_store.mysql.values.literals import literal_bytes
 
-_ANSWERED: Final = frozenset(
-    {
-        *("version", "unix_timestamp", "now", "current_timestamp", "sysdate", "connection_id", "uuid"),
-        *("user", "current_user", "session_user", "system_user", "database", "schema", "gtid_subset", "gtid_subtract"),
-    }
-)
-"""The functions that have a value as a `Call`; others of MySQL's are computed, in `Constants`."""
 _SHOWS: Final = {
     "master status": "binary log status",
     "binary log status": "binary log status",
@@ -76,41 +62,74 @@ _SHOWS: Final = {
     "processlist": "processlist",
     "full processlist": "processlist",
 }
-_MOST_PARTS: Final = 2000
+_MOST_PARTS: Final = 20_000
 SCOPES: Final = {"GLOBAL": "global", "SESSION": "session", "LOCAL": "session"}
 
 
-def parse_statement(sql: str) -> Statement:
-    """Parse a statement. Never raises: a text that is not understood is Unsupported."""
+def parse_statement(sql: str, session: DdlSession, schema: str | None = None) -> Statement:
+    """Parse a statement; `schema` is the session's default. Never raises: what is not understood is Unsupported."""
     try:
-        cursor = cursor_of(sql, DdlSession(), _MOST_PARTS)
+        cursor = cursor_of(sql, session, _MOST_PARTS)
         if cursor.done:
             return Empty()
+        if _is_select(cursor):
+            return Select(_first_table(cursor, schema), cursor)
         statement = _statement(cursor)
         cursor.finish()
-    except DdlNotUnderstood:
-        return _select_of(sql)
+    except DdlNotUnderstood as error:
+        return Unsupported(error.reason)
+    except (DdlRejected, RecursionError) as error:
+        return Unsupported(str(error))
     return statement
 
 
-def _select_of(sql: str) -> Statement:
-    """Return a statement that is not understood here as the SELECT that it is, by its words outside comments."""
-    try:
-        text, _ = expand(sql, DdlSession())
-    except DdlNotUnderstood:
-        text = sql
-    if not _SELECT.match(text):
-        return Unsupported()
-    return Question(sql) if any(found[1] for found in _FROM.finditer(text)) else Constants(sql)
+def _is_select(cursor: Cursor) -> bool:
+    ahead = 0
+    while cursor.at_symbol("(", ahead):
+        ahead += 1
+    return cursor.word(ahead) == "SELECT"
 
 
-_SELECT: Final = re.compile(r"[\s(]*select\b", re.IGNORECASE)
-_FROM: Final = re.compile(rf"{QUOTED}|(\bfrom\b(?!\s++dual\b))", re.DOTALL | re.IGNORECASE)
+def _first_table(cursor: Cursor, schema: str | None) -> tuple[str, str] | None:
+    """Return the first table that a SELECT, or one within it, is from; None if there is none. The cursor stays.
+
+    FROM is a SELECT's where SELECT stands in the same parentheses: that of EXTRACT(YEAR FROM d) is none.
+    """
+    selects, tokens = [False], cursor.tokens
+    for i, token in enumerate(tokens):
+        symbol = token.text if token.kind == "symbol" else ""
+        word = token.text.upper() if token.kind == "word" and not (i and tokens[i - 1].text == ".") else ""
+        if symbol == "(":
+            selects.append(False)
+        elif symbol == ")" and len(selects) > 1:
+            selects.pop()
+        elif word == "SELECT":
+            selects[-1] = True
+        elif word == "FROM" and selects[-1]:
+            table = _table_at(tokens, i + 1, schema)
+            if table is not None:
+                return table
+    return None
+
+
+def _table_at(tokens: Sequence[Token], place: int, schema: str | None) -> tuple[str, str] | None:
+    """Return the table that is named at a place, or behind parentheses there; None for DUAL and for a SELECT."""
+    while place < len(tokens) and (tokens[place].kind, tokens[place].text) == ("symbol", "("):
+        place += 1
+    first, dot, second = (*tokens[place : place + 3], *[None] * 3)[:3]
+    if first is None or first.kind not in ("word", "name"):
+        return None
+    if first.kind == "word" and first.text.upper() in _NO_TABLES:
+        return None
+    if dot is not None and second is not None and (dot.kind, dot.text) == ("symbol", "."):
+        return first.text, second.text
+    return schema or "", first.text
+
+
+_NO_TABLES: Final = ("DUAL", "SELECT", "WITH", "VALUES", "TABLE")
 
 
 def _statement(cursor: Cursor) -> Statement:
-    if cursor.accept("SELECT"):
-        return _select(cursor)
     if cursor.accept("SET"):
         return _set(cursor)
     if cursor.accept("SHOW"):
@@ -125,104 +144,6 @@ def _statement(cursor: Cursor) -> Statement:
     if found is None:
         raise cursor.error("not understood")
     return found
-
-
-def _select(cursor: Cursor) -> Select:
-    items = [_item(cursor)]
-    while cursor.accept_symbol(","):
-        items.append(_item(cursor))
-    if cursor.accept("FROM") and not cursor.accept("DUAL"):
-        raise cursor.error("not understood")
-    if all(isinstance(found, Call) and found.name in _TIMES for _, found in items):
-        raise cursor.error("moments, which are no texts")
-    if any(isinstance(found, Call) and _computed(found.name) for _, found in items):
-        raise cursor.error("functions, which are computed")
-    _limit(cursor)
-    return Select(tuple(items))
-
-
-def _computed(name: str) -> bool:
-    return name not in _ANSWERED and CANONICAL.get(name, name) in FUNCTIONS
-
-
-def _item(cursor: Cursor) -> tuple[str, Expression]:
-    start = cursor.peek().start
-    if cursor.peek().kind == "bits":
-        raise cursor.error("bytes, which are no text")
-    expression = _expression(cursor)
-    label = cursor.text[start : cursor.peek(-1).end]
-    if cursor.peek(-1).kind == "string" and cursor.peek(-1).start == start:
-        label = cursor.peek(-1).text
-        if cursor.peek().kind == "string":
-            raise cursor.error("strings that are one together")
-    label = column_name(label)
-    named = cursor.accept("AS")
-    token = cursor.peek()
-    if named or token.kind in ("name", "string") or (token.kind == "word" and token.text.lower() not in _CLAUSES):
-        label = name(cursor)
-    return label, expression
-
-
-_TIMES: Final = ("now", "current_timestamp", "sysdate")
-_CLAUSES: Final = ("from", "limit", "where", "into", "union", "order")
-
-
-def _expression(cursor: Cursor) -> Expression:
-    token = cursor.peek()
-    if token.kind == "string":
-        return Literal(cursor.next().text)
-    if token.kind == "bits":
-        return Literal(literal_bytes(cursor.next().text).decode("utf-8", "surrogateescape"))
-    if token.kind == "number" or (cursor.at_symbol("-") and cursor.peek(1).kind == "number"):
-        sign = "-" if cursor.accept_symbol("-") else ""
-        text = sign + cursor.next().text
-        return Literal(int(text)) if len(text) < 20 and text.lstrip("-").isdecimal() else Literal(text)
-    if token.kind == "symbol" and token.text == "@":
-        return _variable(cursor)
-    word = cursor.word().lower()
-    if not word:
-        raise cursor.error("not understood")
-    cursor.next()
-    if word == "_binary" and cursor.peek().kind == "string":
-        return Literal(cursor.next().text)
-    if cursor.accept_symbol("("):
-        return Call(word, _arguments(cursor))
-    if word in ("null", "true", "false"):
-        return Literal({"null": None, "true": 1, "false": 0}[word])
-    if word in ("current_user", "current_timestamp"):
-        return Call(word)
-    raise cursor.error("not understood")
-
-
-def _variable(cursor: Cursor) -> SystemVariable | UserVariable:
-    """Parse @name, or @@name with or without a scope."""
-    cursor.expect_symbol("@")
-    system = cursor.accept_symbol("@")
-    parts = [name(cursor)]
-    while cursor.accept_symbol("."):
-        parts.append(name(cursor))
-    if not system:
-        return UserVariable(".".join(parts).lower())
-    scope = SCOPES.get(parts[0].upper(), "") if len(parts) > 1 else ""
-    return SystemVariable(".".join(parts[bool(scope) :]).lower(), scope)
-
-
-def _arguments(cursor: Cursor) -> tuple[Expression, ...]:
-    if cursor.accept_symbol(")"):
-        return ()
-    arguments = [_argument(cursor)]
-    while cursor.accept_symbol(","):
-        arguments.append(_argument(cursor))
-    if not cursor.accept_symbol(")"):
-        raise cursor.error("not understood")
-    return tuple(arguments)
-
-
-def _argument(cursor: Cursor) -> Expression:
-    """Parse an argument, which must not be a function call: no text may decide how deep we recurse."""
-    if cursor.word() not in ("", "NULL"):
-        raise cursor.error("not understood")
-    return _expression(cursor)
 
 
 def _set(cursor: Cursor) -> Statement:
@@ -245,7 +166,7 @@ def _charset(cursor: Cursor) -> str:
     return "" if found.lower() == "default" else found
 
 
-def _assignment(cursor: Cursor) -> tuple[str, Expression]:
+def _assignment(cursor: Cursor) -> tuple[str, Node | None]:
     if cursor.accept("GLOBAL") or cursor.accept("PERSIST"):
         raise cursor.error("not understood")
     if not cursor.accept("SESSION"):
@@ -258,25 +179,28 @@ def _assignment(cursor: Cursor) -> tuple[str, Expression]:
 
 def _target(cursor: Cursor) -> str:
     """Parse what is assigned to: a user variable as `@name`, a session variable by its name."""
-    if not cursor.at_symbol("@"):
-        return name(cursor).lower()
-    if cursor.at_symbol("@", 1) and cursor.word(2) in ("GLOBAL", "PERSIST", "PERSIST_ONLY"):
+    user = cursor.accept_symbol("@") and not cursor.accept_symbol("@")
+    parts = [name(cursor)]
+    while cursor.accept_symbol("."):
+        parts.append(name(cursor))
+    scope = "" if user or len(parts) == 1 else parts[0].upper()
+    if scope in ("GLOBAL", "PERSIST", "PERSIST_ONLY"):
         raise cursor.error("not understood")
-    found = _variable(cursor)
-    return found.name if isinstance(found, SystemVariable) else f"@{found.name}"
+    return ("@" * user + ".".join(parts[scope in SCOPES :])).lower()
 
 
-def _value(cursor: Cursor) -> Expression:
-    """Parse the right side of an assignment, where a bare word is a string."""
-    place = cursor.place
-    try:
-        return _expression(cursor)
-    except DdlNotUnderstood:
-        cursor.place = place
-        if cursor.peek().kind not in ("word", "name"):
-            raise
-        word = name(cursor)
-        return Default() if word.upper() == "DEFAULT" else Literal(word)
+def _value(cursor: Cursor) -> Node | None:
+    """Parse the right side of an assignment, where a bare word is a string, but for DEFAULT, which is None."""
+    token, after = cursor.peek(), cursor.peek(1)
+    bare = token.kind == "name" or (token.kind == "word" and token.text.lower() not in _VALUES)
+    if bare and (after.kind == "end" or (after.kind == "symbol" and after.text in ",;")):
+        cursor.next()
+        return None if token.kind == "word" and token.text.upper() == "DEFAULT" else Node("string", token.text)
+    return ExpressionReader(cursor).expression()
+
+
+_VALUES: Final = frozenset({"null", "true", "false", *WITHOUT_PARENTHESES})
+"""Words that are values, and no strings."""
 
 
 def _show(cursor: Cursor) -> Statement:
@@ -298,7 +222,7 @@ def _show(cursor: Cursor) -> Statement:
         if what == "grants":
             _for_user(cursor)
         names, where = _names(cursor)
-        _limit(cursor)
+        limit(cursor)
         return Show(what, names, where, everywhere)
     raise cursor.error("not understood")
 
@@ -351,17 +275,8 @@ def _condition(cursor: Cursor) -> list[str]:
 def _show_events(cursor: Cursor) -> ShowEvents:
     file = cursor.literal_string() if cursor.accept("IN") else ""
     position = cursor.integer() if cursor.accept("FROM") else 4
-    skip, limit = _limit(cursor)
-    return ShowEvents(file, position, skip, limit)
-
-
-def _limit(cursor: Cursor) -> tuple[int, int | None]:
-    if not cursor.accept("LIMIT"):
-        return 0, None
-    first = cursor.integer()
-    if cursor.accept_symbol(","):
-        return first, cursor.integer()
-    return (cursor.integer(), first) if cursor.accept("OFFSET") else (0, first)
+    most, skip = limit(cursor)
+    return ShowEvents(file, position, skip, most)
 
 
 def _kill(cursor: Cursor) -> Kill:

@@ -1,60 +1,29 @@
 """The statements that a binlog server answers, as values: the result of the parser, and the input of the answers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    """A string, a number or NULL."""
-
-    value: str | int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SystemVariable:
-    """`@@name`, in lower case; `scope` is "global", "session" or "" where none is written."""
-
-    name: str
-    scope: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Default:
-    """DEFAULT, to which a variable is set."""
-
-
-@dataclass(frozen=True, slots=True)
-class UserVariable:
-    """`@name`, in lower case."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function, its name in lower case."""
-
-    name: str
-    arguments: "tuple[Expression, ...]" = ()
-
-
-Expression = Literal | SystemVariable | UserVariable | Call | Default
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.sql.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The expressions of a SELECT, each under the name of its column."""
+    """A SELECT, which is read further by who answers it: `table` is the first that it is from, with its schema.
 
-    items: tuple[tuple[str, Expression], ...]
+    Without FROM, or from DUAL, it is from none; a schema is "" where none is written and the session has none.
+    """
+
+    table: tuple[str, str] | None
+    cursor: Cursor = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class SetVariables:
-    """SET: the assignments, to user variables as `@name` and to session variables by their names."""
+    """SET: the assignments, to user variables as `@name` and to session variables by their names; None is DEFAULT."""
 
-    items: tuple[tuple[str, Expression], ...]
+    items: tuple[tuple[str, Node | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +68,6 @@ class ShowDefinitions:
     like: str | None = None
     where: str = ""
     optional: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A SELECT … FROM, as text."""
-
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """A SELECT without FROM that is more than variables, literals and calls, as text."""
-
-    sql: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +147,9 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Any statement that a binlog server does not answer."""
+    """Any statement that a binlog server does not answer; `reason` says what was not understood."""
+
+    reason: str = field(default="", compare=False)
 
 
 Statement = (
@@ -201,8 +158,6 @@ Statement = (
     | Show
     | ShowDefinitions
     | ShowEvents
-    | Question
-    | Constants
     | StartTransaction
     | EndTransaction
     | Lock

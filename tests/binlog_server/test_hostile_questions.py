@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pymysql
@@ -11,6 +12,8 @@ from binlog_merge.binlog_server import in_memory, questions
 from binlog_merge.binlog_server.definitions import Definitions
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.protocol.packets import ErrorCode
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.session import DdlSession
 from tests.binlog_server.merged import merged
 from tests.binlog_server.running import Running, serving
 
@@ -58,15 +61,19 @@ def test_it_ends_in_an_error_and_leaves_nothing(
 def test_a_large_result_keeps_its_place_for_as_long_as_it_is_held() -> None:
     nothing = Definitions({}, {})
     sql = "SELECT schema_name FROM information_schema.schemata"
+
+    def select() -> list[tuple[Any, ...]]:
+        return questions.select(Cursor.of(sql, DdlSession()), nothing, None)[1]
+
     with mock.patch.multiple(in_memory, _PLACES=in_memory.places(1), _WAIT=0.01, _LARGE=0):
-        _, rows = questions.select(sql, nothing, None)
+        rows = select()
         assert rows[0] == ("information_schema",)
         with pytest.raises(Refused) as caught:
-            questions.select(sql, nothing, None)
+            select()
         assert "at once" in caught.value.answer.message
         del rows
         for _ in range(3):
-            assert questions.select(sql, nothing, None)[1]
+            assert select()
     with mock.patch.multiple(in_memory, _PLACES=in_memory.places(1), _WAIT=0.01):
-        held = [questions.select(sql, nothing, None) for _ in range(3)]
+        held = [select() for _ in range(3)]
     assert len(held) == 3, "a small one keeps none"

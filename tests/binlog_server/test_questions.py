@@ -60,6 +60,17 @@ ANSWERED = (
     f"SELECT COUNT(*) AS n {ONE} HAVING n > 500",
     f"SELECT DISTINCT data_type AS d {COLUMNS} HAVING d LIKE 't%' ORDER BY d",
 )
+IN_MODES = (
+    (
+        "ANSI_QUOTES",
+        f"""SELECT "COLUMN_NAME", 'it''s "x"' {ONE} AND "column_name" LIKE 'a%' ORDER BY "ORDINAL_POSITION" """,
+    ),
+    (
+        "NO_BACKSLASH_ESCAPES",
+        rf"SELECT column_name, '\', 'it''s' {ONE} AND '\' <> column_name ORDER BY ordinal_position",
+    ),
+    ("ANSI", f"""SELECT "c"."COLUMN_NAME" {COLUMNS.replace("columns", 'columns AS "c"')} ORDER BY 1"""),
+)
 REFUSED_BY_BOTH = (
     f"SELECT column_name {ONE} HAVING ordinal_position < 4",
     f"SELECT c.column_name AS x {COLUMNS.replace('columns', 'columns c')} HAVING column_name = 'id'",
@@ -99,6 +110,15 @@ def test_questions_with_functions_are_answered_as_by_a_server(mysql_server: MySq
         for sql in REFUSED:
             ours, theirs = ask(sql)
             assert isinstance(ours, int) and not isinstance(theirs, int), sql
+        settings.values.clear()
+        for mode, sql in IN_MODES:
+            cursor.execute("SET SESSION sql_mode = %s", mode)
+            settings.values["sql_mode"] = mode
+            ours, theirs = ask(sql)
+            if ours != theirs or isinstance(ours, int):
+                different[sql, mode] = ours, theirs
+        ours, theirs = ask("SELECT table_name || 'x' FROM information_schema.tables WHERE table_schema = 'shop'")
+        assert isinstance(ours, int) and not isinstance(theirs, int)
     for question, found in different.items():
         print(*question, *found, sep="\n   ")
     assert not different

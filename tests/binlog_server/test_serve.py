@@ -217,9 +217,14 @@ def test_what_connectors_ask_is_answered(running: Running) -> None:
         connection.cursor() as cursor,
     ):
         assert several[1] == ("version", connection.server_version)
-        cursor.execute("SET @a = @@server_id, @b = 'x', sql_mode = CONCAT(@@sql_mode, ',y')")
+        cursor.execute("SET @a = @@server_id, @b = 'x', sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')")
         cursor.execute("SELECT @A, @b, @c, DATABASE(), CONNECTION_ID()")
         assert cursor.fetchall() == ((9001, "x", None, "information_schema", connection.thread_id()),)
+        cursor.execute("SET @n = 2 * 3 + 1, @t = NULL, @s = _utf8mb4'a'")
+        cursor.execute("SELECT @n, @t, @s, @@sql_mode LIKE '%ANSI_QUOTES%' FROM DUAL LIMIT 1")
+        assert cursor.fetchall() == ((7, None, "a", 1),)
+        assert cursor.execute("SELECT 1 LIMIT 0") == 0
+        assert _refused(lambda: cursor.execute('SELECT "a"'))[0] == 1054, "a name, as sql_mode says now"
         cursor.execute("BEGIN")
         connection.ping(reconnect=False)
         connection.select_db("mysql")

@@ -12,11 +12,14 @@ import pymysql
 import pytest
 
 from binlog_merge.binlog_server.refused import Refused
+from binlog_merge.binlog_server.sql import parse_statement
+from binlog_merge.binlog_server.statements import Select, Unsupported
 from binlog_merge.binlog_server.tables.compiled import Shape, compile_query
 from binlog_merge.binlog_server.tables.fields import Reading, Results
-from binlog_merge.binlog_server.tables.query import parse_query
+from binlog_merge.binlog_server.tables.query import read_query
 from binlog_merge.binlog_server.tables.view import Rows
 from snapshot_store.ddl import parse_dump
+from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
 from tests.binlog_server.running import serving
 from tests.merge_e2e.local import merge
@@ -288,9 +291,7 @@ def test_dates_and_times_are_alike_however_a_file_keeps_them(minutes: int) -> No
             )
             shape = Shape(parse_dump(MOMENTS), lambda *_: NAMES, lambda *_: "t", Reading(text, minutes))
             for sql in MOMENT_SELECTS:
-                query = parse_query(sql, DdlSession(), "d")
-                assert query is not None
-                compiled = compile_query(query, shape, results)
+                compiled = compile_query(read_query(Cursor.of(sql, DdlSession()), "d"), shape, results)
                 for binary in (False, True):
                     reader = file.sql(compiled.sql).to_arrow_reader()
                     found.append((sql, [*Rows(reader, compiled, results, binary, lambda: None)]))
@@ -330,7 +331,9 @@ HOSTILE = {
 def test_what_is_not_known_to_be_exact_is_refused(sql: str) -> None:
     catalog = parse_dump(MOMENTS + "; CREATE TABLE u (k VARCHAR(9) COLLATE utf8mb4_hungarian_ci)")
     shape = Shape(catalog, lambda schema, name: NAMES if name == "t" else ("k",), lambda *_: "t", Reading(True))
-    with pytest.raises(Refused):
-        query = parse_query(sql, DdlSession(), "d")
-        assert query is not None
-        compile_query(query, shape, Results("utf8mb4", 255))
+    statement = parse_statement(sql, DdlSession(), "d")
+    if isinstance(statement, Select):
+        with pytest.raises(Refused):
+            compile_query(read_query(statement.cursor, "d"), shape, Results("utf8mb4", 255))
+    else:
+        assert isinstance(statement, Unsupported)

@@ -25,7 +25,7 @@ SESSIONS: Final = {
     "polardbx/ddl/text.py": "which words are reserved",
     "values/duckdb/piece.py": "of what is asked of rows",
     # What a client of `serve` asks
-    "binlog_server/sql.py": "of a client",
+    "binlog_server/show_sql.py": "of a client",
     "binlog_server/stray_bytes.py": "of a client",
     "binlog_server/tables/session.py": "of a client",
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_merge.binlog_server.refused import Refused
-from binlog_merge.binlog_server.show_sql import cursor_of
+from binlog_merge.binlog_server.show_sql import limit, skip_modifiers
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.values.duckdb.piece import CONNECTION
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected
@@ -26,17 +26,13 @@ from snapshot_store.mysql.sql.session import (
     NO_ZERO_IN_DATE,
     PAD_CHAR_TO_FULL_LENGTH,
     TIME_TRUNCATE_FRACTIONAL,
-    DdlSession,
 )
 
-_MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
 _AGGREGATES: Final = ("COUNT", "MIN", "MAX")
 _AFTER: Final = ("FROM", "WHERE", "ORDER", "LIMIT", "FOR", "LOCK", "GROUP", "HAVING", "UNION", "INTO")
-_MOST_PARTS: Final = 20_000
 _MOST_NODES: Final = 3000
 _MOST_ITEMS: Final = 4096
 _MOST_KEYS: Final = 64
-_SYSTEM: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +80,17 @@ class Query:
         return any(item.aggregate for item in self.items)
 
 
-def parse_query(sql: str, session: DdlSession, schema: str | None, connection: str = CONNECTION) -> Query | None:
-    """Return a SELECT from a user's table, None for one from system schemas; `schema` is the session's default.
+def read_query(cursor: Cursor, schema: str | None, connection: str = CONNECTION) -> Query:
+    """Read a SELECT from a user's table; `schema` is the session's default, `connection` the collation of its literals.
 
-    `connection` is the collation of the session's literals. Raises Refused for what is not understood.
+    Raises Refused for what is not understood.
     """
     try:
-        cursor = cursor_of(sql, session, _MOST_PARTS)
-        if _of_the_system(cursor, schema):
-            return None
         query = _connected(_query(cursor, schema), connection)
-        _check_mode(query, session.sql_mode)
+        _check_mode(query, cursor.session.sql_mode)
         _locking(cursor)
         cursor.finish()
-        if query is not None and not _small(query):
+        if not _small(query):
             raise cursor.error(f"more than {_MOST_NODES} comparisons and values")
     except DdlNotUnderstood as error:
         raise _refused(error.reason) from None
@@ -171,24 +164,9 @@ def _refused(reason: str) -> Refused:
     )
 
 
-def _of_the_system(cursor: Cursor, schema: str | None) -> bool:
-    """Return whether the first table after a FROM is one of the server's own; the cursor does not move."""
-    place = cursor.place
-    try:
-        while not cursor.done:
-            if cursor.accept("FROM") and not cursor.at_symbol("("):
-                own, _ = cursor.table_name()
-                return (own or schema or "").lower() in _SYSTEM
-            cursor.next()
-    finally:
-        cursor.place = place
-    return False
-
-
 def _query(cursor: Cursor, schema: str | None) -> Query:
     cursor.expect("SELECT")
-    while cursor.accept_one(*_MODIFIERS):
-        pass
+    skip_modifiers(cursor)
     if cursor.at("EXISTS") and cursor.at_symbol("(", 1):
         return _existence(cursor, schema)
     items = [_item(cursor)]
@@ -205,11 +183,11 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     order: list[_Key] = _order(cursor) if cursor.accept("ORDER", "BY") else []
     if order and items[0].aggregate:
         raise cursor.error("ORDER BY of aggregates")
-    limit, offset = _limit(cursor)
+    most, offset = limit(cursor)
     padded = bool(cursor.session.sql_mode & PAD_CHAR_TO_FULL_LENGTH)
     _check_tables(source, {*reader.tables, *(item.table for item in items), *(table for *_, table in order)})
     _check_names(cursor, items, order, source)
-    found = Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), limit, offset, padded)
+    found = Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), most, offset, padded)
     return _flat(cursor, found) if isinstance(source, Query) and not found.aggregated else found
 
 
@@ -248,8 +226,8 @@ def _existence(cursor: Cursor, schema: str | None) -> Query:
     label = cursor.text[start : cursor.peek().end]
     cursor.expect_symbol(")")
     item = _named(cursor, Item(label, aggregate="exists"))
-    limit, offset = _limit(cursor)
-    return Query((item,), inner, limit=limit, offset=offset)
+    most, offset = limit(cursor)
+    return Query((item,), inner, limit=most, offset=offset)
 
 
 def _check_tables(source: "Source | Query", tables: set[tuple[str, ...]]) -> None:
@@ -354,15 +332,6 @@ def _order(cursor: Cursor) -> list[_Key]:
         found.append((name, cursor.accept_one("ASC", "DESC") == "DESC", tuple(table)))
         if not cursor.accept_symbol(","):
             return found
-
-
-def _limit(cursor: Cursor) -> tuple[int | None, int]:
-    if not cursor.accept("LIMIT"):
-        return None, 0
-    first = cursor.integer()
-    if cursor.accept_symbol(","):
-        return cursor.integer(), first
-    return first, cursor.integer() if cursor.accept("OFFSET") else 0
 
 
 def _locking(cursor: Cursor) -> None:
