@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Output, SslCa, local_path, option
+from binlog_merge.cli.options import Output, SslCa, local_path, option, output_place
 from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
 from binlog_merge.redaction import Routine
@@ -30,6 +30,10 @@ which the files are, or that lacks what comes next, is refused. Merge at any tim
 Where the nodes' clocks give the order (gtid-time), it also notes how far the servers' clocks are, so that a node with
 nothing to write holds no merge back; `capture: {clock: off}` if sessions set original_commit_timestamp. Where a global
 clock does, `heartbeat:` of the configuration says what to run on each node now and then, with --stop-never.
+
+A host that has nothing begins where the merged log goes on that --merged names, or output.dir of the configuration: of
+each node's log it fetches what the next merge needs, not all from the server's first file on. A file that begins in
+the middle keeps its offsets, and what is left out of it is refused to whoever reads it. --whole fetches everything.
 
 A node may fail over: with `server: [mysql://a, mysql://b]` another of its servers takes over when the one that is
 captured cannot be reached for `capture: {lost-after: 10s}` or has become read-only, and the other may be written to and
@@ -60,10 +64,22 @@ def capture(
         list[str] | None,
         option(
             "--start-file",
-            "Where a node without captured files begins; default: its server's first file.",
+            "Where a node without captured files begins; default: where the merged log goes on, else the first file.",
             "[SOURCE_ID=]FILE",
         ),
     ] = None,
+    merged: Annotated[
+        str | None,
+        option(
+            "--merged",
+            "The merged log, a folder or a URI, by which a new host knows where to begin; default: output.dir.",
+            "DIR",
+            output_place,
+        ),
+    ] = None,
+    whole: Annotated[
+        bool, option("--whole", "Begin at each server's first file, whatever the merged log needs.")
+    ] = False,
     switch: Annotated[
         list[str] | None,
         option(
@@ -101,13 +117,15 @@ def capture(
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
     cluster = MergeConfig.load(config)
     directory = Path(cluster.capture.dir) if out is None else out
+    # Into another directory than the merge's, one usually wants the whole log.
+    place = None if whole else merged or (cluster.output.dir if out is None else None)
     lost_after = cluster.capture.lost_after / 1e6
     options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca), together, lost_after)
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
     switches = _switches(switch or ())
     password = None if password_file is None else password_of(password_file)
     try:
-        result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches)
+        result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches, merged=place)
     except OutputBusy:
         if not switches or stop_never:
             raise

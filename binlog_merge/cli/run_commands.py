@@ -151,7 +151,8 @@ def error_of(code: int) -> dict[str, Any] | None:
 
 def _capture(options: RunOptions) -> tuple[str, ...]:
     return (
-        *(f"--config={options.config}", "--stop-never", "--together", "--retry-seconds", "inf"),
+        *(f"--config={options.config}", f"--merged={options.merged}"),
+        *("--stop-never", "--together", "--retry-seconds", "inf"),
         *_given("--password-file", options.password_file),
         *_given("--ssl-ca", options.ssl_ca),
         *_each("--start-file", options.start_file),

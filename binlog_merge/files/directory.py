@@ -20,11 +20,12 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import ConfigError, DuplicateFile, MissingFile, NoFiles, TruncatedEvent, WrongNode
+from binlog_merge.files.captured import recorded_server_uuid
 from binlog_merge.files.globs import has_magic, why_nothing
 from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.listing import KnownHeads, paths_by_server, read_new
 from binlog_merge.files.node_file import Discovery, FoundFile, IgnoredFile, NodeFile
-from binlog_merge.files.servers import FollowingServer, recorded_server_uuid
+from binlog_merge.files.servers import FollowingServer
 
 _READERS = 16
 
@@ -54,7 +55,7 @@ def discover(config: MergeConfig, known: KnownHeads | None = None) -> Discovery:
         node: tuple(_node_file(file, servers[node], last) for file, last in with_ends(files, servers[node]))
         for node, files in by_node.items()
     }
-    return Discovery(nodes, tuple(ignored))
+    return Discovery(nodes, tuple(ignored), servers)
 
 
 def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:

@@ -7,7 +7,7 @@ other. So every reader opens it here.
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_TYPES, ChecksumAlg, EventType
@@ -18,6 +18,7 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import FileChanged, IoError
 from binlog_merge.files.head import Head, file_identity
+from binlog_merge.files.servers import FollowingServer
 from binlog_merge.files.source import Closing, ReadAhead, Source, open_source
 
 
@@ -162,10 +163,14 @@ class IgnoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The files of every node, in order of its log; nodes in the order of the configuration."""
+    """The files of every node, in order of its log; nodes in the order of the configuration.
+
+    `servers` are those that had a node after the first one, by node.
+    """
 
     nodes: Mapping[str, tuple[NodeFile, ...]]
     ignored: tuple[IgnoredFile, ...]
+    servers: Mapping[str, tuple[FollowingServer, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

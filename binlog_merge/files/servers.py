@@ -11,11 +11,12 @@ server's first file may begin with what the first one's last file ends with: wha
 """
 
 import glob
+import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -26,28 +27,6 @@ from binlog_merge.files.globs import has_magic
 from binlog_merge.whole_files import NoteKind
 
 SERVERS_NAME: Final = "servers.index"
-RECORD_NAME: Final = ".capture.json"
-"""The capture's record beside a server's files: whose they are (`node_capture.files`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """What a capture's record says, as far as it is asked for here."""
-
-    server_uuid: str
-
-
-_RECORD: Final = NoteKind(_Captured)
-
-
-def recorded_server_uuid(file: str) -> str | None:
-    """Return the UUID of the server from which a file was captured; None if no capture has recorded it beside it."""
-    if (local := local_path(file)) is None:
-        return None
-    try:
-        return _RECORD.parse((Path(local).parent / RECORD_NAME).read_bytes()).server_uuid
-    except (OSError, ValueError):
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +73,17 @@ class FollowingServer:
 _LINE: Final = NoteKind(FollowingServer)
 
 
+def values_of(server: FollowingServer) -> dict[str, Any]:
+    """Return a line of the index as plain values."""
+    found: dict[str, Any] = json.loads(_LINE.dump(server))
+    return found
+
+
+def server_of(values: Mapping[str, Any]) -> FollowingServer:
+    """Return what `values_of` has made plain. Raises ValueError for anything else."""
+    return _LINE.parse(json.dumps(values).encode())
+
+
 def folder_name(number: int, server_uuid: str) -> str:
     """Return the name of the folder of a node's server by its number: it sorts by that, and looks like no binlog."""
     return f"{number:06d}-{server_uuid}"
@@ -123,7 +113,12 @@ def read_servers(directory: Path) -> tuple[FollowingServer, ...]:
 
 def add_server(directory: Path, server: FollowingServer) -> None:
     """Add a server to the index: readers see it with it or without it. Returns when that is on disk. Raises IoError."""
-    replace_file(directory / SERVERS_NAME, b"".join(map(_LINE.dump, (*read_servers(directory), server))))
+    write_servers(directory, (*read_servers(directory), server))
+
+
+def write_servers(directory: Path, servers: Sequence[FollowingServer]) -> None:
+    """Write the index. Returns when that is on disk. Raises IoError."""
+    replace_file(directory / SERVERS_NAME, b"".join(map(_LINE.dump, servers)))
 
 
 def servers_of(patterns: Sequence[str]) -> tuple[Path, tuple[FollowingServer, ...]]:

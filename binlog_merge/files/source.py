@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol, Self
 
 from binlog_merge.config.uri import local_path, scheme_of
 from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable, io_error
+from binlog_merge.files.captured import Hole, hole_of
 from binlog_merge.files.remote import OBJECT_SCHEMES, filesystem_of, remote_error, uri_of
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
@@ -98,6 +99,26 @@ class LocalSource(Closing):
 
     def __del__(self) -> None:
         self.close()
+
+
+class WithHole(Closing):
+    """A captured file of which some bytes were not fetched: a read of these raises Purged."""
+
+    def __init__(self, source: LocalSource, hole: Hole, path: str) -> None:
+        self._source = source
+        self._path = path
+        self.hole = hole
+        self.size = source.size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on, or to the file's end."""
+        if offset < self.hole.end and offset + len(buffer) > self.hole.begin:
+            raise self.hole.refusal(self._path, offset)
+        return self._source.read_into(buffer, offset)
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        self._source.close()
 
 
 class Bytes(Closing):
@@ -242,10 +263,11 @@ def _not_opened(error: OSError, path: str) -> IoError:
 
 
 def open_source(path: str) -> Source:
-    """Open a local path or a URI for reading. Raises IoError."""
+    """Open a local path or a URI for reading; of a captured file what is not there is refused. Raises IoError."""
     local = local_path(path)
     if local is not None:
-        return LocalSource(local)
+        source, hole = LocalSource(local), hole_of(local)
+        return source if hole is None else WithHole(source, hole, path)
     return ObjectSource(path) if scheme_of(path) in OBJECT_SCHEMES else RemoteSource(path)
 
 

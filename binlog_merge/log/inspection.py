@@ -61,6 +61,7 @@ from binlog_merge.errors import (
     UnknownEvent,
     UnsupportedInput,
 )
+from binlog_merge.files.captured import hole_of
 from binlog_merge.files.source import SourceFile, open_local, open_source
 from binlog_merge.json_values import utc_text
 from binlog_merge.log.inspection_text import Columns, diffs_of, event_lines, rows_lines, xid_text
@@ -97,14 +98,20 @@ def records_of(path: str | Path, start: int, stop: int | None, verbose: int) -> 
 
 
 def _inspected(path: str | Path, start: int, stop: int | None, verbose: int, records: bool) -> Iterator[Shown]:
+    local = local_path(str(path))
+    hole = None if local is None else hole_of(local)
+    refused = hole is not None and start < hole.end and (stop is None or stop > hole.begin)
     try:
         with _opened(str(path)) as file:
             shown = redacted(str(path))
-            yield from _shown(read_events(file, shown, start, stop), shown, verbose, records)
+            until = hole.begin if hole is not None and refused else stop
+            yield from _shown(read_events(file, shown, start, until), shown, verbose, records)
     except OSError as error:
         raise IoError(f"{error.strerror or error}", file=str(path), remedy=CHECK_PATH) from error
     except format_errors.BinlogFormatError as error:
         raise _failure(error.at(str(path), -1)) from error
+    if hole is not None and refused:
+        raise hole.refusal(str(path), start)
 
 
 def _failure(error: format_errors.BinlogFormatError) -> MergeError:

@@ -13,6 +13,7 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_T
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader
+from binlog_merge.files.captured import Hole
 from binlog_merge.files.head import read_head
 from binlog_merge.files.source import LocalSource
 
@@ -35,14 +36,14 @@ class Held(NamedTuple):
     end: int
 
 
-def held(paths: list[Path], node: str) -> tuple[GtidSet, tuple[str, int] | None]:
+def held(paths: list[Path], node: str, hole: Hole | None = None) -> tuple[GtidSet, tuple[str, int] | None]:
     """Return the GTIDs of a server's captured files and those before them, and where they end; `paths` are in order.
 
     PREVIOUS_GTIDS tell nearly all. They may lack what was committing when a file was begun, and if the server then
     died, those of all later files lack it, too (seen on 9.7). So the last files are read, and those beside each hole.
-    A file without its first event counts for nothing. Raises what `read_head` raises.
+    A file without its first event counts for nothing. What is in a `hole` is not told. Raises what `read_head` raises.
     """
-    files = [file for path in paths if (file := _opened(path, node)) is not None]
+    files = [file for path in paths if (file := _opened(path, node, hole)) is not None]
     read = set(range(len(files))[-_FILES:])
     found = {index: _of_file(files[index]) for index in sorted(read)}
     previous = [file.previous for file in files]
@@ -56,15 +57,17 @@ class _File(NamedTuple):
     path: Path
     previous: GtidSet
     crc: int
+    whole_from: int = 0
 
 
-def _opened(path: Path, node: str) -> _File | None:
+def _opened(path: Path, node: str, hole: Hole | None) -> _File | None:
     with LocalSource(str(path)) as source:
         head = read_head(source, node, str(path))
     if head is None:
         return None
     previous = GtidSet() if head.previous_gtids is None else GtidSet.parse(head.previous_gtids)
-    return _File(path, previous, CHECKSUM_LEN if head.checksum_alg == ChecksumAlg.CRC32 else 0)
+    whole_from = hole.end if hole is not None and hole.file == path.name else 0
+    return _File(path, previous, CHECKSUM_LEN if head.checksum_alg == ChecksumAlg.CRC32 else 0, whole_from)
 
 
 def _union(*sets: GtidSet) -> GtidSet:
@@ -97,7 +100,7 @@ def _of_file(file: _File) -> Held:
     """Return the GTIDs of a file's own whole groups, and where the last of these ends."""
     found: list[tuple[bytes, str, int, int]] = []
     with LocalSource(str(file.path)) as source:
-        end = _first_event_end(source)
+        end = max(file.whole_from, _first_event_end(source))
         for sid, tag, gno, behind in _groups(source, end, file.crc):
             end = behind
             if gno:

@@ -15,17 +15,17 @@ import re
 import struct
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.errors import ChecksumMismatch, ConfigError, WrongNode, io_error
+from binlog_merge.files.captured import RECORD_NAME, Begun, Hole
 from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.head import read_head
-from binlog_merge.files.servers import RECORD_NAME
+from binlog_merge.files.head import file_identity, read_head
 from binlog_merge.files.source import LocalSource
 from binlog_merge.node_capture.stream import (
     FILE_ENDS,
@@ -51,11 +51,16 @@ _RECORD_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The server whose files these are, our UUID as its replica, and the position up to which they were synced."""
+    """The server whose files these are, our UUID as its replica, and the position up to which they were synced.
+
+    `begun`: the capture began in the middle of the node's log; `hole` is what it has not of its first file then.
+    """
 
     server_uuid: str
     replica_uuid: str
     synced: CapturedEnd | None = None
+    hole: Hole | None = None
+    begun: Begun | None = None
 
 
 class NodeFiles:
@@ -81,8 +86,7 @@ class NodeFiles:
 
         Raises WrongNode if the files are of another server.
         """
-        path = self.directory / RECORD_NAME
-        record = _read_record(path) if path.exists() else None
+        record = recorded(self.directory)
         known = expected if record is None else record.server_uuid
         if known not in (None, server_uuid):
             raise WrongNode(
@@ -107,9 +111,14 @@ class NodeFiles:
             return None
         last = paths[-1]
         synced = None if self._record is None else self._record.synced
+        hole = None if self._record is None else self._record.hole
+        hole = hole if hole is not None and hole.file == last.name else None
         try:
             self._file = io.BufferedWriter(io.FileIO(last, "r+"), _BUFFER)
-            place, self._last = _walk(last, self._file.fileno(), self.node, synced)
+            if hole is not None and last.stat().st_size < hole.end:
+                os.truncate(self._file.fileno(), hole.end)
+            begins = FIRST_POSITION if hole is None else hole.end
+            place, self._last = _walk(last, self._file.fileno(), self.node, synced, begins)
             self._name, self._end = place.name, place.end
             os.truncate(self._file.fileno(), place.end)
             self._file.seek(place.end)
@@ -125,7 +134,7 @@ class NodeFiles:
     @property
     def ended(self) -> bool:
         """Return whether the last file ends with the event with which a server ends a file."""
-        if self._file is None or self._end <= FIRST_POSITION:
+        if self._file is None or self._end <= FIRST_POSITION or self._last == self._end:
             return False
         header = os.pread(self._file.fileno(), EVENT_HEADER_LEN, self._last)
         return EventHeader.parse(header).type_code in FILE_ENDS
@@ -184,6 +193,36 @@ class NodeFiles:
         finally:
             self._file = None
             file.raw.close()  # what its buffer could not write must not be tried again
+
+    def begin_with(self, begun: Begun) -> None:
+        """Note that the capture begins in the middle of the node's log."""
+        assert self._record is not None
+        self._save(replace(self._record, begun=begun))
+
+    def skip(self, position: int, merged: str) -> None:
+        """Leave out what follows of the last file up to a position, and close it: `resume` goes on there.
+
+        Raises IoError.
+        """
+        self.sync()
+        assert self._file is not None and self._record is not None
+        hole = Hole(self._name, self._end, position, merged)
+        self._save(replace(self._record, hole=hole, synced=CapturedEnd(self._name, position, position)))
+        failpoint("capture-before-hole")
+        try:
+            os.truncate(self._file.fileno(), position)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise io_error(error, str(self.directory / self._name)) from error
+        self._unrecorded = 0
+        self.close()
+        failpoint("capture-after-hole")
+
+    def identity(self) -> str | None:
+        """Return the identity of the last file (`files.head`), None if it has no first event yet."""
+        self._flush()
+        with LocalSource(str(self.directory / self._name)) as source:
+            return file_identity(source)
 
     def finish(self) -> None:
         """Clear the in-use flag of a complete file."""
@@ -248,21 +287,27 @@ class NodeFiles:
 
     def _note_synced(self) -> None:
         if self._record is not None:
-            self._save(Record(self._record.server_uuid, self._record.replica_uuid, self.place))
+            self._save(replace(self._record, synced=self.place))
         self._unrecorded = 0
 
     def _save(self, record: Record) -> None:
         place = record.synced
         synced = None if place is None else _Synced(place.name, place.last, place.end)
-        noted = _Recorded(record.server_uuid, record.replica_uuid, synced)
+        noted = _Recorded(record.server_uuid, record.replica_uuid, synced, record.hole, record.begun)
         replace_file(self.directory / RECORD_NAME, _KIND.dump(noted))
         self._record = record
 
 
+def recorded(directory: Path) -> Record | None:
+    """Return the record of a directory, None for a new one. Raises ManifestError if it is damaged."""
+    path = directory / RECORD_NAME
+    return _read_record(path) if path.exists() else None
+
+
 def recorded_server(directory: Path) -> str | None:
     """Return the server whose files a directory has, None for a new one. Raises ManifestError if that is damaged."""
-    path = directory / RECORD_NAME
-    return _read_record(path).server_uuid if path.exists() else None
+    record = recorded(directory)
+    return None if record is None else record.server_uuid
 
 
 def remove_record(directory: Path) -> None:
@@ -286,6 +331,8 @@ class _Recorded:
     server_uuid: str
     replica_uuid: str
     synced: _Synced | None = None
+    hole: Hole | None = None
+    begun: Begun | None = None
 
     def __post_init__(self) -> None:
         uuid.UUID(self.server_uuid), uuid.UUID(self.replica_uuid)
@@ -300,11 +347,15 @@ def _read_record(path: Path) -> Record:
     if found is None:
         raise io_error(FileNotFoundError(errno.ENOENT, "it is gone"), str(path))
     at = found.synced
-    return Record(found.server_uuid, found.replica_uuid, None if at is None else CapturedEnd(at.file, at.last, at.end))
+    synced = None if at is None else CapturedEnd(at.file, at.last, at.end)
+    return Record(found.server_uuid, found.replica_uuid, synced, found.hole, found.begun)
 
 
-def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None) -> tuple[CapturedEnd, int]:
-    """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins."""
+def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None, begins: int) -> tuple[CapturedEnd, int]:
+    """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins.
+
+    The file is whole from `begins` on.
+    """
     with LocalSource(str(path)) as source:
         try:
             head = read_head(source, node, str(path))
@@ -313,13 +364,13 @@ def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None) -> tuple[C
     if head is None:
         return CapturedEnd(path.name), 0
     checksum = head.checksum_alg == ChecksumAlg.CRC32
-    certain = FIRST_POSITION
+    certain = begins
     with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
         if synced is not None and synced.name == path.name and synced.end <= len(view):
-            certain = synced.last
+            certain = max(begins, synced.last)
         last, end = _whole_events(view, certain, checksum)
-        if certain > FIRST_POSITION and end <= certain:  # the record does not fit these bytes
-            certain = FIRST_POSITION
+        if certain > begins and end <= certain:  # the record does not fit these bytes
+            certain = begins
             last, end = _whole_events(view, certain, checksum)
     return CapturedEnd(path.name, last if checksum else certain, end), last
 

@@ -16,6 +16,8 @@ from binlog_merge.config.sections import Heartbeat
 from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
+from binlog_merge.files.needed import Needed
+from binlog_merge.node_capture.begin import BEGINNING, NEAR, begun, shown
 from binlog_merge.node_capture.beside import Activity, Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.note import (
@@ -29,7 +31,7 @@ from binlog_merge.node_capture.note import (
     Noting,
 )
 from binlog_merge.node_capture.server_end import standing_of
-from binlog_merge.node_capture.servers import Claims, NodeServers
+from binlog_merge.node_capture.servers import Claims, NodeServers, other_server
 from binlog_merge.node_capture.source import (
     HEARTBEAT_SECONDS,
     NOTING_SECONDS,
@@ -38,7 +40,14 @@ from binlog_merge.node_capture.source import (
     Source,
     SourceFacts,
 )
-from binlog_merge.node_capture.stream import CapturedEnd, Stream, file_number, other_file, successor
+from binlog_merge.node_capture.stream import (
+    POSITION_LIMIT,
+    CapturedEnd,
+    Stream,
+    file_number,
+    other_file,
+    successor,
+)
 from binlog_merge.node_capture.switch_request import pending_request
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
@@ -85,7 +94,8 @@ class NodeCapture:
     `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
     node without captured files; None: the first file that its server has. `report` gets a line for every connection
     made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
-    of the nodes that are captured together.
+    of the nodes that are captured together. `needed` is where a node without captured files begins instead, and one
+    whose files end before that.
     """
 
     def __init__(
@@ -100,6 +110,7 @@ class NodeCapture:
         by_hand: ServerAddress | None = None,
         parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
         claims: Claims | None = None,
+        needed: Needed | None = None,
     ) -> None:
         self.node = node
         say = lambda text: report(node.source_id, text)  # noqa: E731
@@ -113,6 +124,7 @@ class NodeCapture:
             options.lost_after,
             say,
             parsed,
+            needed,
         )
         self.error: MergeError | None = None
         self.complete = self.told = False
@@ -124,6 +136,7 @@ class NodeCapture:
         self._report = report
         self._beside = beside
         self._claims = claims or Claims()
+        self._needed = needed
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -217,9 +230,9 @@ class NodeCapture:
         while not self._stopped.is_set():
             before, self._connected = self.files.events, 0.0
             try:
-                self._attempt()
-                self.complete = True
-                return
+                if self._attempt():
+                    self.complete = True
+                    return
             except Lost as lost:
                 if self._stopped.is_set():
                     return
@@ -260,8 +273,11 @@ class NodeCapture:
     def _where(self) -> dict[str, str]:
         return {"node": self.node.source_id, "server": str(self.address)}
 
-    def _attempt(self) -> None:
-        """Connect and capture to the end. Raises Lost if a retry may succeed, else MergeError."""
+    def _attempt(self) -> bool:
+        """Connect and capture to the end; return False if the capture is to go on further on in its file.
+
+        Raises Lost if a retry may succeed, else MergeError.
+        """
         try:
             lost_after = min(self._options.lost_after, self._options.retry_seconds)
             lost = self._lost_since > 0 and time.monotonic() - self._lost_since >= lost_after
@@ -272,13 +288,15 @@ class NodeCapture:
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)
+            if self._needed is not None and self._leaves_out(self._needed):
+                place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
             self._begin_noting(facts)
             self._report(self.node.source_id, Routine(f"{self.address}: from {place.name}:{place.dump_from}"))
             _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.dump_from})
             self._connected = time.monotonic()
             self.connection = Connection.now(CONNECTED)
-            self._pump(place, record.replica_uuid)
+            return self._pump(place, record.replica_uuid)
         finally:
             self._noting = None
             if self._source is not None:
@@ -302,12 +320,14 @@ class NodeCapture:
         self._noting = Noting(self.files, facts.server_uuid, lambda text: self._report(self.node.source_id, text))
         self._noting.offer(facts.standing)
 
-    def _pump(self, place: CapturedEnd, replica_uuid: str) -> None:
-        """Request a dump and carry out the actions of its events."""
+    def _pump(self, place: CapturedEnd, replica_uuid: str) -> bool:
+        """Request a dump and carry out the actions of its events; see `_attempt`."""
         stream = Stream(self.node.source_id, place)
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
         assert target is not None and self._source is not None
-        activity = self._beside.activity
+        activity, needed = self._beside.activity, self._begins_at(place.name)
+        if needed is not None and place.end >= needed.oldest.position:
+            needed = None
         try:
             heartbeat = HEARTBEAT_SECONDS if noting is None else NOTING_SECONDS
             for event in self._source.dump(place, replica_uuid, follow, heartbeat, files.flush):
@@ -322,7 +342,9 @@ class NodeCapture:
                 if self._stopped.is_set():
                     raise Lost("stopped")
                 if not follow and stream.reached(*target):
-                    return
+                    return True
+                if needed is not None and self._leaves_out(needed):
+                    return False
         except DumpRefused as refused:
             raise self._explained(str(refused), place, stream) from refused
         raise Lost("the server ended the dump")
@@ -357,6 +379,8 @@ class NodeCapture:
 
     def _onward(self, place: CapturedEnd | None, facts: SourceFacts) -> CapturedEnd:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
+        if place is None and self._needed is not None:
+            return self._begun(self._needed, facts)
         if place is None:
             wanted = self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
@@ -369,6 +393,72 @@ class NodeCapture:
             self.files.finish()
             return CapturedEnd(facts.files[0])
         raise self._purged(place.name, facts)
+
+    def _begun(self, needed: Needed, facts: SourceFacts) -> CapturedEnd:
+        """Return where a node without captured files begins, and note it. Raises Purged, and WrongNode."""
+        name, place = needed.oldest.file, shown(needed.oldest)
+        if needed.oldest.folder != self.servers.prefix.rstrip("/"):
+            raise other_server(needed, str(self.address))
+        if name not in facts.files:
+            newer = file_number(name) > file_number(facts.files[-1])
+            raise self._purged(
+                name,
+                facts,
+                f"the log at {needed.merged} needs it from {place} on. "
+                + (
+                    "The server began its binlogs anew, or was restored: begin a new output"
+                    if newer
+                    else f"The server has purged it: copy {name} and what follows up to {facts.files[0]} into "
+                    f"{self.files.directory} from a backup of its binlogs, or from a host that has captured them. Let "
+                    "the server keep its binlogs longer (binlog_expire_logs_seconds) than a host may be away, or keep "
+                    "captured files in a store (`capture.dir`)"
+                ),
+            )
+        end = facts.standing.file, facts.standing.position
+        if (file_number(end[0]), end[1]) < (file_number(needed.read.file), needed.read.position):
+            raise WrongNode(
+                f"the server's log ends at {end[0]}:{end[1]}, and {needed.merged} was made of it up to "
+                f"{shown(needed.read)}",
+                node=self.node.source_id,
+                file=end[0],
+                position=end[1],
+                remedy="the server lost transactions in a crash after they were merged, or began its binlogs anew: "
+                "begin a new output from a backup",
+            )
+        self.files.begin_with(begun(needed))
+        self._report(
+            self.node.source_id,
+            f"nothing is captured here: it begins at {place}, as {needed.merged} has all that is before that",
+        )
+        return CapturedEnd(name)
+
+    def _begins_at(self, name: str) -> Needed | None:
+        """Return what is needed of a node, if that is in a file, and before a place that a dump can be asked for."""
+        needed = self._needed
+        if needed is None or needed.oldest.file != name or needed.oldest.folder != self.servers.prefix.rstrip("/"):
+            return None
+        return needed if needed.oldest.position < POSITION_LIMIT else None
+
+    def _leaves_out(self, needed: Needed) -> bool:
+        """Leave out the bytes before what is needed, if that is much, and the file's beginning is there.
+
+        Raises WrongNode if it is another file than the one that is needed.
+        """
+        place = self.files.place
+        if place is None or self._begins_at(place.name) is None or place.end < BEGINNING:
+            return False
+        if needed.oldest.position - place.end <= NEAR:
+            return False
+        if self.files.identity() != needed.identity:
+            raise WrongNode(
+                f"the server's {place.name} is not the file that was merged into {needed.merged}",
+                node=self.node.source_id,
+                file=place.name,
+                remedy="the server began its binlogs anew (RESET BINARY LOGS), or another one answers: correct "
+                "`server`, or begin a new output",
+            )
+        self.files.skip(needed.oldest.position, needed.merged)
+        return True
 
     def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> Purged:
         first, last = facts.files[0], facts.files[-1]

@@ -19,7 +19,9 @@ from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.needed import needed_by
 from binlog_merge.heartbeat import HEARTBEAT
+from binlog_merge.node_capture.begin import prepared
 from binlog_merge.node_capture.beside import Activity
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.node_capture.note import CONNECTED
@@ -52,14 +54,16 @@ def capture(
     report: Callable[[str, str], None] = lambda node, text: None,
     stop: threading.Event | None = None,
     switch: Mapping[str, str] = MappingProxyType({}),
+    merged: str | None = None,
 ) -> CaptureResult:
     """Fetch what the servers of `nodes` have and the captured files lack; no `nodes`: all that have a `server`.
 
     `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
     other) to the first file of a node without captured files. `switch` maps a source-id to the URL of the server that
-    is to take over. With `options.follow` the capture ends when `stop` is set. After all nodes have ended, raises the
-    error of one that failed, with the CaptureResult as its `result`; what else failed is reported. An exception from
-    outside (Ctrl-C) has the result, too.
+    is to take over. `merged` is a merged log, a folder or URI: a node without captured files begins where its next run
+    goes on, unless `start_files` has it. With `options.follow` the capture ends when `stop` is set. After all nodes
+    have ended, raises the error of one that failed, with the CaptureResult as its `result`; what else failed is
+    reported. An exception from outside (Ctrl-C) has the result, too.
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
@@ -70,6 +74,7 @@ def capture(
         if strangers := sorted(given - {node.source_id for node in chosen}):
             names = ", ".join(node.source_id for node in chosen)
             raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
+    needs = {} if merged is None else needed_by(merged)
     with ExitStack() as locks:
         captures, claims = [], Claims()
         for node in chosen:
@@ -77,11 +82,14 @@ def capture(
             locks.enter_context(OutputLock(directory, "capture"))
             addresses = [ServerAddress.parse(url, password) for url in node.servers]
             start = starts.get(node.source_id, starts.get(""))
+            needed = needs.get(node.source_id) if start is None else None
+            if needed is not None:
+                needed = prepared(directory, needed, partial(report, node.source_id))
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
             parsed = partial(ServerAddress.parse, password=password)
             captures.append(
-                NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed, claims)
+                NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed, claims, needed)
             )
         sync_directory(out)
         try:

@@ -19,11 +19,13 @@ from typing import Final
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import IoError, ManifestError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
+from binlog_merge.files.captured import Begun
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.needed import Needed
 from binlog_merge.files.servers import FollowingServer, LogEnd, add_server, folder_name, read_servers
 from binlog_merge.node_capture.captured_gtids import held
-from binlog_merge.node_capture.files import NodeFiles, recorded_server, remove_record
+from binlog_merge.node_capture.files import NodeFiles, recorded, recorded_server, remove_record
 from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
 from binlog_merge.node_capture.switch_request import SwitchRequest, answer, pending_request
 from snapshot_store.server import ServerAddress
@@ -114,6 +116,30 @@ def first_file(files: Sequence[str], previous_of: Callable[[str], GtidSet], capt
     )
 
 
+def other_server(needed: Needed, server: str) -> Purged:
+    """Return the error for a server that cannot give what is needed, as it is in another one's log."""
+    return Purged(
+        f"{needed.merged} needs the log from {needed.oldest.file}:{needed.oldest.position} of the server "
+        f"{needed.before.server_uuid} on, and {server} has the node now",
+        node=needed.node,
+        file=needed.oldest.file,
+        position=needed.oldest.position,
+        remedy="copy that server's captured files from the host that has them",
+    )
+
+
+def _executed_before(begun: Begun, node: str) -> GtidSet:
+    """Return the GTIDs of a node's log before the place where its capture began. Raises ServerRefused if not known."""
+    if begun.executed is None:
+        raise ServerRefused(
+            f"which transactions the node had before {begun.resumed_in}:{begun.resumed}, where the capture began, is "
+            "not known: the server had no GTIDs, or too many intervals of them",
+            node=node,
+            remedy="let the server that is captured go on; or capture into a new directory with `--whole`",
+        )
+    return GtidSet.parse_text(begun.executed)
+
+
 _ONE: Final = "a node that fails over is followed by GTIDs: set gtid_mode=ON on all its servers, or write one `server`"
 
 _REFUSED: Final = (
@@ -126,7 +152,8 @@ class NodeServers:
 
     `addresses` are those of the configuration; with `fails_over` one may take over from another by itself. `by_hand` is
     the server to switch to. `lost_after` is how many seconds a server is waited for before it counts as lost. A switch
-    that is asked for (`node_capture.switch_request`) is to the server that `parsed` makes of its URL.
+    that is asked for (`node_capture.switch_request`) is to the server that `parsed` makes of its URL. `needed` is where
+    a node without captured files begins.
     """
 
     def __init__(
@@ -140,9 +167,11 @@ class NodeServers:
         lost_after: float = 10.0,
         report: Callable[[str], None] = lambda text: None,
         parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
+        needed: Needed | None = None,
     ) -> None:
         self.directory = directory
         self.fails_over = fails_over
+        self.needed = needed
         self.following = read_servers(directory)
         self.lost_after = lost_after
         self._node, self._ssl_ca, self._by_hand, self._report = node, ssl_ca, by_hand, report
@@ -164,8 +193,11 @@ class NodeServers:
 
     @property
     def server_uuid(self) -> str | None:
-        """Return the server that is captured; None for a node without captured files."""
-        return self.following[-1].server_uuid if self.following else recorded_server(self.directory)
+        """Return the server that is captured; None for a node without captured files of which nothing is known."""
+        if self.following:
+            return self.following[-1].server_uuid
+        known = recorded_server(self.directory)
+        return self.needed.before.server_uuid if known is None and self.needed is not None else known
 
     @property
     def begins_in(self) -> str | None:
@@ -218,7 +250,11 @@ class NodeServers:
 
     def captured(self) -> tuple[GtidSet, LogEnd | None]:
         """Return the GTIDs that are captured or were executed before, and where the files captured now end."""
-        gtids, end = held(NodeFiles(self.folder, self._node).paths(), self._node)
+        record = recorded(self.folder)
+        begun, hole = (None, None) if record is None else (record.begun, record.hole)
+        gtids, end = held(NodeFiles(self.folder, self._node).paths(), self._node, hole)
+        if begun is not None:
+            gtids = gtids.union(_executed_before(begun, self._node))
         if self.following:
             gtids = gtids.union(self.following[-1].gtids)
         return gtids, None if end is None else LogEnd(self.prefix.rstrip("/"), *end)
@@ -295,6 +331,8 @@ class NodeServers:
         before = self.server_uuid
         if facts.server_uuid != before:
             captured, end = self.captured()
+            if end is None and self.needed is not None:
+                raise other_server(self.needed, str(address))
             if end is None and not self.following:
                 remove_record(self.directory)  # nothing was captured of the server that was chosen first
             else:

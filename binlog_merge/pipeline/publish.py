@@ -5,10 +5,14 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from binlog_merge.files.captured import recorded_server_uuid
 from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
+from binlog_merge.files.needed import CapturedBefore
 from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import publish
+from binlog_merge.files.servers import FollowingServer
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.state import GREATEST_KEY
@@ -17,6 +21,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
 from binlog_merge.pipeline.coordinate.value import made_of
 from binlog_merge.pipeline.gather.driver import key_after_last
 from binlog_merge.pipeline.gather.values import GatherResult
+from binlog_merge.pipeline.scan.inputs import executed_before
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -54,6 +59,8 @@ def publish_run(run: Run, written: WrittenRun, next_floor: OrderKey, logical_ver
     coordination = run.coordination
     announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
     job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
+    discovery = run.inputs.discovery
+    servers = {} if discovery is None else discovery.servers
     waiting = written.ordered.waiting_files
     files = tuple(_output_file(state.open_file, g) for g in kept)
     last_key = written.last_key
@@ -78,6 +85,7 @@ def publish_run(run: Run, written: WrittenRun, next_floor: OrderKey, logical_ver
                     waiting.get(n.input.number),
                     inside=run.inputs.header.carrier is not None,
                 ),
+                servers.get(n.source_id, ()),
             )
             for n in run.scanned
         },
@@ -157,7 +165,7 @@ def _rules(earlier: OutputFile | None, g: GatherResult) -> dict[str, int]:
     return {"writesets": RULES if earlier is None else earlier.state["writesets"]}
 
 
-def _node_state(node: ScannedNode, found: Checkpoint) -> NodeState:
+def _node_state(node: ScannedNode, found: Checkpoint, servers: Sequence[FollowingServer]) -> NodeState:
     files = node.input.files
     end_index, end = node.end
     resume = {"file": files[found.file].name, "identity": files[found.file].identity, **found.resume.to_dict()}
@@ -171,5 +179,17 @@ def _node_state(node: ScannedNode, found: Checkpoint) -> NodeState:
             "resume": resume,
             "carry": found.carry.to_dict([f.name for f in files]),
             "gtids": node.gtids.to_dict(),
+            **_captured_before(node, found, servers),
         },
     )
+
+
+def _captured_before(node: ScannedNode, found: Checkpoint, servers: Sequence[FollowingServer]) -> dict[str, Any]:
+    """Return what a capture on another host needs to go on, where a capture fetches the node's files."""
+    file = node.input.files[found.file]
+    server_uuid = recorded_server_uuid(file.path)
+    if server_uuid is None:
+        return {}
+    before, own = executed_before(file), found.resume.executed
+    executed = None if before is None or own is None else before.union(own)
+    return {"captured": CapturedBefore(server_uuid, tuple(servers), executed).to_dict()}

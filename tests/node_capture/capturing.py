@@ -37,7 +37,7 @@ def cluster(folder: Path, servers: Mapping[str, str | list[str]], **more: Any) -
 def capture_now(config: Path, **options: Any) -> CaptureResult:
     """Capture to the end of what the servers have."""
     loaded = MergeConfig.load(config)
-    only = {key: options.pop(key) for key in ("nodes", "start_files", "switch") if key in options}
+    only = {key: options.pop(key) for key in ("nodes", "start_files", "switch", "merged", "report") if key in options}
     return capture(loaded, Path(loaded.capture.dir), CaptureOptions(**options), **only)
 
 

@@ -14,9 +14,10 @@ from typing import Final
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import io_error
+from binlog_merge.files.captured import recorded_server_uuid
 from binlog_merge.files.globs import check_readable, expand
 from binlog_merge.files.remote import name_of
-from binlog_merge.files.servers import patterns_of, recorded_server_uuid, servers_of
+from binlog_merge.files.servers import patterns_of, servers_of
 from binlog_merge.files.source import open_source
 from binlog_merge.observe.status.values import FilePosition, ServerStatus
 

@@ -18,7 +18,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.files.head import file_identity
-from binlog_merge.files.source import Source, open_source
+from binlog_merge.files.source import Source, WithHole, open_source
 from binlog_merge.pipeline.base.logged import text_of
 
 _GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT, EventType.GTID_TAGGED_LOG_EVENT)
@@ -79,6 +79,7 @@ class _Walk:
         self.source = source
         self.checksum, self.version, self.map_at, self.rows_at = False, "", 0, 0
         self._base, self._data = 0, memoryview(b"")
+        self._hole = source.hole if isinstance(source, WithHole) else None
 
     def groups(self) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of each group; `map_at` and `rows_at` are then where the last table map and rows event
@@ -122,7 +123,11 @@ class _Walk:
 
     def _headers(self) -> Iterator[tuple[int, EventHeader]]:
         at = 4
+        hole = self._hole
         while at + EVENT_HEADER_LEN <= self.source.size:
+            if hole is not None and at == hole.begin:
+                at = hole.end
+                continue
             header = EventHeader.parse(self._read(at, EVENT_HEADER_LEN))
             if header.event_size < EVENT_HEADER_LEN or at + header.event_size > self.source.size:
                 return
@@ -146,7 +151,8 @@ class _Walk:
 
     def _read(self, at: int, size: int) -> memoryview:
         if not self._base <= at or at + size > self._base + len(self._data):
-            buffer = bytearray(max(size, min(_BUFFER, self.source.size - at)))
+            ahead = self.source.size if self._hole is None or at >= self._hole.end else self._hole.begin
+            buffer = bytearray(max(size, min(_BUFFER, ahead - at)))
             got = self.source.read_into(memoryview(buffer), at)
             self._base, self._data = at, memoryview(bytes(buffer[:got]))
         return self._data[at - self._base : at - self._base + size]

@@ -14,10 +14,13 @@ from binlog_merge.binlog.constants import ChecksumAlg, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader, RawEvent
+from binlog_merge.binlog.kernels.scan_layout import GCN_SIZE
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config.merge_config import MergeConfig, topology_of
-from binlog_merge.errors import ConfigError, MissingFile, WrongNode
+from binlog_merge.errors import ConfigError, MissingFile, NoFiles, WrongNode
+from binlog_merge.files.captured import begun_of
 from binlog_merge.files.manifest import ManifestState, NodeState
+from binlog_merge.files.needed import file_number
 from binlog_merge.files.node_file import Discovery, NodeFile, open_known
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.decided import Skipped
@@ -100,6 +103,7 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
     names = [f.name for f in files]
     checkpoint = state.checkpoint
     resume = checkpoint.get("resume") or {"file": checkpoint["file"], "identity": checkpoint["identity"]}
+    _check_captured_again(source_id, files, state)
     for name, identity in (
         (checkpoint["file"], checkpoint["identity"]),
         (resume["file"], resume["identity"]),
@@ -128,6 +132,24 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
     gtids = _begun_with(files[first]) if known is None else NodeGtids.from_dict(known)
     begins = Resume.from_dict(resume) if "position" in resume else Resume()
     return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids, begins)
+
+
+def _check_captured_again(source_id: str, files: Sequence[NodeFile], state: NodeState) -> None:
+    """Raise NoFiles while a capture that began where the output goes on has not fetched what was read of it again."""
+    last = files[-1]
+    begun = begun_of(last.path)
+    if begun is None:
+        return
+    folder, _, name = state.scan_end_file.rpartition("/")
+    here = last.name.rpartition("/")
+    if here[0] == folder and (file_number(here[2]), last.size) < (file_number(name), state.scan_end_position):
+        raise NoFiles(
+            f"the log is captured up to {last.name}:{last.size}, and the output was made of it up to "
+            f"{state.scan_end_file}:{state.scan_end_position}",
+            node=source_id,
+            file=last.path,
+            remedy="it goes on when `binlog-merge capture` has fetched that again",
+        )
 
 
 def _begun_with(file: NodeFile) -> NodeGtids:
@@ -160,7 +182,8 @@ def scan_tasks(
     for node, index, start in ranges:
         file = node.files[index]
         span = file.size - start
-        count = 1 if file.path in whole else max(1, -(-span // piece))
+        # A piece looks for its first group a little before its own bytes: not before where the scan goes on.
+        count = 1 if file.path in whole else max(1, min(-(-span // piece), span // GCN_SIZE))
         for part in range(count):
             number = first_number + len(tasks)
             tasks.append(

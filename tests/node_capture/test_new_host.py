@@ -1,0 +1,170 @@
+"""A host that has nothing but the configuration: it fetches what the merged log still needs, and the output goes on."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.errors import MergeError, NoFiles, Purged, WrongNode
+from binlog_merge.files.captured import hole_of
+from binlog_merge.files.needed import needed_by
+from binlog_merge.log.inspection import inspect_file
+from tests.merge_e2e.local import merge, written
+from tests.mysql_server import MySqlServer
+from tests.node_capture.capturing import capture_now, captured_files, cluster, killed_at, server_files, url_of
+
+pytestmark = pytest.mark.mysql
+
+
+@pytest.fixture
+def config(mysql_server: MySqlServer, tmp_path: Path) -> Path:
+    mysql_server.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
+    return cluster(tmp_path, {"dn-1": url_of(mysql_server)})
+
+
+def write(server: MySqlServer, megabytes: int) -> None:
+    for number in range(megabytes):
+        server.execute(f"INSERT INTO d.t (b) VALUES (REPEAT('{number % 10}', 1000000))")
+
+
+def whole(config: Path) -> dict[str, bytes]:
+    """Return what one merge gives of all that the servers have."""
+    folder = config.parent / "whole"
+    other = folder / "cluster.yaml"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(config, other)
+    capture_now(other)
+    merge(other, folder / "out")
+    found = written(folder / "out")
+    shutil.rmtree(folder)
+    return found
+
+
+def lose(config: Path) -> None:
+    shutil.rmtree(config.parent / "captured")
+
+
+def test_the_bytes_of_one_merge_from_a_new_host(mysql_server: MySqlServer, config: Path) -> None:
+    out = config.parent / "out"
+    for number in range(3):
+        if number == 1:
+            mysql_server.execute("FLUSH BINARY LOGS")
+        write(mysql_server, 4)
+        lines: list[str] = []
+        result = capture_now(config, merged=str(out), report=lambda node, text, lines=lines: lines.append(text))
+        values = result.nodes["dn-1"]
+        servers = server_files(mysql_server)
+        last = max(servers)
+        if number:
+            assert any("as" in line and "has all that is before that" in line for line in lines)
+        if number == 2:
+            (path,) = (config.parent / "captured" / "dn-1").glob("binlog.*")
+            hole = hole_of(str(path))
+            assert hole is not None and path.name == last == hole.file
+            data = path.read_bytes()
+            assert data[: hole.begin] == servers[last][: hole.begin]
+            assert not any(data[hole.begin : hole.end]) and data[hole.end :] == servers[last][hole.end :]
+            assert values["new_bytes"] == len(data) - (hole.end - hole.begin)
+            assert path.stat().st_blocks * 512 < len(data) - (hole.end - hole.begin) // 2
+            assert capture_now(config, merged=str(out)).nodes["dn-1"]["new_bytes"] == 0
+        merge(config, out, end_of_input=number == 2)
+        lose(config)
+    assert written(out) == whole(config)
+
+
+def test_what_is_not_there_is_refused(mysql_server: MySqlServer, config: Path) -> None:
+    out = config.parent / "out"
+    write(mysql_server, 4)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    lose(config)
+    write(mysql_server, 1)
+    capture_now(config, merged=str(out))
+    (path,) = (config.parent / "captured" / "dn-1").glob("binlog.*")
+    hole = hole_of(str(path))
+    assert hole is not None
+    with pytest.raises(Purged, match=r"were not captured: .*out had all that is in them") as caught:
+        list(inspect_file(path, 4, None, 0))
+    assert caught.value.position == hole.begin and "--whole" in caught.value.remedy
+    assert any("Rows_query" in line or "Write_rows" in line for line in inspect_file(path, hole.end, None, 0))
+    with pytest.raises(Purged, match="were not captured"):
+        merge(config, config.parent / "another")
+    merge(config, out)
+    assert written(out) == whole(config)
+
+
+def test_killed_while_it_begins(mysql_server: MySqlServer, config: Path) -> None:
+    out = config.parent / "out"
+    write(mysql_server, 4)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    write(mysql_server, 1)
+    for failpoint in ("capture-begun", "capture-before-hole", "capture-after-hole"):
+        lose(config)
+        assert killed_at(failpoint, config, merged=str(out))
+        with suppress(NoFiles):  # what was merged is not here yet
+            merge(config, out, end_of_input=False)
+        result = capture_now(config, merged=str(out)).nodes["dn-1"]
+        (path,) = (config.parent / "captured" / "dn-1").glob("binlog.*")
+        assert hole_of(str(path)) is not None and result["complete"]
+    merge(config, out)
+    assert written(out) == whole(config)
+
+
+def test_what_an_old_host_had_is_set_aside(mysql_server: MySqlServer, config: Path) -> None:
+    """Another host has gone on meanwhile: what was captured here ends before what is needed."""
+    out, home = config.parent / "out", config.parent / "captured" / "dn-1"
+    write(mysql_server, 2)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    shutil.copytree(home, config.parent / "old")
+    write(mysql_server, 3)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    # The same file: it goes on behind a hole.
+    shutil.rmtree(home)
+    shutil.copytree(config.parent / "old", home)
+    capture_now(config, merged=str(out))
+    (path,) = home.glob("binlog.*")
+    assert hole_of(str(path)) is not None
+    merge(config, out, end_of_input=False)
+    mysql_server.execute("FLUSH BINARY LOGS")
+    write(mysql_server, 1)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    needed = needed_by(str(out))["dn-1"]
+    shutil.rmtree(home)
+    shutil.copytree(config.parent / "old", home)
+    lines: list[str] = []
+    capture_now(config, merged=str(out), report=lambda node, text: lines.append(text))
+    aside = home / ".set-aside-1"
+    assert any(f"is moved to {aside}" in line for line in lines)
+    assert {path.name for path in aside.glob("binlog.*")} == {path.name for path in (config.parent / "old").glob("b*")}
+    assert min(captured_files(config)) == needed.oldest.file
+    merge(config, out)
+    assert written(out) == whole(config)
+
+
+def test_what_is_needed_is_purged(mysql_server: MySqlServer, config: Path) -> None:
+    out = config.parent / "out"
+    write(mysql_server, 2)
+    capture_now(config)
+    merge(config, out, end_of_input=False)
+    lose(config)
+    needed = needed_by(str(out))["dn-1"].oldest
+    mysql_server.execute("FLUSH BINARY LOGS; FLUSH BINARY LOGS")
+    last = max(server_files(mysql_server))
+    mysql_server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    with pytest.raises(Purged, match=f"the server does not have {needed.file}: its files are {last} to {last}") as one:
+        capture_now(config, merged=str(out))
+    assert one.value.node == "dn-1" and f"needs it from {needed.file}:{needed.position} on" in one.value.remedy
+    assert not captured_files(config)
+    # Without the merged log it begins at what there is, and the merge says what is missing.
+    capture_now(config)
+    with pytest.raises(MergeError):
+        merge(config, out)
+    lose(config)
+    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    with pytest.raises((WrongNode, Purged)):
+        capture_now(config, merged=str(out))
