@@ -49,6 +49,13 @@ class Route:
         return self.target_schema == schema and (self.target_table == table if self.target_table else own)
 
     @property
+    def example(self) -> str:
+        """Return a name that the table pattern matches, for most patterns."""
+        return _WILDCARD.sub(
+            lambda found: "" if found[0] == "*" else "x" if found[0] == "?" else found[1], self.table_pattern
+        )
+
+    @property
     def rank(self) -> tuple[bool, bool, bool, bool]:
         """Return how specific the route is.
 
@@ -60,6 +67,7 @@ class Route:
 
 
 _WILD = re.compile(r"[*?\[]")
+_WILDCARD = re.compile(r"[*?]|\[!?(.)[^\]]*\]")
 
 
 def matches_pattern(pattern: str, name: str) -> bool:
@@ -158,6 +166,17 @@ class Topology:
         if self.copies and self.copy_from(schema, table) not in (None, node):
             return None
         return self._routed(node, schema, table)
+
+    def may_hold(self, node: str, schema: str, logical: tuple[str, str]) -> str | None:
+        """Return a name by which a physical database may have a table of a logical one, None if there is none.
+
+        Under a pattern it is one of many. Raises AmbiguousRoute.
+        """
+        examples = (
+            route.example for route in self.routes if route.matches_schema(node, schema) and route.makes(*logical)
+        )
+        names = dict.fromkeys((logical[1], *filter(None, examples)))
+        return next((name for name in names if self.logical_name(node, schema, name) == logical), None)
 
     def referenced_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
         """Return the logical table that a foreign key of a node refers to: `logical_name`, also for a copy that comes

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.place import Place
 from binlog_merge.log.question import AnySelection, Question
 from binlog_merge.log.versions import TableVersions, in_force_between, like
-from binlog_merge.pipeline.base.blocks import HELD, Held, Pieces, holding
+from binlog_merge.pipeline.base.blocks import Held, InProcess, Pieces, holding
 from binlog_merge.pipeline.base.pieces import extent_of, needed
-from binlog_merge.pipeline.base.runner import Files, InDriver
+from binlog_merge.pipeline.base.runner import InDriver
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.task import render
 from binlog_merge.pipeline.gather.values import GatherTask, doubted_orders
@@ -130,7 +130,7 @@ class UnmergedLog(Log):
 
 def plan(config: MergeConfig, end_of_input: bool = False) -> Unmerged:
     """Return a cluster's transactions in order. Raises MergeError as a merge does: nothing is read up to a stop."""
-    exchange = _Kept()
+    exchange = InProcess()
     with found_files(InDriver(exchange), config, end_of_input=end_of_input) as found:
         if found.error is not None:
             raise found.error
@@ -149,32 +149,13 @@ def _last_ranks(tasks: tuple[GatherTask, ...], transactions: int) -> list[tuple[
     return list(zip(tasks, ends, strict=True)) if tasks else []
 
 
-def _file(task: GatherTask, last_rank: int, exchange: "_Kept") -> UnmergedFile:
+def _file(task: GatherTask, last_rank: int, exchange: InProcess) -> UnmergedFile:
     blocks = {}
     for path, part in task.reads:
         pieces = exchange.written[path]
         wanted = set(needed([extent_of(piece) for piece in pieces], part))
         blocks[path] = tuple(piece for number, piece in enumerate(pieces) if number in wanted)
     return UnmergedFile(task.name, task.next_name, task.rank, last_rank, task.runs, blocks)
-
-
-class _Kept(Held):
-    """An exchange for tasks of this process: blocks are here, and stay."""
-
-    shared = False
-
-    def prefix(self, work: Path) -> str:
-        """Return what marks the path of a carried block."""
-        return HELD
-
-    def opened(self) -> AbstractContextManager[None]:
-        """Let this process read and write the blocks."""
-        return holding(self)
-
-    def clear(self, work: Path, kept: frozenset[str]) -> None:
-        """Forget all blocks but those whose paths up to the first dot are `kept`."""
-        Files().clear(work, frozenset())
-        self.written = {path: block for path, block in self.written.items() if path.partition(".")[0] in kept}
 
 
 _LOG = logging.getLogger(__name__)

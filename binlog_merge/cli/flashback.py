@@ -157,7 +157,7 @@ def _selected(
 
     first, last = Question(start=between[0], stop=between[1], time_zone=time_zone, option="--").range_in(log)
     versions = tuple(versions_between(log, *name_of(name), first, last) for name in dict.fromkeys(tables))
-    ops = operations_of(None if op is None else [part.strip() for part in op.split(",")])
+    ops = operations_of(None if op is None else [part.strip() for part in op.split(",")], "--")
     condition = None
     if where is not None:
         condition = condition_on([table for each in versions for table in each.tables()], where, time_zone)

@@ -111,7 +111,7 @@ class Question:
             versions,
             self._shape(versions if self.as_of is None else every),
             _known(self.fields, FIELDS),
-            operations_of(self.operations),
+            operations_of(self.operations, self.option),
             None if self.where is None else condition_on(versions.tables(), self.where, self.time_zone),
             self.temporal_text,
             self.columns is None and self.as_of is None,
@@ -126,7 +126,7 @@ class Question:
                 raise _for_one_table(name)
         if self.zero_dates != STOP:
             raise _for_one_table("zero_dates")
-        fields, operations = _known(self.fields, MANY_FIELDS), operations_of(self.operations)
+        fields, operations = _known(self.fields, MANY_FIELDS), operations_of(self.operations, self.option)
         return ManySelection(*between, self.patterns or (), versions, fields, operations)
 
     def _shape(self, versions: TableVersions) -> Shape:
@@ -288,11 +288,14 @@ def _known(fields: Iterable[str] | None, known: Iterable[str]) -> tuple[str, ...
     return there if fields is None else tuple(fields)
 
 
-def operations_of(given: Texts) -> tuple[Op, ...]:
-    """Return the operations that are asked for, None for all. Raises ConfigError for one that there is not."""
+def operations_of(given: Texts, option: str = "") -> tuple[Op, ...]:
+    """Return the operations that are asked for, None for all; `option` stands before the name of the option, `op`.
+
+    Raises ConfigError for one that there is not.
+    """
     for op in given or ():
         if op not in OPS:
-            raise ConfigError(f"{op} is no operation; they are {', '.join(OPS)}")
+            raise ConfigError(f"{option}op: {op} is no operation; they are {', '.join(OPS)}")
     return OPS if given is None else cast(tuple[Op, ...], tuple(given))
 
 

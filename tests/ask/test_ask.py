@@ -526,7 +526,7 @@ def test_the_statements_make_what_the_log_makes(merged: Path, mysql_server: MySq
     [
         (["--where", "id ="], 2, "expected an expression"),
         (["--where", "nope = 1"], 2, "has no column nope"),
-        (["--op", "upsert"], 2, "is no operation"),
+        (["--op", "upsert"], 2, "--op: upsert is no operation; they are insert, update, delete"),
         (["--columns", "nope"], 2, "there is no column nope"),
         (["--start", "yesterday"], 2, "is no place in a log"),
         (["--start", "2026-12-01", "--stop", "2000-01-01"], 2, "is before"),

@@ -2,13 +2,12 @@
 
 import pickle
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest, ManifestState
-from binlog_merge.pipeline.base.blocks import HELD, Held, Pieces, Read, holding, reads_of
+from binlog_merge.pipeline.base.blocks import Held, InProcess, Pieces, Read, holding, reads_of
 from binlog_merge.pipeline.base.pieces import extent_of, needed
 from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.pipeline.run import run_merge
@@ -35,27 +34,11 @@ class LocalRunner:
         return results
 
 
-class _Carried(Held):
-    """An exchange that shares nothing: blocks are where the driver is, and a task gets the parts that it names."""
-
-    shared = False
-
-    def prefix(self, work: Path) -> str:
-        return HELD
-
-    def opened(self) -> AbstractContextManager[None]:
-        return holding(self)
-
-    def clear(self, work: Path, kept: frozenset[str]) -> None:
-        Files().clear(work, frozenset())
-        self.written = {path: block for path, block in self.written.items() if path.partition(".")[0] in kept}
-
-
 class HeldRunner(LocalRunner):
     """A `Runner` whose tasks share nothing but what they say that they read."""
 
     def __init__(self) -> None:
-        self.carried = _Carried()
+        self.carried = InProcess()
         self.exchange = self.carried
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

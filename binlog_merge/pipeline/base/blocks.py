@@ -9,7 +9,7 @@ those that it needs to each task that reads them; `Runner` says how. The driver 
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from binlog_merge.errors import IoError
 from binlog_merge.pipeline.base.pieces import Column, Columns, Part, Whole, extent_of, in_pieces, joined, rows_of
+from binlog_merge.pipeline.base.runner import Files
 
 HELD: Final = "held:"
 SMALL_BYTES: Final = 1 << 18
@@ -156,3 +157,22 @@ def holding(holder: Holder) -> Iterator[None]:
         yield
     finally:
         _HOLDER.reset(token)
+
+
+class InProcess(Held):
+    """Blocks are where the driver is; its own tasks find them there, others get those that they name."""
+
+    shared = False
+
+    def prefix(self, work: Path) -> str:
+        """Return what marks the path of a carried block."""
+        return HELD
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Let this process read and write the blocks."""
+        return holding(self)
+
+    def clear(self, work: Path, kept: frozenset[str]) -> None:
+        """Forget all blocks but those whose paths up to the first dot are `kept`."""
+        Files().clear(work, frozenset())
+        self.written = {path: block for path, block in self.written.items() if path.partition(".")[0] in kept}

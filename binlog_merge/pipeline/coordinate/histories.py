@@ -3,6 +3,7 @@ make.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -25,7 +26,14 @@ from binlog_merge.pipeline.coordinate.statements import (
 )
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
-from snapshot_store.errors import BeforeBase, DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
+from snapshot_store.errors import (
+    AmbiguousRoute,
+    BeforeBase,
+    DdlNotUnderstood,
+    SnapshotStoreError,
+    UnknownSchema,
+    UnknownTable,
+)
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.render_sql import in_session
@@ -200,6 +208,10 @@ def extend_physical(
             if not _concerns_us(ddl, cursor.catalog, topology):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
                 continue
+            unknown = _unknown_database(history, cursor.catalog, node, ddl, topology)
+            if unknown is not None:
+                left_out = f"{UNKNOWN_TABLE}: those of {unknown.name}"
+                cursor.catalog = cursor.catalog.with_schema(unknown)
             cursor.catalog = _known_tables(history, cursor.catalog, node, ddl, topology)
             effect = _of_strangers(ddl, cursor.catalog, topology) or apply_parsed(
                 cursor.catalog, _ours(ddl, cursor.catalog, topology), ddl.schema
@@ -318,6 +330,25 @@ def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: Phys
         if base is not None:
             catalog = catalog.with_table(base.renamed(schema, name))
     return catalog
+
+
+def _unknown_database(
+    history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, topology: Topology
+) -> Schema | None:
+    """Return a database that a statement drops and the node's history lacks, if logical tables may have rows in it.
+
+    It was there before the binlogs begin, so that the statement is not one on somebody else's.
+    """
+    for schema, name in ddl.effects().having(Verb.DROP):
+        if name or schema in catalog.schemas:
+            continue
+        with suppress(AmbiguousRoute):  # routing the rows raises it
+            for logical in history.names():
+                version = history.at(*logical, ddl.key)
+                there = version is not None and (version.table is not None or version.opaque)
+                if there and topology.may_hold(node, schema, logical) is not None:
+                    return Schema(schema, ddl.session.charset_server, ddl.session.collation_server)
+    return None
 
 
 def _given(ddl: PhysicalDdl, sql: str) -> PhysicalDdl:

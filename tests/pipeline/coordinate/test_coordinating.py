@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import pytest
+
 from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerIncomplete, UnannouncedDdl
 from binlog_merge.pipeline.base.state import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
-from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.pipeline.coordinate.histories import PhysicalDdl, base_versions
 from binlog_merge.pipeline.coordinate.marker.announced import Announced, Change
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_after, take_messages
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction, Marker, MarkerCopy
@@ -17,7 +19,7 @@ from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, Sight
 from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
 from binlog_merge.pipeline.coordinate.shards.log import FirstRows, no_rows
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
-from snapshot_store.ddl import DdlSession, ParsedDdl
+from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
 from snapshot_store.history import SchemaHistory
 from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -90,11 +92,22 @@ def shown(node: int, **messages: Any) -> NodeMarkers:
     )
 
 
+class Based(Given):
+    """The same with a logical base."""
+
+    def __init__(self, sql: str) -> None:
+        self._history = SchemaHistory(*base_versions(parse_dump(sql), None, "base.sql"))
+
+    def part(self, *_: Any) -> StoredSchemas:
+        return StoredSchemas(self._history, {})
+
+
 def coordinated(
     ddls: Mapping[str, Sequence[PhysicalDdl]],
     markers: Sequence[NodeMarkers] = (),
     limit: OrderKey = GREATEST_KEY,
     kept: Sequence[Change] = (),
+    given: Given | None = None,
     **config: Any,
 ) -> Coordination:
     settings = config_of(**config)
@@ -106,7 +119,7 @@ def coordinated(
         KnownShards(modes, ORIGIN, settings.coordinates),
         Announced(settings.markers, modes, ORIGIN, kept, active=not settings.coordinates),
     )  # fmt: skip
-    return coordinate(known, cast(CoordinationReader, Given()), limit)
+    return coordinate(known, cast(CoordinationReader, given or Given()), limit)
 
 
 def out(found: Coordination) -> list[tuple[int, str]]:
@@ -151,6 +164,42 @@ def test_without_any_marker_a_ddl_that_changes_rows_stops_the_run() -> None:
     seen = coordinated(ddls, [shown(1, t9=CREATE), shown(2, t9=CREATE)])
     assert seen.seen and seen.bound == NO_BOUND and [w for w in seen.notes if "no marker tells of" in w]
     assert [change.key.commit_tso for change in seen.pending] == [20]
+
+
+SHOP = "CREATE DATABASE shop; USE shop; CREATE TABLE orders (id INT PRIMARY KEY)"
+ROUTES = [
+    {"schema-pattern": "s_[0-9]", "table-pattern": "o_[0-9]*_?", "target-schema": "shop", "target-table": "orders"},
+    {"schema-pattern": "s_[0-9]", "target-schema": "shop"},
+]
+
+
+@pytest.mark.parametrize(
+    ("sql", "routes", "stops"),
+    [
+        ("DROP DATABASE shop", [], True),
+        ("DROP DATABASE s_7", ROUTES[:1], True),
+        ("DROP DATABASE s_7", ROUTES[1:], True),
+        ("DROP DATABASE s_7", [], False),
+        ("DROP DATABASE t_7", ROUTES, False),
+    ],
+)
+def test_a_database_that_only_the_logical_base_knows_is_not_dropped_unseen(
+    sql: str, routes: Sequence[Any], stops: bool
+) -> None:
+    """The target would keep its rows, whether or not the log shows what the node had there."""
+    with_one_marker = [shown(1, t5=CREATE), shown(2, t5=CREATE)]
+    found = coordinated({"a": [ran(20, sql)]}, given=Based(SHOP), routes=list(routes))
+    seen = coordinated({"a": [ran(20, sql)]}, with_one_marker, given=Based(SHOP), routes=list(routes))
+    assert [(each.node, each.sql) for of in found.ignored.listed.values() for each in of] == [("a", sql)]
+    assert seen.bound == NO_BOUND and bool(seen.notes) == stops
+    if stops:
+        assert isinstance(found.bound.error, UnannouncedDdl) and found.bound.key.commit_tso == 20
+        assert "changes rows of shop.orders" in found.bound.error.message
+        assert seen.notes[0].startswith(f"shop.orders: no marker tells of '{sql}'")
+        told = [shown(1, t5=CREATE, t30="DROP DATABASE shop"), shown(2, t5=CREATE, t30="DROP DATABASE shop")]
+        assert not coordinated({"a": [ran(20, sql)]}, told, given=Based(SHOP), routes=list(routes)).notes
+    else:
+        assert found.bound == NO_BOUND
 
 
 def test_shards_come_together_at_the_last_of_them() -> None:

@@ -48,6 +48,9 @@ Kind = Literal["shape", "make", "drop", "rows"]
 Logical = Callable[[str, str, str], Name | None]
 """Returns the logical table of a node's table, if it is coordinated by markers and comes out, else None."""
 
+MayHold = Callable[[str, str, Name], Name | None]
+"""Returns a table of a node's database that such a logical table may have, with `Logical`'s conditions."""
+
 _FALLEN_BEHIND = {
     "make": "the logical table is never made",
     "drop": "the logical table keeps its rows",
@@ -90,7 +93,9 @@ class Change:
         return Change(OrderKey.parse(key), node, (table[0], table[1]), (logical[0], logical[1]), *others)
 
 
-def changes_of(node: str, applied: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
+def changes_of(
+    node: str, applied: Applied, logical: Logical, may_hold: MayHold, history: SchemaHistory
+) -> Iterator[Change]:
     """Yield a statement's changes to tables whose logical table does not follow by itself.
 
     `history` has the versions of the node and the logical ones.
@@ -115,10 +120,11 @@ def changes_of(node: str, applied: Applied, logical: Logical, history: SchemaHis
         # Tables that only the logical base has are dropped with the database too.
         for schema, table in history.names():
             version = history.at(schema, table, ddl.key)
-            exists = version is not None and (version.table is not None or version.opaque)
-            name = (database, table)
-            if exists and name not in applied.before.tables and logical(node, *name) == (schema, table):
-                yield Change(ddl.key, node, name, (schema, table), "drop", "", ddl.sql, ddl.file, ddl.position)
+            if version is None or (version.table is None and not version.opaque):
+                continue
+            shard = may_hold(node, database, (schema, table))
+            if shard is not None and shard not in applied.before.tables:
+                yield Change(ddl.key, node, shard, (schema, table), "drop", "", ddl.sql, ddl.file, ddl.position)
 
 
 def _kind_of(applied: Applied, name: Name, version: TableVersion | None, others: bool) -> tuple[Kind, str] | None:
@@ -254,11 +260,18 @@ class Announced:
             return name
         return None
 
+    def may_hold(self, node: str, schema: str, logical: Name) -> Name | None:
+        """Return a table that a physical database may have of a logical one, as far as `logical` returns this."""
+        with suppress(AmbiguousRoute):
+            name = self.modes.topology.may_hold(node, schema, logical)
+            return (schema, name) if name is not None and self.logical(node, schema, name) == logical else None
+        return None
+
     def _changes(self, applied: Applications, history: SchemaHistory) -> list[Change]:
         """Return all changes that a marker must announce, in order, without rows removed before the log begins."""
         found = list(self.kept)
         for node, ddl in applied:
-            for change in changes_of(node, ddl, self.logical, history):
+            for change in changes_of(node, ddl, self.logical, self.may_hold, history):
                 if change.kind == "shape" or change.key >= self.begins:
                     found.append(change)
         return sorted(dict.fromkeys(found), key=lambda c: (c.key, c.node, c.table))
