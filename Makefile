@@ -7,6 +7,7 @@ SETUP := build/setup.stamp
 RUN := . build/env.sh &&
 SOAK_SECONDS ?= 600
 BENCH_ARGS ?=
+BENCH_AGAINST ?=
 DEMO_SECONDS ?= 60
 DEMO_RATE ?= 50
 MUTANTS ?=
@@ -38,7 +39,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test test-all durations sparks quick coverage mutants mysql mariadb prometheus lint docs check check-clients check-report bench soak dist clean distclean
+.PHONY: help setup demo demo-live test test-all durations sparks quick coverage mutants mysql mariadb prometheus lint docs check check-clients check-report bench bench-all soak dist clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -57,7 +58,9 @@ help:
 	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
 	@echo "make docs    the site of docs/ in build/site (mkdocs --strict)"
 	@echo "make check   lint, docs, demo, test: what .ci/run does"
-	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
+	@echo "make bench   the figures of the docs, as a table: 13 minutes; BENCH_AGAINST=COMMIT beside another tree, 16;"
+	@echo "             BENCH_ARGS='--only merge,scale,replica,live --volume-seconds 300'"
+	@echo "make bench-all  all benchmarks (BENCH_ARGS=...): an hour"
 	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS); then live systems whose processes are"
 	@echo "             killed LIVE_KILLS times each (or for LIVE_SECONDS, where that is over sooner), and whose servers and"
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
@@ -145,6 +148,9 @@ docs: $(SETUP)
 check: lint docs demo test
 
 bench: $(SETUP) mysql
+	@$(RUN) $(VENV)/python -m benchmarks.figures --against="$(BENCH_AGAINST)" $(BENCH_ARGS)
+
+bench-all: $(SETUP) mysql
 	@$(RUN) $(VENV)/python -m benchmarks $(BENCH_ARGS)
 
 soak: $(SETUP) mysql

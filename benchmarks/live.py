@@ -322,7 +322,14 @@ def _until_there(live: Live, process: Any) -> None:
         time.sleep(0.5)
 
 
-def run(out: Path, seconds: float = 60, rate: float = 200, volume: float = 10, rest: float = 30) -> dict[str, Any]:
+def run(
+    out: Path,
+    seconds: float = 60,
+    rate: float = 200,
+    volume: float = 10,
+    rest: float = 30,
+    volume_seconds: float | None = None,
+) -> dict[str, Any]:
     """Measure; returns lags in seconds, CPU in cores of all processes of `run`, and whether the targets are met."""
     found: dict[str, Any] = {}
     with started(out, rate) as live:
@@ -342,7 +349,7 @@ def run(out: Path, seconds: float = 60, rate: float = 200, volume: float = 10, r
                 if volume:
                     live.load.rate = VOLUME_RATE
                     with documents(live.cluster.bank, volume):
-                        found["volume"] = live.phase(seconds)
+                        found["volume"] = live.phase(volume_seconds or seconds)
             finally:
                 live.load.stop()
         found["memory"] = live.processes.rss_mib()
@@ -369,11 +376,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="of each phase")
     parser.add_argument("--rate", type=float, default=200, help="distributed transactions a second")
     parser.add_argument("--volume", type=float, default=10, help="MB/s of the last phase; 0: left out")
+    parser.add_argument("--volume-seconds", type=float, help="of the last phase, if not as long as the others")
     parser.add_argument("--rest", type=float, default=30, help="seconds without load")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     arguments = parser.parse_args()
     out = arguments.out.resolve() / "live"
-    print(json.dumps(run(out, arguments.seconds, arguments.rate, arguments.volume, arguments.rest), indent=1))
+    phases = arguments.seconds, arguments.rate, arguments.volume, arguments.rest, arguments.volume_seconds
+    print(json.dumps(run(out, *phases), indent=1))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ class Bench:
     master: str
     mysqlbinlog: str | None
     times: Times
+    sample: int = SAMPLE
 
     @property
     def out(self) -> Path:
@@ -151,7 +152,7 @@ class Bench:
         if self.mysqlbinlog is None:
             return
         file = self.cluster.files[0]
-        stop = others.sample_end(file, SAMPLE)
+        stop = others.sample_end(file, self.sample)
         for name, options in MYSQLBINLOG_OPTIONS.items():
             size, seconds = others.mysqlbinlog(self.mysqlbinlog, file, stop, options)
             self.times.add(name, seconds, size)

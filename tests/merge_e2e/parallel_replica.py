@@ -112,8 +112,25 @@ def rows_of(servers: Sequence[MySqlServer]) -> dict[str, list[str]]:
 @contextmanager
 def replica(path: Path, files: Sequence[Path], *options: str) -> Iterator[MySqlServer]:
     """Yield a server that has applied the files of a merged log, as relay logs, with eight workers."""
-    settings = ("--relay-log=relay", "--relay-log-recovery=OFF", "--skip-replica-start=ON", "--log-replica-updates=OFF")
-    server = MySqlServer(path, server_id=99, options=(*settings, "--replica-parallel-workers=8", *options))
+    with relaying(path, files, "--log-replica-updates=OFF", "--replica-parallel-workers=8", *options) as server:
+        begin_to_apply(server)
+        wait_until_applied(server)
+        yield server
+
+
+def begin_to_apply(server: MySqlServer) -> None:
+    """Let a server apply the relay logs that it has."""
+    server.execute(
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'none', RELAY_LOG_FILE = 'relay.000001', RELAY_LOG_POS = 4; "
+        "START REPLICA SQL_THREAD"
+    )
+
+
+@contextmanager
+def relaying(path: Path, files: Sequence[Path], *options: str) -> Iterator[MySqlServer]:
+    """Yield a server that has the files of a merged log as relay logs, and has not begun to apply them."""
+    settings = ("--relay-log=relay", "--relay-log-recovery=OFF", "--skip-replica-start=ON")
+    server = MySqlServer(path, server_id=99, options=(*settings, *options))
     with server:
         server.stop()
         names = [f"relay.{number:06d}" for number in range(1, len(files) + 1)]
@@ -121,11 +138,6 @@ def replica(path: Path, files: Sequence[Path], *options: str) -> Iterator[MySqlS
             shutil.copy(file, server.data / name)
         (server.data / "relay.index").write_text("".join(f"./{name}\n" for name in names))
         server.start()
-        server.execute(
-            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = 'none', RELAY_LOG_FILE = 'relay.000001', RELAY_LOG_POS = 4; "
-            "START REPLICA SQL_THREAD"
-        )
-        wait_until_applied(server)
         yield server
 
 
