@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from binlog_merge.ask.values import image_rows, plain_of
+from binlog_merge.ask.formats import image_rows, plain_of
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import OutputFile

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from binlog_merge.ask.values import plain_of
+from binlog_merge.ask.formats import plain_of
 from binlog_merge.binlog.arrow import cell_value
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
@@ -20,7 +20,7 @@ from binlog_merge.log.read import batches
 from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
-from binlog_merge.values.column_facts import column_facts_of
+from binlog_merge.values.types import column_facts_of
 from binlog_merge.values.value import ConversionError
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st

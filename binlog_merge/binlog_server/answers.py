@@ -12,6 +12,7 @@ from binlog_merge.binlog_server.recorded import known_shows, known_status
 from binlog_merge.binlog_server.refused import Refused, no_rows_of, unknown_database, unknown_table
 from binlog_merge.binlog_server.session_variables import checked, shown_variables
 from binlog_merge.binlog_server.settings import Settings, Snapshot
+from binlog_merge.binlog_server.show_sql import check_stray_bytes, hidden
 from binlog_merge.binlog_server.shows import show as shown
 from binlog_merge.binlog_server.sql import parse_statement
 from binlog_merge.binlog_server.statements import (
@@ -32,7 +33,6 @@ from binlog_merge.binlog_server.statements import (
     Unsupported,
     Use,
 )
-from binlog_merge.binlog_server.stray_bytes import check_stray_bytes, hidden
 from binlog_merge.binlog_server.tables.session import Selected, Wanted, check_spoken
 from binlog_merge.binlog_server.variables import Facts
 from binlog_merge.errors import MergeError

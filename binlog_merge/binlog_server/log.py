@@ -21,7 +21,7 @@ from binlog_merge.errors import InternalError, ManifestError, io_error
 from binlog_merge.files.log_folder import LogFolder, NothingWritten, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 
 _PAUSE: Final = 0.2
 

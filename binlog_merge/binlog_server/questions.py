@@ -14,8 +14,7 @@ from binlog_merge.binlog_server.definitions import Definitions, Moment, Row
 from binlog_merge.binlog_server.dictionary import relations
 from binlog_merge.binlog_server.in_memory import CASE_MATTERS, Database, Filled, in_turn, stored
 from binlog_merge.binlog_server.refused import Refused, no_rows_of, unknown_table
-from binlog_merge.binlog_server.show_sql import PLAIN, skip_modifiers
-from binlog_merge.binlog_server.stray_bytes import hidden, restored
+from binlog_merge.binlog_server.show_sql import PLAIN, hidden, restored, skip_modifiers
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.values.duckdb.piece import Sql, double
 from snapshot_store.errors import DdlNotUnderstood

@@ -22,7 +22,7 @@ from binlog_merge.files.state_notes import (
     remove_state_note,
     write_state_note,
 )
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from snapshot_store.server import ServerAddress, message_of
 
 _EVERY: Final = 1.0

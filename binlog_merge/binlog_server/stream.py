@@ -20,7 +20,7 @@ from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
 from binlog_merge.binlog.kernels import packets as k
 from binlog_merge.binlog_server.log import DumpRequest, LogView, NotServed, PublishedLog, dump_start_of
 from binlog_merge.errors import ChecksumMismatch, io_error
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.protocol.packets import Sizes, event_packets
 
 _CHUNK: Final = 1 << 19

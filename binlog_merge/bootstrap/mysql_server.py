@@ -17,7 +17,7 @@ from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import checkpoints_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import META_SCHEMA, MysqlTarget, Session

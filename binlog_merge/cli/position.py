@@ -9,7 +9,7 @@ from binlog_merge.errors import ConfigError
 from binlog_merge.log.place import Place, parse_place
 
 if TYPE_CHECKING:
-    from binlog_merge.log.around import Around
+    from binlog_merge.log.log import Around
     from binlog_merge.log.transactions import Transaction
     from binlog_merge.pipeline.transactions import FoundBranch
 
@@ -68,8 +68,7 @@ def position_of(
     """Find the place in a merged log after everything that committed at a place or before."""
     text, option = _one_of(("--at", at), ("--tso", tso))
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.around import find_place
-    from binlog_merge.log.log import Log
+    from binlog_merge.log.log import Log, find_place
 
     with opened_log(merged_of(directory, merged)) as folder:
         log = Log(folder)
@@ -97,8 +96,7 @@ def tso_of(
     """Tell which transactions a reader of a merged log has seen at a place."""
     text, option = _one_of(("--at", at), ("--position", position))
     from binlog_merge.files.remote_log import opened_log
-    from binlog_merge.log.around import find_place, find_transaction
-    from binlog_merge.log.log import Log
+    from binlog_merge.log.log import Log, find_place, find_transaction
 
     with opened_log(merged_of(directory, merged)) as folder:
         log = Log(folder)

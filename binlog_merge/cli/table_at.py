@@ -120,7 +120,7 @@ def table_at(
 
 def _rank(log: "Log", place: str, option: str) -> int:
     """Return the rank of the last transaction at a place or before. Raises ConfigError and OutsideLog."""
-    from binlog_merge.log.around import check_inside
+    from binlog_merge.log.log import check_inside
     from binlog_merge.log.place import parse_place
 
     found = parse_place(option, place)

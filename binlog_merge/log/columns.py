@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.columnar import ColumnFacts
 from binlog_merge.binlog.temporal import STOP, ZeroDates
 from binlog_merge.errors import ConfigError, ConversionFailed
-from binlog_merge.values.column_facts import facts_of
+from binlog_merge.values.types import facts_of
 from snapshot_store.model import Table
 
 _MOST_DIGITS: Final = 76

@@ -17,7 +17,7 @@ itself (`transactions`).
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -28,8 +28,8 @@ from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import ManifestState, OutputFile
 from binlog_merge.log.index import CLOCKED, US, chunks_of, key_of, transactions_from
-from binlog_merge.log.place import FORMS, Place
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.place import FORMS, Place, name_of, time_of_key
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import MERGE_ON, Item, events_of, file_items, removed_before
 from binlog_merge.log.transactions import FileTransactions, Transaction, event_offsets
 from binlog_merge.store_errors import as_merge_errors
@@ -402,3 +402,66 @@ class Log:
         tables = {(v.key, v.ddl) for v in history.versions if v.node is None and v.origin in _LOGGED}
         databases = {(v.key, v.ddl) for v in history.schema_versions if v.node is None and v.origin in _LOGGED}
         return tuple(sorted(tables | databases))
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A position in the log: the transaction before it, the one it is inside of, and the next one."""
+
+    file: str
+    position: int
+    last: Transaction | None
+    inside: Transaction | None
+    following: Transaction | None
+
+
+def find_place(log: Log, place: Place) -> Around:
+    """Return the position after everything at a place or before. Raises OutsideLog."""
+    check_inside(log, place)
+    through = log.through(place)
+    last, following = log.at_rank(through), log.at_rank(through + 1)
+    if last is not None:
+        return Around(last.file, last.end, last, None, following)
+    gone = log.state.gone
+    if gone is not None and through < gone.last_rank:
+        raise removed_before(log.folder.place(), gone, str(place))
+    if following is None or gone is None:
+        raise OutsideLog("no transaction of the log is that early")
+    return Around(following.file, following.start, None, None, following)
+
+
+def check_inside(log: Log, place: Place) -> None:
+    """Raise OutsideLog for a moment that the log does not reach; of other places that is not asked."""
+    if place.moment is None:
+        return
+    moment, first, whole = place.moment, OrderKey.parse(log.files[0].first_key), log.whole_up_to
+    gone, limit = log.state.gone, moment.after.previous()
+    if limit < first and gone is not None and gone.last_key is not None and log.files[0].first_rank > 1:
+        return  # what was removed is refused where the place is looked for
+    if moment.wall_clock and not time_of_key(whole):
+        return
+    if limit < first:
+        raise OutsideLog(f"{name_of(moment.first)} is before the log, which begins at {name_of(first)}")
+    end = OrderKey.parse(log.files[-1].last_key)
+    # What the watermark has not passed may still come, but for the log's last transaction itself.
+    known = whole if whole == end else whole.previous()
+    if moment.first > known and moment.first.commit_tso != end.commit_tso:
+        raise OutsideLog(
+            f"{name_of(moment.first)} is after the end of the log, which is known to be whole up to {name_of(whole)}",
+            remedy="merge on, then ask again",
+        )
+
+
+def find_transaction(log: Log, place: Place) -> Around:
+    """Return the transactions around a position. Raises ConfigError for an invalid one, OutsideLog before the first."""
+    before = log.before(place)
+    last, following, inside = log.at_rank(before), log.at_rank(before + 1), None
+    if following is not None and following.file == place.file and following.start < place.number:
+        inside, following = following, log.at_rank(before + 2)
+    if last is None:
+        raise OutsideLog(
+            f"no transaction stands before {place.file}:{place.number}",
+            file=log.folder.place(place.file),
+            position=place.number,
+        )
+    return Around(place.file, place.number, last, inside, following)

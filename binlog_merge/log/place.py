@@ -1,4 +1,4 @@
-"""A place in a merged log as users write it, for all verbs and options that take one.
+"""A place in a merged log as users write it, for all verbs and options that take one; `Log` finds what is there.
 
     7507804165234491392                          a commit TSO
     00…42 (54 digits)                            an order key

@@ -28,7 +28,7 @@ from binlog_merge.log.table_changes import Form, TableChanges, gtid_prefix, loca
 from binlog_merge.log.versions import TableVersions
 from binlog_merge.log.where import Undecided, Where
 from binlog_merge.log.whole_json import with_whole_json
-from binlog_merge.values.column_facts import facts_of
+from binlog_merge.values.types import facts_of
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 

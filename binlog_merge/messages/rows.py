@@ -16,7 +16,7 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT, differing
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.log.table_changes import TableChanges, located
 from binlog_merge.messages import json_text as j
-from binlog_merge.values.column_facts import column_facts_of
+from binlog_merge.values.types import column_facts_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import TEMPORAL
 

@@ -3,18 +3,22 @@
 A transaction that comes in several segments is committed at its end. The columns of a table are those of the tables at
 the beginning after the log's statements. They are checked against the table map; if the two differ, the schema history
 next to the log or the names in the table map decide.
+
+Rows that a server changes because of a foreign key (ON DELETE CASCADE, SET NULL) are logged by servers from 9.6 on,
+which have a flag for that in every rows event. Before, InnoDB makes such changes without the binlog, and a replica's
+InnoDB does the same. A target without foreign keys can only report the tables concerned.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import duckdb
 import numpy as np
 
-from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.constants import EventType, RowsFlag
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.json_diff import NoDocument
 from binlog_merge.binlog.kernels import log_walk as k
@@ -29,6 +33,7 @@ from binlog_merge.errors import (
     UnknownTableSchema,
     UnsupportedInput,
 )
+from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.changes import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.log.checkpoint import Checkpoint, resume
@@ -43,11 +48,10 @@ from binlog_merge.tables.ddl import understood
 from binlog_merge.tables.found_there import FoundThere, TouchingWriter, Unjudgeable
 from binlog_merge.tables.rows import DuckdbDocuments, OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.unlogged import unlogged_changes
 from binlog_merge.targets.server.overwriting import not_whole
 from binlog_merge.targets.server.statements import Step, plan_statement
-from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.from_table_map import table_from_table_map
+from binlog_merge.values.types import facts_of
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.effects import effects_of
 from snapshot_store.model import Catalog, Table
@@ -390,3 +394,31 @@ class _Loader:
             if self.found_there is None or not concerned or concerned[0] in self.found_there.left_out:
                 raise
             raise Unjudgeable(f"{step.shown}: {error.message}", concerned[0]) from None
+
+
+_FLAGS_AT: Final = 6
+_EXCUSED: Final = RowsFlag.USE_SQL_FOREIGN_KEY_F | RowsFlag.NO_FOREIGN_KEY_CHECKS_F
+_EVENTS: Final[tuple[tuple[Op, str], ...]] = (("delete", "DELETE"), ("update", "UPDATE"))
+
+
+def unlogged_changes(changes: Changes, catalog: Catalog) -> Iterator[str]:
+    """Yield a text for each table that unlogged changes may concern: the table, the foreign key's action, its cause."""
+    events = changes.segment.events[changes.events]
+    silent = (changes.segment.buffer[events[:, k.E_BODY] + _FLAGS_AT] & _EXCUSED) == 0
+    if not silent.any():
+        return
+    parent = (changes.table.schema, changes.table.table)
+    for op, event in _EVENTS:
+        if (changes.rows_of(op) & silent[changes.cut.events]).any():
+            yield from _children(catalog, parent, event)
+
+
+def _children(catalog: Catalog, parent: tuple[str, str], event: str) -> Iterator[str]:
+    for (schema, name), table in sorted(catalog.tables.items()):
+        for key in table.foreign_keys:
+            action = key.on_delete if event == "DELETE" else key.on_update
+            if action in ("CASCADE", "SET NULL") and key.target(schema) == parent:
+                yield (
+                    f"{schema}.{name}: rows that a server changed by ON {event} {action} of {'.'.join(parent)} stand "
+                    "in no binlog before MySQL 9.6"
+                )

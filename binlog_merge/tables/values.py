@@ -25,8 +25,8 @@ from binlog_merge.log.statement_session import StatementSession
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
 from binlog_merge.tables.generated import cells_by_engine, columns_of
 from binlog_merge.tables.types import BY_HAND, duckdb_type, for_duckdb
-from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.evaluate.row import Computed, Row
+from binlog_merge.values.types import column_facts_of
 from binlog_merge.values.value import ConversionError, Json, Value, decode_cell
 from binlog_merge.values.value import encode_cell as cell_of
 from snapshot_store.model import Column

@@ -39,7 +39,7 @@ from binlog_merge.log.segments import DDL_COLUMNS, Segment, StatementAt, segment
 from binlog_merge.log.table_changes import FIELDS, Form, TableChanges, schema_of
 from binlog_merge.log.versions import history_of
 from binlog_merge.targets.server.statements import plan_statement
-from binlog_merge.values.column_facts import facts_of
+from binlog_merge.values.types import facts_of
 from binlog_merge.whole_files import NoteKind, read_note
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey

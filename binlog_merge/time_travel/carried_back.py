@@ -19,16 +19,15 @@ from binlog_merge.log.rows import TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
 from binlog_merge.log.table_changes import TableChanges
 from binlog_merge.log.versions import versions_between
-from binlog_merge.tables.load import catalog_at
+from binlog_merge.tables.load import catalog_at, unlogged_changes
 from binlog_merge.tables.rows import RowRefused, TableWriter
 from binlog_merge.tables.target import DuckdbTarget
-from binlog_merge.tables.unlogged import unlogged_changes
 from binlog_merge.time_travel.bases import Found, Made, Name, not_there
 from binlog_merge.time_travel.blocks import Waiting
 from binlog_merge.time_travel.passable_ddl import Written
 from binlog_merge.time_travel.selection import Reader, Selected
 from binlog_merge.time_travel.statements import check_undoable
-from binlog_merge.values.column_facts import facts_of
+from binlog_merge.values.types import facts_of
 from snapshot_store.model import Catalog, Table
 
 

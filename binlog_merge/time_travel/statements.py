@@ -22,8 +22,8 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.errors import ConversionFailed, UndoRefused
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.table_changes import TableChanges, located
-from binlog_merge.values.column_facts import facts_of
 from binlog_merge.values.sql import Exact, Literals, literals
+from binlog_merge.values.types import facts_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.names import quote_name
 

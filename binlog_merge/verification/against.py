@@ -15,7 +15,7 @@ from binlog_merge.config.merge_config import MergeConfig, topology_of
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.replay_options import ReplayOptions, history_of
 from binlog_merge.tables.found_there import FoundThere, Name, Unjudgeable
 from binlog_merge.tables.load import Base, load

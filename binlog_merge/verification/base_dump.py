@@ -13,7 +13,7 @@ from typing import Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, ReplayStopped
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.tables.target import DuckdbTarget
 from binlog_merge.verification.base import compute_others, insert
 from binlog_merge.verification.compare_sides import Texts

@@ -22,7 +22,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.place import parse_place
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import PART_BYTES, batches
-from binlog_merge.values.column_facts import column_facts_of
+from binlog_merge.values.types import column_facts_of
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 from tests.command_line import command_line

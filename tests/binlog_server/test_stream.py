@@ -16,7 +16,7 @@ from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped, stream
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.files.manifest import Manifest, OutputFile
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from tests.binlog_server.merged import merged, merged_copy
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.merge_e2e.local import written

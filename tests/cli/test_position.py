@@ -15,9 +15,8 @@ from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli import main
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
-from binlog_merge.log.around import Around, find_place
-from binlog_merge.log.around import find_transaction as found_around
-from binlog_merge.log.log import Log
+from binlog_merge.log.log import Around, Log, find_place
+from binlog_merge.log.log import find_transaction as found_around
 from binlog_merge.log.place import Place, parse_place
 from binlog_merge.log.transactions import FileTransactions
 from snapshot_store.tso import OrderKey, carries_time, tso_millis

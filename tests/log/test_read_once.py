@@ -26,7 +26,6 @@ SESSIONS: Final = {
     "values/duckdb/piece.py": "of what is asked of rows",
     # What a client of `serve` asks
     "binlog_server/show_sql.py": "of a client",
-    "binlog_server/stray_bytes.py": "of a client",
     "binlog_server/tables/session.py": "of a client",
 }
 """The modules that make a session of a statement, and of which."""
@@ -68,7 +67,6 @@ RESOLVES: Final = {"log/log.py"}
 
 MOMENTS: Final = {
     *RESOLVES,
-    "log/around.py",  # whether the log reaches it
     "log/question.py",  # a table's definition at a TSO
 }
 """The modules of those rooms that read what a place says, and what for."""

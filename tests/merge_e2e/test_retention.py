@@ -14,9 +14,8 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
-from binlog_merge.log.around import find_place
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
-from binlog_merge.log.log import Log
+from binlog_merge.log.log import Log, find_place
 from binlog_merge.log.place import Place as LogPlace
 from binlog_merge.log.reader import Begin
 from binlog_merge.log.replay_options import history_of

@@ -26,12 +26,11 @@ from binlog_merge.messages.open_protocol import OpenProtocol, OpenProtocolOption
 from binlog_merge.tables import alter, partitions
 from binlog_merge.tables.types import duckdb_type
 from binlog_merge.values import sql
-from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.cells import implicit_default, make_converter
 from binlog_merge.values.duckdb.columns import column_sql
 from binlog_merge.values.duckdb.piece import ExpressionError
 from binlog_merge.values.evaluate.kinds import NotComputableError, kind_of
-from binlog_merge.values.types import FORMS, Forms, binlog_column, stored_type
+from binlog_merge.values.types import FORMS, Forms, binlog_column, column_facts_of, stored_type
 from binlog_merge.values.value import ConversionError, decode_cell
 from snapshot_store.ddl.validate.columns import column_bytes
 from snapshot_store.errors import SnapshotStoreError

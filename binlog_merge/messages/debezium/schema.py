@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from binlog_merge.messages.debezium.options import DebeziumOptions, field_names, schema_name, topic_of
 from binlog_merge.messages.debezium.types import kind_of
-from binlog_merge.values.column_facts import column_facts_of
 from binlog_merge.values.convert.clock import read_time
+from binlog_merge.values.types import column_facts_of
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import TEMPORAL, Family
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
 from binlog_merge.log.checkpoint import Checkpoint
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.targets.server.barrier import DdlManager, PendingDdl, Position

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.targets.server.keys import TableName
 from binlog_merge.targets.server.transactions import Transaction
 

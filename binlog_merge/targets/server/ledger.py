@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.checkpoint import Checkpoint
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.targets.server.mysql import META_SCHEMA, NOTICE_SECONDS, MysqlTarget, Session, lock_name
 
 RECORD_GONE: Final = (

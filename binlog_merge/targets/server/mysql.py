@@ -21,7 +21,7 @@ from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.errors import IoError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.rows import row_text
 from binlog_merge.targets.server.overwriting import overwriting

@@ -15,7 +15,7 @@ from typing import Final
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import End, Rows
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk, history_of
 from binlog_merge.log.rows import RowSelector

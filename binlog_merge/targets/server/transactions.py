@@ -13,7 +13,7 @@ from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import Begin, End, Item, Rows
 from binlog_merge.log.replay_options import ReplayOptions, Walk
 from binlog_merge.log.rows import RowSelector

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.statement import Statement
 from binlog_merge.targets.server.barrier import PendingDdl

@@ -14,7 +14,7 @@ from binlog_merge.cli.verbs import application
 from binlog_merge.errors import IoError, ServerRefused
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.reader import End
 from binlog_merge.log.replay_options import ReplayOptions
 from binlog_merge.log.rows import RowSelector

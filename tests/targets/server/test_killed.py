@@ -14,7 +14,7 @@ import pytest
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.checkpoint import Checkpoint, checkpoints_of
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession

@@ -13,7 +13,7 @@ from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.checkpoint import Checkpoint
 from binlog_merge.log.log import Log
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult
 from binlog_merge.targets.server.ledger import Ledger
 from binlog_merge.targets.server.mysql import MysqlTarget, RowSession

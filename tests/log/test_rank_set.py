@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.rank_set import RankSet
 
 ranks = st.frozensets(st.integers(1, 40))
 
