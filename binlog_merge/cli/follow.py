@@ -22,6 +22,7 @@ from binlog_merge.cli.output import (
     printable,
     removal_lines,
 )
+from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
 if TYPE_CHECKING:
@@ -36,20 +37,27 @@ LINE_EVERY = 10.0
 def follow(
     spark: Any,
     config: "MergeConfig",
-    out: Path,
+    out: str | Path,
     output: OutputFormat,
     pace: "Pace",
     in_driver: int,
     at_need: bool,
     start_tso: int | None,
+    work: Path | None = None,
 ) -> None:
     """Merge until SIGTERM or Ctrl-C, which end it after the round that is under way; a second one ends it at once."""
     from binlog_merge.spark.job import follow as follow_job
 
     stop = Event()
-    report = Report(out, output)
+    report = Report(redacted(str(out)), output)
     with _stopped_by_signals(stop):
-        follow_job(spark, config, out, stop, report, pace, in_driver=in_driver, at_need=at_need, start_tso=start_tso)
+        follow_job(
+            *(spark, config, out, stop, report, pace),
+            in_driver=in_driver,
+            at_need=at_need,
+            start_tso=start_tso,
+            work=work,
+        )
     report.ended()
 
 
@@ -77,7 +85,7 @@ def _stopped_by_signals(stop: Event) -> Iterator[None]:
 class Report:
     """Prints rounds: a line of JSON for each that published, or for people a line that sums up some seconds of them."""
 
-    out: Path
+    out: str
     output: OutputFormat
     rounds: int = 0
     transactions: int = 0
@@ -108,7 +116,7 @@ class Report:
             self._sum[1] += result.input_bytes
         if self.output is not OutputFormat.text:
             if result.transactions or result.removed:
-                print_json(document_of(merged=str(self.out), result=result))
+                print_json(document_of(merged=self.out, result=result))
         elif time.monotonic() - self.printed >= LINE_EVERY and (self._sum[0] or self.printed < 0):
             self._print()
 

@@ -19,7 +19,6 @@ from binlog_merge.cli.options import (
     option,
     place_of,
     taking,
-    written_folder,
 )
 from binlog_merge.cli.output import OutputFormat, check_many, document_of, print_json, print_result, size_of
 from binlog_merge.cli.progress import LineProgress, progress
@@ -183,12 +182,11 @@ def merge(options: MergeOptions) -> None:
             "--work is for a merged log in an object store", remedy="leave it out: a directory has its own"
         )
     if options.stop_never:
-        directory = written_folder(place)
         from binlog_merge.config import held
 
         with held.holding():
             held.hold(file for file in (cluster.filter,) if file is not None)  # each round looks into it
-            _run_on(cluster, directory, options)
+            _run_on(cluster, place if is_uri(place) else Path(place), options)
     else:
         run(cluster, place if is_uri(place) else Path(place), options)
 
@@ -237,22 +235,23 @@ def run(config: "MergeConfig", out: str | Path, options: MergeOptions) -> "Merge
     return result
 
 
-def _run_on(config: "MergeConfig", out: Path, options: MergeOptions) -> None:
+def _run_on(config: "MergeConfig", out: str | Path, options: MergeOptions) -> None:
     """Merge in rounds until a signal stops it; with `--listen` the status is shown meanwhile."""
     settings = spark_options(options.conf)
     check_engine(config, options.master, settings)
     from binlog_merge.cli.follow import follow
     from binlog_merge.cli.status import status_shown
+    from binlog_merge.files.output import working_folder
     from binlog_merge.spark.job import IN_DRIVER, Pace
 
     pace = Pace(options.min_interval or 0.0)
     if options.longest_pause is not None:
         pace = replace(pace, last_pause=options.longest_pause)
     in_driver = IN_DRIVER if options.in_driver is None else options.in_driver
-    shown = status_shown(config, out, options.listen)
+    shown = status_shown(config, working_folder(out, options.work), options.listen)
     with shown, Session(config, options.master, settings, LineProgress()) as spark:
         at_need = not _names_engine(config, options.master, settings)
-        follow(spark, config, out, options.output, pace, in_driver, at_need, options.start_tso)
+        follow(spark, config, out, options.output, pace, in_driver, at_need, options.start_tso, options.work)
 
 
 def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:

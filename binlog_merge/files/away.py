@@ -6,7 +6,7 @@ has been removed from the folder since.
 
 import errno
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -14,7 +14,7 @@ from typing import BinaryIO, Final, TypeVar
 
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.object_output import PACKED
+from binlog_merge.files.object_output import PACKED, Segment, bring_bytes
 from binlog_merge.files.objects import FolderObjects, Objects
 
 MOST_BYTES: Final = 4 << 30
@@ -22,26 +22,22 @@ Used = TypeVar("Used")
 
 
 class Away:
-    """The files of a log below a URI. `name_of` says under which name a file is there. For many threads."""
+    """The files of a log below a URI. `parts_of` says which objects a file is. For many threads."""
 
     def __init__(
         self,
         objects: Objects | FolderObjects,
-        name_of: Callable[[str], str],
+        parts_of: Callable[[OutputFile], Sequence[Segment]],
         folder: Path,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.objects = objects
-        self._name_of = name_of
+        self._parts_of = parts_of
         self._folder = folder
         self._most_bytes = most_bytes
         self._lock = Lock()
         self._busy: dict[str, Lock] = {}
         self._here: OrderedDict[str, int] = OrderedDict()
-
-    def place(self, file: str) -> str:
-        """Return the URI of a file."""
-        return self.objects.place(self._name_of(file))
 
     def path(self, file: OutputFile) -> Path:
         """Return the path of a local copy, which stays until others are read. Raises FileNotFoundError, MergeError."""
@@ -73,11 +69,11 @@ class Away:
     def _bring(self, file: OutputFile, path: Path, have: int) -> None:
         """Bring a file, or what it has grown by."""
         part = path if have else path.with_name(f".{file.name}.part")
-        name = self._name_of(file.name)
-        if name.endswith(PACKED):
-            self._unpack(name, part, file)
-        elif self.objects.fetch(name, part, file.size, have) is None:
-            raise _absent()
+        parts = self._parts_of(file)
+        if parts[0].name.endswith(PACKED):
+            self._unpack(parts[0].name, part, file)
+        else:
+            bring_bytes(self.objects, parts, part, have, file.size)
         if not have:
             part.replace(path)
 

@@ -126,14 +126,17 @@ class LogFolder:
         if archived is None or not archived.has(file):
             return None
         from binlog_merge.files.away import Away
-        from binlog_merge.files.object_output import ObjectOutput
+        from binlog_merge.files.object_output import ObjectOutput, Segment
         from binlog_merge.files.scratch import reading_folder
 
         with self._lock:
             if self._away is None or self._away[0] != archived.to:
                 folder = self._scratch.enter_context(reading_folder())
                 objects = ObjectOutput(archived.to).objects
-                self._away = archived.to, Away(objects, lambda name: self._object_of(name), folder)
+                self._away = (
+                    archived.to,
+                    Away(objects, lambda file: (Segment(0, file.size, self._object_of(file.name)),), folder),
+                )
             return self._away[1]
 
     def _object_of(self, name: str) -> str:

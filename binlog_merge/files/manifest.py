@@ -3,6 +3,7 @@
     manifest.jsonl    {"kind":"header",  …}
                       {"kind":"publish", …}           one a run
                       {"kind":"removed", …}           before files are removed
+                      {"kind":"claim",   …}           who writes from here on, where several might
 
 One JSON object a line, append-only, each with its own hash and that of the line before (`hashed_lines`). A line counts
 once it is on disk with its newline: a torn last line (the process or the machine died while writing it) is ignored,
@@ -13,7 +14,7 @@ replaced, by rename, by one line of the kind "folded" that says the same: what e
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -26,6 +27,8 @@ from binlog_merge.files.hashed_lines import decode, encode, whole_lines
 
 MANIFEST_NAME = "manifest.jsonl"
 FORMAT_VERSION = 3
+CLAIMED_VERSION = 4
+"""The format of what older versions do not know: who writes, and outputs in object stores that grow by segments."""
 FOLD_BYTES = 256 << 10
 
 
@@ -141,21 +144,36 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """All records up to some run in one: what existed then."""
+class Claim:
+    """Who writes from here on, as the holder of a lease: each epoch is claimed once, and none before it writes again.
 
-    header: Header
+    `at` is when, in seconds since 1970 by the holder's clock, for people.
+    """
+
+    epoch: int
+    holder: str
+    at: float
+    format_version: int = CLAIMED_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """All records up to some run in one: what existed then. `header` is None if all that there is is a claim."""
+
+    header: Header | None
     last: Publish | None
     files: tuple[OutputFile, ...]
     gone: Gone | None = None
+    claim: Claim | None = None
     format_version: int = FORMAT_VERSION
 
 
-Record = Header | Publish | Removed | Folded
-_KINDS: dict[str, type[Header] | type[Publish] | type[Removed] | type[Folded]] = {
+Record = Header | Publish | Removed | Claim | Folded
+_KINDS: dict[str, type[Header] | type[Publish] | type[Removed] | type[Claim] | type[Folded]] = {
     "header": Header,
     "publish": Publish,
     "removed": Removed,
+    "claim": Claim,
     "folded": Folded,
 }
 
@@ -168,6 +186,17 @@ class ManifestState:
     last: Publish | None = None
     files: tuple[OutputFile, ...] = ()
     gone: Gone | None = None
+    claim: Claim | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Return the epoch of whoever writes, 0 if nobody has claimed one."""
+        return 0 if self.claim is None else self.claim.epoch
+
+    def folded(self, format_version: int = FORMAT_VERSION) -> Folded:
+        """Return all records so far as one."""
+        version = format_version if self.claim is None else CLAIMED_VERSION
+        return Folded(self.header, self.last, self.files, self.gone, self.claim, version)
 
     @property
     def run(self) -> int:
@@ -199,9 +228,13 @@ class ManifestState:
         if isinstance(record, Header):
             return replace(self, header=record)
         if isinstance(record, Folded):
-            if self.header is not None:
+            if self.header is not None or self.claim is not None:
                 raise ManifestError("a folded record after others")
-            return ManifestState(record.header, record.last, record.files, record.gone)
+            return ManifestState(record.header, record.last, record.files, record.gone, record.claim)
+        if isinstance(record, Claim):
+            if record.epoch <= self.epoch:
+                raise ManifestError(f"epoch {record.epoch} does not follow epoch {self.epoch}")
+            return replace(self, claim=record)
         if self.header is None:
             raise ManifestError("a publish record before any header")
         if isinstance(record, Removed):
@@ -246,9 +279,12 @@ class ManifestState:
 class Elsewhere(Protocol):
     """Where a record counts before it counts here: an output in an object store, of which the directory is a copy."""
 
+    allowed: Callable[[], None] | None
+    """Is called before a record is put: see Manifest."""
+
     @property
-    def next_record(self) -> str:
-        """Return the name of the object in which the next record will be."""
+    def head(self) -> str | None:
+        """Return the tag of the manifest's head to which the next record will be added, None if there is none yet."""
 
     def append(self, record: Record, sent: Mapping[str, str]) -> None:
         """Publish a record, some of whose files are `sent`: objects by the files' names.
@@ -256,14 +292,30 @@ class Elsewhere(Protocol):
         Raises MergeError; then it is not published.
         """
 
+    def fill(self, file: OutputFile, start: int) -> None:
+        """Bring the bytes of the open file from `start` on, as far as they are not in the directory.
+
+        Raises MergeError.
+        """
+
+    def remembered(self, file: OutputFile) -> tuple[int, bytes] | None:
+        """Return what `remember` was given last of the open file, and the size that the file had then; None if nothing
+        was. Raises MergeError.
+        """
+
+    def remember(self, file: str, size: int, data: bytes) -> None:
+        """Take what makes it needless to read an open file of this size again. It is kept now and then."""
+
 
 class Manifest:
     """The manifest of one directory: `Manifest.load(dir)`, then `state` and `append`. Append only under OutputLock.
 
-    `elsewhere` gets each record first.
+    `elsewhere` gets each record first. `allowed` is called before anything of a record can be seen; it raises what is
+    in the way of writing.
     """
 
     elsewhere: Elsewhere | None = None
+    allowed: Callable[[], None] | None = None
 
     def __init__(self, path: Path, state: ManifestState, length: int, last_hash: str, inode: int, folded: int) -> None:
         self._path = path
@@ -333,6 +385,8 @@ class Manifest:
             raise error.located(file=str(self._path)) from None
         if self.elsewhere is not None:
             self.elsewhere.append(record, sent or {})
+        elif self.allowed is not None:
+            self.allowed()
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -353,11 +407,7 @@ class Manifest:
 
     def _fold(self) -> None:
         """Replace all lines by one that says the same. A failure leaves the lines, for the next record to fold."""
-        if self._state.header is None:
-            return
-        line, digest = encode_record(
-            Folded(self._state.header, self._state.last, self._state.files, self._state.gone), ""
-        )
+        line, digest = encode_record(self._state.folded(), "")
         failpoint("manifest-before-fold")
         with suppress(IoError):
             replace_file(self._path, line)
@@ -378,14 +428,17 @@ def _write(fd: int, line: bytes, offset: int) -> None:
 def encode_record(record: Record, previous: str) -> tuple[bytes, str]:
     """Return a record's line and its hash; `previous` is the hash of the line before."""
     kind = next(name for name, cls in _KINDS.items() if isinstance(record, cls))
-    return encode(kind, asdict(record), previous)
+    values = asdict(record)
+    if isinstance(record, Folded) and record.claim is None:
+        del values["claim"]  # older versions know a manifest without claims
+    return encode(kind, values, previous)
 
 
 def decode_record(line: bytes, previous: str) -> tuple[Record, str]:
     """Return the record in a line, and its hash. Raises ManifestError."""
     try:
         kind, values, digest = decode(line, previous)
-        if values.get("format_version", FORMAT_VERSION) > FORMAT_VERSION:
+        if values.get("format_version", FORMAT_VERSION) > CLAIMED_VERSION:
             raise ManifestError("the manifest was written by a newer version", remedy="upgrade binlog-merge")
         cls = _KINDS[kind]
         if cls is Folded:
@@ -409,8 +462,9 @@ def _folded_values(values: Mapping[str, Any]) -> dict[str, Any]:
     gone = values.get("gone")  # manifests of format 2 have none
     if gone is not None:
         gone = Gone(**_known(Gone, {**gone, "captured": _captured(gone)}))
-    header = Header(**_known(Header, values["header"]))
-    return {**values, "header": header, "last": last, "files": files, "gone": gone}
+    header = None if values["header"] is None else Header(**_known(Header, values["header"]))
+    claim = None if values.get("claim") is None else Claim(**_known(Claim, values["claim"]))
+    return _known(Folded, {**values, "header": header, "last": last, "files": files, "gone": gone, "claim": claim})
 
 
 def _captured(values: Mapping[str, Any]) -> dict[str, tuple[CapturedFile, ...]]:

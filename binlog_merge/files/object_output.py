@@ -1,41 +1,60 @@
 """An output in an object store: what is there, and how a run adds to it.
 
+    PREFIX/manifest/head.jsonl             the last records of the manifest, and which object has those before them
+    PREFIX/manifest/000000000064.jsonl …   all records up to one, as one
     PREFIX/binlog.000001 …                 the files, under their final names
-    PREFIX/binlog.index                    their names, for readers of nothing else
-    PREFIX/manifest/000000000001.jsonl …   the manifest, an object a record, each put only if it is absent
+    PREFIX/open/binlog.000007/…            segments: bytes of a file that grows, until it is an object of its own
+    PREFIX/binlog.index                    the files' names, for readers of nothing else
     PREFIX/schema/000000000002-4f1a….duckdb  the schema store as of a record
     PREFIX/parts/RUN/binlog.000001.5e0c…   while a merge runs on executors that share no folder: see `files.parts`
 
-A store has no rename, append or lock. So a run works in a local folder, which is made anew from the store when it
-begins, and what it publishes goes there in an order that is the guarantee:
+A store has no rename, append or lock. So a run works in a local folder, a cache that is made anew from the store when
+it begins, and what it publishes goes there in an order that is the guarantee:
 
-    1  new files, put only if absent; the open one anew, put only if it is still as published
-    2  the schema store, under a name that is used once
-    3  the manifest's next record, put only if absent   <- from here on they exist
+    1  new files and segments, put only if absent; an open file that is one object, anew, only if it is as published
+    2  the schema store, if it has changed, under a name that is used once
+    3  every FOLD-th record: all that is published, put only if absent
+    4  the head with the record, put only if it is still the head that this writer knows   <- from here on they exist
 
-Whoever finds the record's number taken is the loser of two writers, and has changed nothing that is published. What a
-crash, or a loser, has left under a file's name is taken if it has the bytes that are to be written; else the file gets
-a name of its own beside it (`binlog.000003.7c0e…`), which the record says. Nothing of unknown origin is overwritten.
+Whoever finds another head is the loser of two writers, and has changed nothing that is published. What a crash, or a
+loser, has left under a file's name is taken if it has the bytes that are to be written; else the file gets a name of
+its own beside it (`binlog.000003.7c0e…`), which the record says. Nothing of unknown origin is overwritten.
 
-Each object of the manifest has two lines: the record, and where the files and the schema store are. Each FOLD-th says
-everything that the ones before it say, so no more than so many are read.
+A merge that ends puts the open file as one object. One that goes on (`follows`) puts a segment a record, joins small
+ones when it folds, and makes one object of a file that is closed, beside its rounds. What no record names any more, and
+was written before the head, is removed: no writer whose record can still come has put it.
+
+Outputs of versions before this one have an object a record (`manifest/000000000001.jsonl` …), of which each LEGACY-th
+says everything. The next record makes a head: under the name of what would be the next of those objects stands what
+older versions refuse.
 """
 
+import errno
+import hashlib
 import uuid
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from threading import Lock, Thread
+from typing import Any, Final
 
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy
+from binlog_merge.errors import (
+    InternalError,
+    ManifestError,
+    MergeError,
+    ObjectStoreUnreachable,
+    OutputBusy,
+    io_error,
+)
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.hashed_lines import decode, encode
-from binlog_merge.files.intact import PUT_BACK
+from binlog_merge.files.intact import PUT_BACK, TAIL, read_note, stamp_of, write_note
 from binlog_merge.files.manifest import (
+    CLAIMED_VERSION,
     MANIFEST_NAME,
-    Folded,
     ManifestState,
     OutputFile,
     Publish,
@@ -44,110 +63,344 @@ from binlog_merge.files.manifest import (
     decode_record,
     encode_record,
 )
-from binlog_merge.files.objects import FolderObjects, Objects, put_new
-from binlog_merge.files.parts import PARTS
+from binlog_merge.files.objects import FolderObjects, Found, Objects, Version, put_new
+from binlog_merge.files.parts import HEAD, PARTS
 from binlog_merge.files.publish import basename_of
 from binlog_merge.whole_files import write_whole
 
 FOLD: Final = 64
+"""So many records are in the head at most."""
+LEGACY: Final = 64
+SEGMENT: Final = 8 << 20
+"""Segments are joined until they are so long."""
 SCHEMA_NAME: Final = "schema.duckdb"
 PACKED: Final = ".zst"
 """The end of the names of objects that are compressed: those of an archive (`files.archive`)."""
+OPEN: Final = "open"
+_CLOSED: Final = ".closed"
+_HEAD_BYTES: Final = 256 << 10
+_BASE_SHARE: Final = 32  # a base of many files is written again only after so many-th of its size
+_REMEMBERED: Final = 16 << 20  # an open file's bytes after which its note is put again
 _READERS: Final = 16
 _WRITERS: Final = 4
 """A store that is far takes less of one request than a network carries."""
 _KIND: Final = "objects"
+_ATTEMPTS: Final = 5
 
 FAILPOINTS: Final = (
     "object-before-file",  # once per file: `object-before-file:kill:2`
     "object-before-schema",
+    "object-before-fold",
     "object-before-manifest",
     "object-after-manifest",
 )
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """The bytes of a file from `start` to `end`: they are the first of an object."""
+
+    start: int
+    end: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A note about an open file of some size: the name of its object."""
+
+    file: str
+    size: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Names:
-    """Where files are that are not under their own names, by these; and where the schema store is."""
+    """Where files are that are not under their own names, by these; where the schema store is.
+
+    `segments` are those of files that are not one object (yet).
+    """
 
     files: Mapping[str, str]
     schema: str | None = None
+    segments: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
+    remembered: Remembered | None = None
 
     def of(self, file: str) -> str:
         """Return the name of a file's object."""
         return self.files.get(file, file)
 
+    def parts(self, file: OutputFile) -> tuple[Segment, ...]:
+        """Return the objects that make up a file, in order."""
+        return self.segments.get(file.name) or (Segment(0, file.size, self.of(file.name)),)
+
+    def objects(self) -> set[str]:
+        """Return the names of all objects below `open`, and of the schema store, that are needed."""
+        found = {part.name for parts in self.segments.values() for part in parts}
+        found |= set() if self.schema is None else {self.schema}
+        return found | (set() if self.remembered is None else {self.remembered.name})
+
+    def among(self, files: Iterable[OutputFile]) -> "Names":
+        """Return what is said of these files."""
+        kept = {file.name for file in files}
+        return replace(
+            self,
+            files={name: place for name, place in self.files.items() if name in kept},
+            segments={name: parts for name, parts in self.segments.items() if name in kept},
+        )
+
+    def since(self, earlier: "Names") -> dict[str, Any]:
+        """Return what differs from earlier names, as a record has it: see `after`."""
+        segments: dict[str, list[list[Any]] | None] = {
+            name: None for name in earlier.segments if name not in self.segments
+        }
+        for name, parts in self.segments.items():
+            known = earlier.segments.get(name, ())
+            same = next(
+                (i for i, (a, b) in enumerate(zip(known, parts, strict=False)) if a != b), min(len(known), len(parts))
+            )
+            if parts[same:]:
+                segments[name] = [[part.start, part.end, part.name] for part in parts[same:]]
+        files = {name: place for name, place in self.files.items() if earlier.files.get(name) != place}
+        files |= {name: name for name in earlier.files if name not in self.files}
+        note = self.remembered
+        return {
+            "files": files,
+            "schema": self.schema,
+            "segments": segments,
+            "remembered": None if note is None else [note.file, note.size, note.name],
+        }
+
+    def after(self, values: Mapping[str, Any]) -> "Names":
+        """Return the names after a record's. Segments of a file replace those from where they start on; None: all."""
+        files = {name: place for name, place in {**self.files, **values["files"]}.items() if name != place}
+        segments = dict(self.segments)
+        for name, parts in values.get("segments", {}).items():
+            if parts is None:
+                segments.pop(name, None)
+                continue
+            new = tuple(Segment(int(start), int(end), str(place)) for start, end, place in parts)
+            begins = new[0].start if new else 0
+            joined = (*(part for part in segments.get(name, ()) if part.end <= begins), *new)
+            if any(one.end != other.start for one, other in pairwise(joined)) or joined[0].start:
+                raise ManifestError(f"segments of {name} do not follow each other")
+            segments[name] = joined
+        note = values.get("remembered")
+        return Names(files, values["schema"], segments, None if note is None else Remembered(*note))
+
 
 class ObjectOutput:
-    """An output below a URI, as of the last record that was read or written: `ObjectOutput(uri)`, then `load`."""
+    """An output below a URI, as of the last record that was read or written: `ObjectOutput(uri)`, then `load`.
 
-    def __init__(self, uri: str) -> None:
+    `follows`: what is published grows by segments. `allowed` is called before a record is put.
+    """
+
+    def __init__(self, uri: str, follows: bool = False) -> None:
         self.objects: Objects | FolderObjects = Objects(uri) if is_uri(uri) else FolderObjects(Path(uri))
-        self.state = ManifestState()
-        self.names = Names({})
+        self.follows = follows
+        self.allowed: Callable[[], None] | None = None
         self._writer = uuid.uuid4().hex
-        self._number = 0
-        self._last_hash = ""
         self._tags: dict[str, str] = {}
         self._folder: Path | None = None
         self._brought: str | None = None
+        self._schema: str | None = None
+        self._holes: dict[str, int] = {}
+        self._filling: dict[str, Lock] = {}
+        self._note: tuple[str, int, bytes] | None = None
+        self._composed: dict[str, str] = {}
+        self._composing: set[str] = set()
+        self._lock = Lock()
+        self._old: list[str] = []
+        self._shown: object = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.state, self.names = ManifestState(), Names({})
+        self._number, self._last_hash = 0, ""
+        self._tag: str | None = None
+        self._at = 0.0
+        self._base, self._base_size, self._lines = "", 0, b""
 
     def load(self) -> None:
         """Read the manifest. Raises ManifestError if it is damaged, and what is wrong with the store within seconds."""
         self.objects.check()
+        self._forget()
+        if not self.advance():
+            self._load_legacy()
+
+    def _load_legacy(self) -> None:
         numbers = sorted(_number_of(name) for name in self.objects.below("manifest"))
-        first = max((n for n in numbers if n % FOLD == 0), default=1)
+        first = max((n for n in numbers if n % LEGACY == 0), default=1)
         numbers = [n for n in numbers if n >= first]
         if numbers != list(range(first, first + len(numbers))):
             raise ManifestError("a record of the manifest is missing", file=self.objects.place("manifest"))
-        self.state, self.names, self._number, self._last_hash = ManifestState(), Names({}), first - 1, ""
+        self._number = first - 1
         with ThreadPoolExecutor(_READERS) as readers:
-            for data in readers.map(lambda n: self.objects.read(_object_of(n)), numbers):
-                self._take(data or b"")
+            found = readers.map(lambda n: self.objects.read(_object_of(n)), numbers)
+            for number, data in zip(numbers, found, strict=True):
+                self._take_legacy(number, data or b"")
+
+    def _take_legacy(self, number: int, data: bytes) -> None:
+        """Take the next record of those that are an object each."""
+        name = _object_of(number)
+        if number % LEGACY == 0 or _is_folded(data):
+            self.state, self.names, self._last_hash = ManifestState(), Names({}), ""  # this record says everything
+        self._take(data.splitlines(), name)
+        self._at = self.objects.written_at(name)
 
     def advance(self) -> bool:
         """Read what was published since; return whether there is anything. Raises what `load` raises."""
+        for _ in range(_ATTEMPTS):
+            try:
+                head = self.objects.changed(HEAD, self._tag)
+            except FileNotFoundError:
+                if self._tag is not None:
+                    raise self._missing(HEAD) from None
+                return self._advance_legacy()
+            if head is None:
+                return False
+            if self._take_head(head):
+                return True
+        raise ManifestError(
+            "an object that the head refers to is missing", file=self.objects.place(HEAD), remedy=PUT_BACK
+        )
+
+    def _advance_legacy(self) -> bool:
         found = False
-        while (data := self.objects.read(_object_of(self._number + 1))) is not None:
-            if (self._number + 1) % FOLD == 0:
-                self.state = ManifestState()  # this record says everything
-            self._take(data)
+        while self._number and (data := self.objects.read(_object_of(self._number + 1))) is not None:
+            self._take_legacy(self._number + 1, data)
             found = True
         return found
 
-    def _take(self, data: bytes) -> None:
-        number = self._number + 1
+    def _take_head(self, head: Version) -> bool:
+        """Take the records of a head that are new; return False if what it refers to is gone, since it is old."""
+        first, *lines = head.data.splitlines()
         try:
-            first, second = data.splitlines()
-            record, digest = decode_record(first, "" if number % FOLD == 0 else self._last_hash)
-            kind, values, self._last_hash = decode(second, digest)
+            kind, values, _ = decode(first, "")
+            base, number = str(values["base"]), int(values["number"])
+            if kind != "head" or len(lines) % 2:
+                raise ManifestError(f"a line of the kind {kind!r}, {len(lines)} lines")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _unreadable(error, self.objects.place(HEAD)) from None
+        except ManifestError as error:
+            raise error.located(file=self.objects.place(HEAD)) from None
+        if base != self._base:
+            data = self.objects.read(base)
+            if data is None:
+                return False
+            self.state, self.names, self._last_hash = ManifestState(), Names({}), ""
+            self._number = number - 1
+            self._take(data.splitlines(), base)
+            self._base, self._base_size = base, len(data)
+        new = lines[2 * (self._number - number) :]
+        for at in range(0, len(new), 2):
+            self._take(new[at : at + 2], HEAD)
+        self._lines = b"".join(line + b"\n" for line in lines)
+        self._tag, self._at = head.tag, head.at
+        return True
+
+    def _take(self, lines: Sequence[bytes], name: str) -> None:
+        """Take the next record, which is in an object of this name."""
+        try:
+            first, second = lines
+            record, digest = decode_record(first, self._last_hash)
+            kind, values, last_hash = decode(second, digest)
             if kind != _KIND:
                 raise ManifestError(f"a line of the kind {kind!r}")
-            self.state = self.state.after(record)
-            files = dict(values["files"]) if isinstance(record, Folded) else {**self.names.files, **values["files"]}
-            self.names = Names(files, values["schema"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ManifestError(
-                f"a record of the manifest cannot be read: {error}", file=self.objects.place(_object_of(number))
-            ) from None
+            state, names = self.state.after(record), self.names.after(values)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise _unreadable(error, self.objects.place(name)) from None
         except ManifestError as error:
-            raise error.located(file=self.objects.place(_object_of(number))) from None
-        self._number = number
+            raise error.located(file=self.objects.place(name)) from None
+        self.state, self.names, self._last_hash = state, names, last_hash
+        self._number += 1
 
     def bring(self, folder: Path) -> None:
         """Make an empty folder the local form of the output, without its closed files: what a run needs to go on.
 
-        Raises ManifestError if published objects are missing or have other sizes.
+        Of the open file it has the end. Raises ManifestError if published objects are missing or have other sizes.
         """
         self._folder = folder
-        self.objects.delete(list(self.objects.below(PARTS)))  # of runs that were killed
+        there = self.objects.below()
+        self.objects.delete([name for name in there if name.startswith(f"{PARTS}/")])  # of runs that were killed
+        self._holes, self._note, self._composed, self._composing = {}, None, {}, set()
         if self.state.header is None:
+            self.bring_state(folder)
             return
-        self._check_there()
+        self._check_there(there)
+        self.objects.delete(self._left(there))
         open_file = self.state.open_file
         if open_file is not None:
-            self._fetch(open_file, folder)
+            self._bring_end(open_file, folder / open_file.name)
         self.bring_state(folder)
+        self._schema = _digest(folder / SCHEMA_NAME)
+        for file in self.state.files:
+            if self.follows and file.closed and file.name in self.names.segments:
+                self._holes[file.name] = file.size
+                self._compose(file)
+
+    def _left(self, there: Mapping[str, Found]) -> list[str]:
+        """Return the objects that no record needs, and that were written before the head: no record to come does."""
+        needed = {*self.names.objects(), self._base, HEAD}
+        ours = (f"{OPEN}/", "schema/", "manifest/")
+        return [
+            name
+            for name, found in there.items()
+            if name.startswith(ours) and name not in needed and self._tag is not None and found.at < self._at - 1
+        ]
+
+    def _bring_end(self, file: OutputFile, path: Path) -> None:
+        """Make a file whose end alone is there, so that it can grow: most of it is never read again."""
+        start = max(0, file.size - TAIL)
+        try:
+            with path.open("wb") as made:
+                made.truncate(file.size)
+        except OSError as error:
+            raise io_error(error, str(path)) from error
+        bring_bytes(self.objects, self.names.parts(file), path, start, file.size)
+        self._holes[file.name] = start
+        stamp = stamp_of(path)
+        assert self._folder is not None
+        if stamp is not None:
+            write_note(self._folder, {file.name: stamp})
+
+    def fill(self, file: OutputFile, start: int) -> None:
+        """Bring the bytes of the local form of a file from `start` on; see Elsewhere."""
+        assert self._folder is not None
+        with self._lock:
+            filling = self._filling.setdefault(file.name, Lock())
+        with filling:
+            end = self._holes.get(file.name, 0)
+            if start >= end:
+                return
+            path = self._local(file.name)
+            noted = read_note(self._folder)
+            known = path.parent == self._folder and noted.get(file.name) == stamp_of(path)
+            bring_bytes(self.objects, self.names.parts(file), path, start, end)
+            self._holes[file.name] = start
+            stamp = stamp_of(path)
+            if known and stamp is not None:
+                write_note(self._folder, noted | {file.name: stamp})
+
+    def _local(self, name: str) -> Path:
+        """Return the path of a file's local form: that of a closed file is put aside until it is one object."""
+        assert self._folder is not None
+        aside = self._folder / _CLOSED / name
+        return aside if aside.exists() else self._folder / name
+
+    def remembered(self, file: OutputFile) -> tuple[int, bytes] | None:
+        """Return the note about an open file that `remember` was given; see Elsewhere."""
+        if self._note is not None and self._note[0] == file.name:
+            return self._note[1:]
+        found = self.names.remembered
+        if found is None or found.file != file.name or found.size > file.size:
+            return None
+        data = self.objects.read(found.name)
+        return None if data is None else (found.size, data)
+
+    def remember(self, file: str, size: int, data: bytes) -> None:
+        """Take a note about an open file; it is put with a record now and then. See Elsewhere."""
+        self._note = (file, size, data)
 
     def bring_state(self, folder: Path, schema: bool = True) -> None:
         """Write manifest and schema store into a folder, as the local form has them; those there are replaced."""
@@ -158,55 +411,61 @@ class ObjectOutput:
                 self._brought = name
             elif not self.advance():  # else a later record has replaced it
                 raise self._missing(name)
-        state = self.state
-        if state.header is None:
+        if self.state.header is None and self.state.claim is None:
             return
-        line, _ = encode_record(Folded(state.header, state.last, state.files, state.gone), "")
+        line, _ = encode_record(self.state.folded(), "")
         write_whole(folder / MANIFEST_NAME, line)
 
     def published_at(self) -> float:
         """Return when the last record was put, in seconds since 1970."""
-        return self.objects.written_at(_object_of(self._number))
+        return self._at
 
     def removed_by_hand(self) -> frozenset[str]:
         """Return the names of the oldest files whose objects the user has removed. Raises ManifestError for others."""
-        return frozenset(file.name for file in self._check_there())
+        for _ in range(_ATTEMPTS):
+            try:
+                return frozenset(file.name for file in self._check_there(self.objects.below()))
+            except ManifestError:
+                if not self.advance():
+                    raise
+        return frozenset(file.name for file in self._check_there(self.objects.below()))
 
-    def _fetch(self, file: OutputFile, folder: Path) -> None:
-        name = self.names.of(file.name)
-        if self.objects.fetch(name, folder / file.name, file.size) is None:
-            raise self._missing(name)
-
-    def _check_there(self) -> list[OutputFile]:
+    def _check_there(self, there: Mapping[str, Found]) -> list[OutputFile]:
         """Check the published objects' sizes; return the oldest, which the user may have removed. Notes tags."""
-        there = self.objects.below()
-        files = [(file, there.get(self.names.of(file.name))) for file in self.state.files]
+        files = list(self.state.files)
         removed: list[OutputFile] = []
-        while len(files) > 1 and files[0][1] is None:
-            removed.append(files.pop(0)[0])
-        for file, found in files:
-            name = self.names.of(file.name)
-            if found is None:
-                raise self._missing(name)
-            if name.endswith(PACKED):
-                continue
-            if found.size < file.size or (file.closed and found.size > file.size):
-                raise ManifestError(
-                    f"{name} was changed after it was published: it has {found.size} bytes, not {file.size}",
-                    file=self.objects.place(name),
-                    remedy=PUT_BACK,
-                )
-            if found.size == file.size:
-                self._tags[name] = found.tag
+        while len(files) > 1 and all(part.name not in there for part in self.names.parts(files[0])):
+            removed.append(files.pop(0))
+        for file in files:
+            parts = self.names.parts(file)
+            if parts[-1].end != file.size:
+                raise ManifestError(f"{file.name} has {parts[-1].end} bytes in segments, not {file.size}")
+            for part in parts:
+                self._check_object(file, part, there.get(part.name), len(parts) == 1)
         return removed
+
+    def _check_object(self, file: OutputFile, part: Segment, found: Found | None, whole: bool) -> None:
+        if found is None:
+            raise self._missing(part.name)
+        if part.name.endswith(PACKED):
+            return
+        size = part.end - part.start
+        if found.size < size or (file.closed and whole and found.size > size):
+            raise ManifestError(
+                f"{part.name} was changed after it was published: it has {found.size} bytes, not {size}",
+                file=self.objects.place(part.name),
+                remedy=PUT_BACK,
+            )
+        if found.size == size:
+            self._tags[part.name] = found.tag
 
     def _missing(self, name: str) -> ManifestError:
         return ManifestError(f"{name} is missing", file=self.objects.place(name), remedy=PUT_BACK)
 
     @property
-    def next_record(self) -> str:
-        """Return the name of the object in which the next record will be."""
-        return _object_of(self._number + 1)
+    def head(self) -> str | None:
+        """Return the tag of the head to which the next record will be added, None if there is none yet."""
+        return self._tag
 
     def append(self, record: Record, sent: Mapping[str, str]) -> None:
         """Publish a record, with the files that it names: from the folder, or `sent`, by their objects' names.
@@ -215,79 +474,288 @@ class ObjectOutput:
         """
         assert self._folder is not None
         self.state.after(record)  # raises what is wrong with it
-        names, number = self.names, self._number + 1
+        names = self.names
         if isinstance(record, Publish):
-            files = {**names.files, **self._put_all(record, sent), **sent}
-            files = {name: place for name, place in files.items() if place != name}
+            if self.allowed is not None:
+                self.allowed()
+            names = self._put_all(record, sent, names)
             failpoint("object-before-schema")
-            names = Names(files, self._put_schema(number))
-        self.record(record, names)
+            names = replace(names, schema=self._put_schema(self._number + 1))
+        self.record(record, self._with_composed(names))
+        for file in record.files if isinstance(record, Publish) and self.follows else ():
+            if file.closed and file.name in self.names.segments:
+                self._compose(file)
+            elif not file.closed and file.name in sent:
+                self._bring_end(file, self._folder / file.name)
 
     def record(self, record: Record, names: Names) -> None:
         """Put a record whose objects are there, under these names; see `append`."""
         state, number = self.state.after(record), self._number + 1
-        folds = number % FOLD == 0 and state.header is not None
-        if folds and state.header is not None:
-            kept = {file.name for file in state.files}
-            names = replace(names, files={name: place for name, place in names.files.items() if name in kept})
-            record = Folded(state.header, state.last, state.files, state.gone)
-        line, digest = encode_record(record, "" if folds else self._last_hash)
-        values = {"files": dict(names.files), "schema": names.schema, "writer": self._writer}
-        second, last_hash = encode(_KIND, values, digest)
+        names = names.among(state.files)
+        full = len(self._lines) > max(_HEAD_BYTES, self._base_size // _BASE_SHARE)
+        folds = self._tag is None or full or self._lines.count(b"\n") >= 2 * FOLD
+        names = self._with_note(names, state, folds)
+        if folds:
+            names = self._joined(names, state)
+            base, last_hash, size = self._fold(state, names, number)
+            lines, first = b"", number
+        else:
+            line, digest = encode_record(record, self._last_hash)
+            second, last_hash = encode(_KIND, names.since(self.names) | {"writer": self._writer}, digest)
+            lines, base, size = self._lines + line + second, self._base, self._base_size
+            first = number - lines.count(b"\n") // 2
+        head = encode("head", {"base": base, "number": first}, "")[0] + lines
         failpoint("object-before-manifest")
-        if not self.objects.create(_object_of(number), line + second):
-            raise OutputBusy(
-                f"another merge has published record {number} of this output meanwhile",
-                file=self.objects.place(),
-                remedy="let one merge at a time write to an output; run it again, and it goes on from there",
-            )
+        if self.allowed is not None:
+            self.allowed()
+        tag = self.objects.create(HEAD, head) if self._tag is None else self.objects.replace(HEAD, head, self._tag)
+        if tag is None:
+            raise self._busy(number)
         failpoint("object-after-manifest")
-        old = self.names
+        old, old_base = self.names, self._base
         self.state, self.names, self._number, self._last_hash = state, names, number, last_hash
-        self._clear(record, old)
+        self._tag, self._lines, self._base, self._base_size = tag, lines, base, size
+        self._clear(record, old, old_base)
 
-    def _put_all(self, record: Publish, sent: Container[str]) -> dict[str, str]:
-        """Put a record's files that are in the folder, several at once; return the names of their objects."""
-        assert self._folder is not None
-        folder, here = self._folder, [file for file in record.files if file.name not in sent]
+    def _busy(self, number: int) -> OutputBusy:
+        return OutputBusy(
+            f"another merge has published record {number} of this output meanwhile",
+            file=self.objects.place(),
+            remedy="let one merge at a time write to an output; run it again, and it goes on from there",
+        )
+
+    def _fold(self, state: ManifestState, names: Names, number: int) -> tuple[str, str, int]:
+        """Put all records as one; return the name of its object, its last hash and its size."""
+        line, digest = encode_record(state.folded(CLAIMED_VERSION), "")
+        second, last_hash = encode(_KIND, names.since(Names({})) | {"writer": self._writer}, digest)
+        name, data = _object_of(number), line + second
+        failpoint("object-before-fold")
+        if self.allowed is not None:
+            self.allowed()
+        if not self.objects.create(name, data):
+            if self._tag is None:  # an older version counts what is under this name
+                raise self._busy(number)
+            name = f"manifest/{number:012d}.{self._writer[:12]}.jsonl"
+            self.objects.create(name, data)
+        return name, last_hash, len(data)
+
+    def _put_all(self, record: Publish, sent: Mapping[str, str], names: Names) -> Names:
+        """Put a record's files that are in the folder, several at once; return where they are."""
+        here = [file for file in record.files if file.name not in sent]
         with ThreadPoolExecutor(_WRITERS) as writers:
-            places = writers.map(lambda file: self._put(file, folder / file.name), here)
-            return {file.name: place for file, place in zip(here, places, strict=True)}
+            puts = list(writers.map(self._put, here))
+        files, segments = dict(names.files), dict(names.segments)
+        for file, put in zip(here, puts, strict=True):
+            if isinstance(put, str):
+                files[file.name] = put
+                segments.pop(file.name, None)
+            else:
+                segments[file.name] = put
+        files |= sent
+        return replace(names, files={n: place for n, place in files.items() if n != place}, segments=segments)
 
-    def _put(self, file: OutputFile, path: Path) -> str:
-        """Put a file, and return the name of its object."""
+    def _put(self, file: OutputFile) -> str | tuple[Segment, ...]:
+        """Put a file, or what it has grown by; return the name of its object, or its segments."""
+        assert self._folder is not None
         failpoint("object-before-file")
-        if all(file.name != known.name for known in self.state.files):
+        path = self._folder / file.name
+        known = next((each for each in self.state.files if each.name == file.name), None)
+        if self.follows and (known is not None or not file.closed):
+            before = () if known is None else self.names.parts(known)
+            start = 0 if known is None else known.size
+            return before if start == file.size else (*before, self._put_segment(file.name, path, start, file.size))
+        if known is None:
             return put_new(self.objects, file.name, path)
+        self.fill(known, 0)
+        return self._replaced(file, path)
+
+    def _replaced(self, file: OutputFile, path: Path) -> str:
+        """Put a file that has grown as one object, and return its name."""
         name = self.names.of(file.name)
         tag = self._tags.pop(name, None)
-        if (tag is not None and self.objects.replace(name, path, tag)) or self.objects.is_same(name, path):
-            return name
-        return put_new(self.objects, file.name, path)
+        if tag is not None:
+            tag = self.objects.replace(name, path, tag)
+            if tag is not None:
+                self._tags[name] = tag
+                return name
+        return name if self.objects.is_same(name, path) else put_new(self.objects, file.name, path)
+
+    def _put_segment(self, file: str, path: Path, start: int, end: int) -> Segment:
+        """Put some bytes of a file, under a name that says which they are."""
+        try:
+            with path.open("rb") as source:
+                source.seek(start)
+                data = source.read(end - start)
+        except OSError as error:
+            raise io_error(error, str(path)) from error
+        name = f"{OPEN}/{file}/{start:012d}-{end:012d}-{hashlib.sha256(data).hexdigest()[:16]}"
+        if len(data) != end - start or not self.objects.create(name, data):
+            raise InternalError(f"a segment of {file} could not be put: {name}")
+        return Segment(start, end, name)
+
+    def _joined(self, names: Names, state: ManifestState) -> Names:
+        """Put small segments at the end of the open file as one."""
+        file = state.open_file
+        parts = () if file is None else names.segments.get(file.name, ())
+        large = [
+            i for i, part in enumerate(parts) if part.end - part.start >= SEGMENT or not part.name.startswith(OPEN)
+        ]
+        small = parts[large[-1] + 1 if large else 0 :]
+        if file is None or self._folder is None or len(small) < 2:
+            return names
+        self.fill(file, small[0].start)
+        one = self._put_segment(file.name, self._folder / file.name, small[0].start, small[-1].end)
+        return replace(names, segments={**names.segments, file.name: (*parts[: -len(small)], one)})
+
+    def _with_note(self, names: Names, state: ManifestState, folds: bool) -> Names:
+        """Put the note about the open file, if it is time to: whoever goes on need not read all of it."""
+        known, file = names.remembered, state.open_file
+        if file is None or (known is not None and known.file != file.name):
+            names, known = replace(names, remembered=None), None
+        if self._note is None or file is None or self._note[:2] != (file.name, file.size):
+            return names
+        size = file.size
+        if known is not None and (
+            known.size == size or (self.follows and not folds and size < known.size + _REMEMBERED)
+        ):
+            return names
+        if known is None and self.follows and not folds and size < _REMEMBERED:
+            return names
+        data = self._note[2]
+        name = f"{OPEN}/{file.name}/note-{size:012d}-{hashlib.sha256(data).hexdigest()[:16]}"
+        self.objects.create(name, data)
+        return replace(names, remembered=Remembered(file.name, size, name))
+
+    def _compose(self, file: OutputFile) -> None:
+        """Make one object of a file that is closed, beside what goes on; the next record names it."""
+        with self._lock:
+            if file.name in self._composing or file.name in self._composed:
+                return
+            self._composing.add(file.name)
+        assert self._folder is not None
+        aside, path = self._folder / _CLOSED / file.name, self._folder / file.name
+        try:
+            aside.parent.mkdir(exist_ok=True)
+            if path.exists():
+                path.rename(aside)
+            elif not aside.exists():
+                aside.touch()
+                self._holes[file.name] = file.size
+        except OSError:
+            self._composing.discard(file.name)  # the next record tries it again
+            return
+        Thread(target=self._compose_now, args=(file, self.names), daemon=True, name=f"put {file.name}").start()
+
+    def _compose_now(self, file: OutputFile, names: Names) -> None:
+        try:
+            self.fill(file, 0)
+            path = self._local(file.name)
+            first = names.parts(file)[0].name
+            place = (
+                self._replaced(file, path) if first == names.of(file.name) else put_new(self.objects, file.name, path)
+            )
+            with self._lock:
+                self._composed[file.name] = place
+        except (MergeError, OSError):
+            pass  # the next record tries it again
+        finally:
+            with self._lock:
+                self._composing.discard(file.name)
+
+    def _with_composed(self, names: Names) -> Names:
+        """Return the names with files that have become one object meanwhile."""
+        with self._lock:
+            composed = {name: place for name, place in self._composed.items() if name in names.segments}
+        if self.follows:
+            for file in self.state.files:
+                if file.closed and file.name in names.segments and file.name not in composed:
+                    self._compose(file)  # what went wrong
+        files = {name: place for name, place in {**names.files, **composed}.items() if name != place}
+        segments = {name: parts for name, parts in names.segments.items() if name not in composed}
+        return replace(names, files=files, segments=segments)
 
     def _put_schema(self, number: int) -> str | None:
-        """Put the schema store if there is one, under a name that is never used again."""
+        """Put the schema store if there is one that has changed, under a name that is never used again."""
         assert self._folder is not None
         path = self._folder / SCHEMA_NAME
-        if not path.exists():
-            return None
+        digest = _digest(path)
+        if digest is None or (digest == self._schema and self.names.schema is not None):
+            return self.names.schema if digest is not None else None
         name = f"schema/{number:012d}-{uuid.uuid4().hex[:12]}.duckdb"
         self.objects.create(name, path)
+        self._schema = digest
         return name
 
-    def _clear(self, record: Record, old: Names) -> None:
-        """Write the index, and remove what no record needs any more. All of that may fail, and be missing."""
+    def _clear(self, record: Record, old: Names, old_base: str) -> None:
+        """Write the index if files have come or gone, and remove what no record needs any more. All of that may fail,
+        and be missing. Who reads by an older head still finds segments for a while.
+        """
         gone = [old.of(name) for name in record.files] if isinstance(record, Removed) else []
         if old.schema is not None and old.schema != self.names.schema:
             gone.append(old.schema)
+        if self._base != old_base:
+            gone += self._old
+            self._old = [old_base] if old_base else []
+        self._old += old.objects() - self.names.objects() - set(gone)
         try:
-            if isinstance(record, Publish | Removed | Folded) and self.state.files:
-                names = (self.names.of(file.name) for file in self.state.files)
-                index = "".join(f"./{name}\n" for name in names).encode()
-                self.objects.overwrite(f"{basename_of(self.state)}.index", index)
+            self._write_index()
             self.objects.delete(gone)
         except ObjectStoreUnreachable:
             pass
+        self._forget_composed()
+
+    def _write_index(self) -> None:
+        """Write the names of the objects that are whole files, if others are now."""
+        files, names = self.state.files, self.names
+        if not files:
+            return
+        shown = (len(files), files[0].name, files[-1].name, dict(names.files), set(names.segments))
+        if shown != self._shown:
+            index = "".join(f"./{names.of(file.name)}\n" for file in files if file.name not in names.segments)
+            self.objects.overwrite(f"{basename_of(self.state)}.index", index.encode())
+            self._shown = shown
+
+    def _forget_composed(self) -> None:
+        """Remove the local form of files that are one object now."""
+        with self._lock:
+            done = [name for name in self._composed if name not in self.names.segments]
+            for name in done:
+                del self._composed[name]
+                self._holes.pop(name, None)
+        if self._folder is not None:
+            for name in done:
+                (self._folder / _CLOSED / name).unlink(missing_ok=True)
+
+
+def bring_bytes(objects: Objects | FolderObjects, parts: Sequence[Segment], path: Path, start: int, end: int) -> None:
+    """Copy a file's bytes from `start` to `end` into its local form. Raises FileNotFoundError if an object is gone."""
+
+    def bring(part: Segment) -> None:
+        begins, size = max(start, part.start) - part.start, min(end, part.end) - part.start
+        if begins < size and objects.fetch(part.name, path, size, begins, part.start) is None:
+            raise FileNotFoundError(errno.ENOENT, "the store does not have it (any more)", part.name)
+
+    with ThreadPoolExecutor(min(_READERS, max(1, len(parts)))) as readers:
+        list(readers.map(bring, parts))
+
+
+def _digest(path: Path) -> str | None:
+    """Return a hash of a file, None if there is none. Raises IoError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+
+
+def _unreadable(error: Exception, place: str) -> ManifestError:
+    return ManifestError(f"a record of the manifest cannot be read: {error}", file=place)
+
+
+def _is_folded(data: bytes) -> bool:
+    return b'"kind":"folded"' in data.partition(b"\n")[0]
 
 
 def _object_of(number: int) -> str:

@@ -9,6 +9,7 @@ file's object that is put for the first time overwrites nothing of unknown origi
 
 import mmap
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -38,14 +39,28 @@ _ANSWER: Final = timedelta(seconds=60)
 _BYTES_A_SECOND: Final = 1 << 20  # slower than this counts as not answering
 _READ_ATTEMPTS: Final = 5
 _CHUNK: Final = 8 << 20
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC  # what is there stays, but for what is written
+_NUMBERED: Final = re.compile(r"(.*\.jsonl?)~(\d{12})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An object that is there: its size, and the tag that changes with its bytes."""
+    """An object that is there: its size, the tag that changes with its bytes, and when the store's clock says it was
+    written, in seconds since 1970.
+    """
 
     size: int
     tag: str
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The bytes of an object at a moment, its tag then, and when it was written, in seconds since 1970."""
+
+    data: bytes
+    tag: str
+    at: float
 
 
 class Objects:
@@ -72,19 +87,38 @@ class Objects:
 
         with self._explained("read"):
             found = obstore.list(self._opened(_ANSWER), folder or None).collect()
-            return {each["path"]: Found(each["size"], _quoted(each["e_tag"])) for each in found}
+            return {
+                each["path"]: Found(each["size"], _quoted(each["e_tag"]), each["last_modified"].timestamp())
+                for each in found
+            }
 
-    def read(self, name: str) -> bytes | None:
-        """Return an object's bytes, None if there is none."""
+    def changed(self, name: str, tag: str | None = None) -> Version | None:
+        """Return an object unless it still has this tag; None if it has. Raises FileNotFoundError if there is none."""
+        import obstore
+        from obstore.exceptions import NotModifiedError
+
+        options: Any = {} if tag is None else {"if_none_match": tag}
         for attempt in range(_READ_ATTEMPTS):
             try:
-                return b"".join(self._parts(name))
-            except FileNotFoundError:
-                return None
+                with self._explained("read", name):
+                    try:
+                        found = obstore.get(self._opened(_ANSWER), name, options=options)
+                        written = found.meta["last_modified"].timestamp()
+                        return Version(bytes(found.bytes()), _quoted(found.meta["e_tag"]), written)
+                    except NotModifiedError:
+                        return None
             except ObjectStoreUnreachable:
                 if attempt + 1 == _READ_ATTEMPTS:
                     raise
         raise AssertionError
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's bytes, None if there is none."""
+        try:
+            found = self.changed(name)
+        except FileNotFoundError:
+            return None
+        return None if found is None else found.data
 
     def written_at(self, name: str) -> float:
         """Return when an object was written, in seconds since 1970; 0.0 if there is none."""
@@ -112,25 +146,32 @@ class Objects:
         with self._explained("read", name):
             buffer[:] = memoryview(obstore.get_range(self._opened(_ANSWER), name, start=offset, length=len(buffer)))
 
-    def fetch(self, name: str, path: Path, size: int, start: int = 0) -> str | None:
-        """Copy the first `size` bytes of an object into a new file, and return its tag; None if there is none.
+    def fetch(self, name: str, path: Path, size: int, start: int = 0, to: int = 0) -> str | None:
+        """Copy the first `size` bytes of an object into a file from `to` on, and return its tag; None if there is none.
 
-        With `start` the file has so many of them already. Raises ManifestError if the object is shorter.
+        What the file has from there on is overwritten, but for the first `start` bytes, which it has already. Raises
+        ManifestError if the object is shorter.
         """
         for attempt in range(_READ_ATTEMPTS):
             try:
-                return self._fetch(name, path, size, start)
+                return self._fetch(name, path, size, start, to)
             except ObjectStoreUnreachable:
                 if attempt + 1 == _READ_ATTEMPTS:
                     raise
         raise AssertionError
 
-    def create(self, name: str, data: bytes | Path) -> bool:
-        """Write an object that is not there yet; return False, and change nothing, if there is another of the name."""
+    def create(self, name: str, data: bytes | Path) -> str | None:
+        """Write an object that is not there yet, and return its tag.
+
+        Returns None, and changes nothing, if there is another of the name.
+        """
         return self._put(name, data, "create")
 
-    def replace(self, name: str, data: bytes | Path, tag: str) -> bool:
-        """Write an object that still has this tag; return False, and change nothing, if it has another one now."""
+    def replace(self, name: str, data: bytes | Path, tag: str) -> str | None:
+        """Write an object that still has this tag, and return its new one.
+
+        Returns None, and changes nothing, if it has another tag now.
+        """
         return self._put(name, data, {"e_tag": tag, **self._version(name, tag)})
 
     def overwrite(self, name: str, data: bytes | Path) -> None:
@@ -149,13 +190,25 @@ class Objects:
 
     def is_same(self, name: str, data: bytes | Path) -> bool:
         """Return whether an object is there with these bytes."""
-        if isinstance(data, bytes):
-            return self.read(name) == data
+        return self._tag_of_same(name, data) is not None
+
+    def _tag_of_same(self, name: str, data: bytes | Path) -> str | None:
+        """Return the tag of an object that has these bytes; None if there is none, or another."""
+        import obstore
+
         try:
-            with data.open("rb") as file:
-                return all(part == file.read(len(part)) for part in self._parts(name)) and not file.read(1)
+            with _bytes_of(data) as (view, size), self._explained("read", name):
+                found = obstore.get(self._opened(_ANSWER), name)
+                if found.meta["size"] != size:
+                    return None
+                at, whole = 0, memoryview(view)
+                for part in found.stream(min_chunk_size=_CHUNK):
+                    if whole[at : at + len(part)] != memoryview(part):
+                        return None
+                    at += len(part)
+                return _quoted(found.meta["e_tag"])
         except FileNotFoundError:
-            return False
+            return None
 
     def _version(self, name: str, tag: str) -> Mapping[str, str]:
         """Return the version of an object with this tag: Google's conditions are about versions, not tags."""
@@ -165,8 +218,10 @@ class Objects:
         same = found is not None and _quoted(found["e_tag"]) == tag and found["version"] is not None
         return {"version": str(found["version"])} if same else {"version": "1"}  # which no object has
 
-    def _put(self, name: str, data: bytes | Path, mode: Any) -> bool:
-        """Write an object in one request. Whoever was written to before a lost answer is recognised by its bytes."""
+    def _put(self, name: str, data: bytes | Path, mode: Any) -> str | None:
+        """Write an object in one request, and return its tag. What was written before a lost answer is recognised by
+        its bytes.
+        """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -174,40 +229,30 @@ class Objects:
             with _bytes_of(data) as (view, size), self._explained("write to"):
                 store = self._opened(_ANSWER + timedelta(seconds=size // _BYTES_A_SECOND))
                 try:
-                    obstore.put(store, name, view, mode=mode, use_multipart=False)
+                    return _quoted(obstore.put(store, name, view, mode=mode, use_multipart=False)["e_tag"])
                 except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
                     if isinstance(error, FileNotFoundError) and not self._is_absent(error):
                         raise
-                    return self.is_same(name, data)
+                    return self._tag_of_same(name, data)
         except ObjectStoreUnreachable:
-            if self.is_same(name, data):
-                return True
+            if (tag := self._tag_of_same(name, data)) is not None:
+                return tag
             raise
-        return True
 
-    def _parts(self, name: str) -> Iterator[bytes]:
-        """Yield the bytes of an object. Raises FileNotFoundError if there is none."""
-        import obstore
-
-        with self._explained("read", name):
-            for part in obstore.get(self._opened(_ANSWER), name).stream(min_chunk_size=_CHUNK):
-                yield bytes(part)
-
-    def _fetch(self, name: str, path: Path, size: int, start: int) -> str | None:
+    def _fetch(self, name: str, path: Path, size: int, start: int, to: int) -> str | None:
         import obstore
 
         with self._explained("read", name):
             try:
-                found = obstore.get(self._opened(_ANSWER), name, options={"range": {"offset": start}} if start else {})
+                found = obstore.get(self._opened(_ANSWER), name, options={"range": (start, size)} if size else {})
             except FileNotFoundError as error:
                 if not self._is_absent(error):
                     raise
                 return None
             left = size - start
             try:
-                with path.open("r+b" if start else "wb") as file:
-                    file.truncate(start)  # an attempt that failed may have left bytes
-                    file.seek(start)
+                with os.fdopen(os.open(path, _WRITE, 0o644), "wb") as file:
+                    file.seek(to + start)
                     for part in found.stream(min_chunk_size=_CHUNK):
                         file.write(memoryview(part)[:left])
                         left -= min(left, len(part))
@@ -253,13 +298,11 @@ def _bytes_of(data: bytes | Path) -> Iterator[tuple[Any, int]]:
         return
     try:
         with data.open("rb") as file:
-            size = data.stat().st_size
-            if not size:
-                yield b"", 0
-                return
-            yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), size  # closed with its last view
+            size = os.fstat(file.fileno()).st_size
+            view: Any = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
     except OSError as error:
         raise io_error(error, str(data)) from error
+    yield view, size  # the map is closed with its last view
 
 
 def check_object_size(size: int) -> None:
@@ -272,7 +315,12 @@ def check_object_size(size: int) -> None:
 
 
 class FolderObjects:
-    """The files below a folder, with the methods of `files.objects.Objects`. All of them raise IoError."""
+    """The files below a folder, with the methods of `files.objects.Objects`. All of them raise IoError.
+
+    A rename replaces whatever is there, and locks are not to be relied on where several machines share a folder; a link
+    is only made if there is none of the name. So an object that is replaced becomes `NAME~000000000001`, and so on: the
+    last one counts, and the one before it stays for who is reading it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -289,23 +337,41 @@ class FolderObjects:
     def below(self, folder: str = "") -> dict[str, Found]:
         """Return the objects in a folder and below it, by name."""
         root = self._folder / folder
+        found: dict[str, tuple[int, Path]] = {}
         with self._explained(folder):
-            found = [path for path in root.rglob("*") if path.is_file() and not path.name.endswith(".part")]
-            return {str(path.relative_to(self._folder)): Found(path.stat().st_size, "") for path in found}
+            for path in root.rglob("*"):
+                if path.is_file() and not path.name.endswith(".part"):
+                    name, number = _numbered(str(path.relative_to(self._folder)))
+                    found[name] = max(found.get(name, (-1, path)), (number, path))
+            stats = {name: (number, path.stat()) for name, (number, path) in found.items()}
+        return {name: Found(status.st_size, str(number), status.st_mtime) for name, (number, status) in stats.items()}
+
+    def changed(self, name: str, tag: str | None = None) -> Version | None:
+        """Return an object unless it still has this tag; see Objects."""
+        for _ in range(_READ_ATTEMPTS):
+            path, number = self._last(name)
+            if str(number) == tag:
+                return None
+            with self._explained(name):
+                try:
+                    return Version(path.read_bytes(), str(number), path.stat().st_mtime)
+                except FileNotFoundError:
+                    continue  # replaced twice since
+        raise FileNotFoundError(name)
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes, None if there is none."""
-        with self._explained(name):
-            try:
-                return (self._folder / name).read_bytes()
-            except FileNotFoundError:
-                return None
+        try:
+            found = self.changed(name)
+        except FileNotFoundError:
+            return None
+        return None if found is None else found.data
 
     def written_at(self, name: str) -> float:
         """Return when an object was written, in seconds since 1970; 0.0 if there is none."""
         with self._explained(name):
             try:
-                return (self._folder / name).stat().st_mtime
+                return self._last(name)[0].stat().st_mtime
             except FileNotFoundError:
                 return 0.0
 
@@ -313,29 +379,78 @@ class FolderObjects:
         """Return an object's size, None if there is none."""
         with self._explained(name):
             try:
-                return (self._folder / name).stat().st_size
+                return self._last(name)[0].stat().st_size
             except FileNotFoundError:
                 return None
 
-    def fetch(self, name: str, path: Path, size: int, start: int = 0) -> str | None:
+    def fetch(self, name: str, path: Path, size: int, start: int = 0, to: int = 0) -> str | None:
         """Copy the first `size` bytes of an object into a file; see Objects."""
+        there, number = self._last(name)
         with self._explained(name):
             try:
-                source = (self._folder / name).open("rb")
+                source = there.open("rb")
             except FileNotFoundError:
                 return None
-            with source, path.open("r+b" if start else "wb") as target:
+            with source, os.fdopen(os.open(path, _WRITE, 0o644), "wb") as target:
                 if os.fstat(source.fileno()).st_size < size:
                     raise ManifestError(f"{name} is shorter than published", file=self.place(name))
                 source.seek(start)
-                target.seek(start)
-                shutil.copyfileobj(source, target, 1 << 20)
-                target.truncate(size)
-        return ""
+                target.seek(to + start)
+                for length in (min(1 << 20, size - at) for at in range(start, size, 1 << 20)):
+                    target.write(source.read(length))
+        return str(number)
 
-    def create(self, name: str, data: bytes | Path) -> bool:
-        """Write an object that is not there yet; return False, and change nothing, if another is there."""
-        path = self._folder / name
+    def create(self, name: str, data: bytes | Path) -> str | None:
+        """Write an object that is not there yet, and return its tag; None if another is there."""
+        if self._last(name)[1]:
+            return self._tag_of_same(name, data)
+        return self._link(name, self._folder / name, 0, data)
+
+    def replace(self, name: str, data: bytes | Path, tag: str) -> str | None:
+        """Write an object that still has this tag, and return its new one; None if it has another tag now."""
+        number = int(tag) + 1
+        path = self._folder / f"{name}~{number:012d}"
+        made = self._link(name, path, number, data)
+        with self._explained(name):
+            if made is not None and self._last(name)[1] != number:  # who was asleep for long made one of long ago
+                path.unlink(missing_ok=True)
+                return None
+            if made is not None:
+                for old, each in self._versions(name).items():
+                    if old < number - 1:
+                        each.unlink(missing_ok=True)
+        return made
+
+    def overwrite(self, name: str, data: bytes | Path) -> None:
+        """Write an object, whether it is there or not."""
+        replace_file(self._last(name)[0], data if isinstance(data, bytes) else data.read_bytes())
+
+    def delete(self, names: list[str]) -> None:
+        """Remove objects that may be there."""
+        for name in names:
+            with self._explained(name):
+                for path in (self._folder / name, *self._versions(name).values()):
+                    path.unlink(missing_ok=True)
+
+    def is_same(self, name: str, data: bytes | Path) -> bool:
+        """Return whether an object is there with these bytes."""
+        return self._tag_of_same(name, data) is not None
+
+    def _tag_of_same(self, name: str, data: bytes | Path) -> str | None:
+        path, number = self._last(name)
+        with self._explained(name):
+            if not path.exists():
+                return None
+            if isinstance(data, bytes):
+                return str(number) if path.read_bytes() == data else None
+            if path.stat().st_size != data.stat().st_size:
+                return None
+            with path.open("rb") as one, data.open("rb") as other:
+                same = all(part == other.read(1 << 20) for part in iter(lambda: one.read(1 << 20), b""))
+            return str(number) if same else None
+
+    def _link(self, name: str, path: Path, number: int, data: bytes | Path) -> str | None:
+        """Write a file under a name that no other has; None if one has it, with other bytes."""
         part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
         with self._explained(name):
             path.parent.mkdir(exist_ok=True)
@@ -345,38 +460,31 @@ class FolderObjects:
                 else:
                     shutil.copyfile(data, part)
                 sync_file(part)
-                os.link(part, path)  # unlike a rename, it replaces nothing
+                os.link(part, path)
             except FileExistsError:
-                return self.is_same(name, data)
+                return self._tag_of_same(name, data)
             finally:
                 part.unlink(missing_ok=True)
             sync_directory(path.parent)
-        return True
+        return str(number)
 
-    def replace(self, name: str, data: bytes | Path, tag: str) -> bool:
-        """Refuse to write an object again: in an archive none is."""
-        return False
+    def _last(self, name: str) -> tuple[Path, int]:
+        """Return the path of the last version of an object, and its number: the plain name is version 0."""
+        number, path = max(self._versions(name).items(), default=(0, self._folder / name))
+        return path, number
 
-    def overwrite(self, name: str, data: bytes | Path) -> None:
-        """Write an object, whether it is there or not."""
-        replace_file(self._folder / name, data if isinstance(data, bytes) else data.read_bytes())
-
-    def delete(self, names: list[str]) -> None:
-        """Remove objects that may be there."""
-        for name in names:
-            with self._explained(name):
-                (self._folder / name).unlink(missing_ok=True)
-
-    def is_same(self, name: str, data: bytes | Path) -> bool:
-        """Return whether an object is there with these bytes."""
+    def _versions(self, name: str) -> dict[int, Path]:
+        """Return the files of an object that there are, by number. Only notes and records are ever replaced."""
         path = self._folder / name
+        if not name.endswith((".json", ".jsonl")):
+            return {0: path}
         with self._explained(name):
-            if isinstance(data, bytes):
-                return path.exists() and path.read_bytes() == data
-            if not path.exists() or path.stat().st_size != data.stat().st_size:
-                return False
-            with path.open("rb") as one, data.open("rb") as other:
-                return all(part == other.read(1 << 20) for part in iter(lambda: one.read(1 << 20), b""))
+            try:
+                with os.scandir(path.parent) as entries:
+                    numbers = [_numbered(each.name)[1] for each in entries if _numbered(each.name)[0] == path.name]
+            except FileNotFoundError:
+                return {}
+        return {number: path.with_name(f"{path.name}~{number:012d}") if number else path for number in numbers}
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:
@@ -384,6 +492,12 @@ class FolderObjects:
             yield
         except OSError as error:
             raise io_error(error, self.place(name)) from error
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """Return the name of the object that a file of a folder is a version of, and the version's number."""
+    found = _NUMBERED.fullmatch(name)
+    return (name, 0) if found is None else (found[1], int(found[2]))
 
 
 def put_new(objects: Objects | FolderObjects, file: str, data: Path, suffix: str = "", own: str | None = None) -> str:

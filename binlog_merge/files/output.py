@@ -5,6 +5,7 @@ A configuration may continue an output only if it would have produced the same b
 
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ from typing import Final
 
 from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import ConfigError, ManifestError, NoFiles, io_error
+from binlog_merge.errors import ConfigError, ManifestError, NoFiles, OutputBusy, io_error
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
-from binlog_merge.files.manifest import Elsewhere, Header
+from binlog_merge.files.manifest import Claim, Header, Manifest
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
@@ -30,8 +31,30 @@ class Output:
     """A run's folder, and the output in an object store that is written from it, if it is not the output itself."""
 
     directory: Path
-    elsewhere: Elsewhere | None = None
+    elsewhere: ObjectOutput | None = None
     uri: str | None = None
+
+    def again(self) -> None:
+        """Make the folder anew after a round that failed: it is a cache of what is in the store. Raises MergeError."""
+        if self.elsewhere is not None:
+            _clear(self.directory)
+            self.elsewhere.load()
+            self.elsewhere.bring(self.directory)
+
+    def claim(self, epoch: int, holder: str) -> None:
+        """Append to the manifest that a holder writes from here on; whoever did so before cannot any more.
+
+        Raises OutputBusy if the epoch, or a later one, was claimed already.
+        """
+        manifest = Manifest.load(self.directory)
+        manifest.elsewhere = self.elsewhere
+        if (claim := manifest.state.claim) is not None and epoch <= claim.epoch:
+            raise OutputBusy(
+                f"{claim.holder} has claimed epoch {claim.epoch} of this output already, this is {epoch}",
+                file=str(self.directory) if self.uri is None else redacted(self.uri),
+                remedy="one that holds the lease writes; let this one wait for it",
+            )
+        manifest.append(Claim(epoch, holder, time.time()))
 
     def place(self, name: str) -> str:
         """Return where a file of the output is, for people."""
@@ -42,10 +65,11 @@ class Output:
 
 
 @contextmanager
-def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]:
+def opened_output(out: str | Path, work: Path | None = None, follows: bool = False) -> Iterator[Output]:
     """Hold an output for writing. `work` is the local folder of one in an object store; default: one in TMPDIR.
 
-    Raises OutputBusy, and what is wrong with the store within seconds.
+    `follows`: for rounds, of which each adds what is new. Raises OutputBusy, and what is wrong with the store within
+    seconds.
     """
     if not is_uri(str(out)):
         new = not Path(out).exists()
@@ -59,9 +83,9 @@ def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]
                 raise
         return
     uri = str(out)
-    output = ObjectOutput(uri)
+    output = ObjectOutput(uri, follows)
     output.load()
-    directory = output_directory(work if work is not None else _work_folder(Uri.parse(uri)))
+    directory = output_directory(working_folder(out, work))
     with OutputLock(directory):
         _check_ours(directory, uri)
         _clear(directory)
@@ -76,8 +100,15 @@ def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]
 _NOTE = ".output"
 
 
-def _work_folder(uri: Uri) -> Path:
-    """Return the folder of an output in TMPDIR, which only this user can enter."""
+def working_folder(out: str | Path, work: Path | None = None) -> Path:
+    """Return the local folder in which an output is written: itself, or `work` of one in an object store; by default
+    one in TMPDIR, which only this user can enter.
+    """
+    if not is_uri(str(out)):
+        return Path(out)
+    if work is not None:
+        return work
+    uri = Uri.parse(str(out))
     key = hashlib.sha256(f"{uri.options.get('endpoint_override')} {uri.place}/{uri.path.strip('/')}".encode())
     return users_folder() / key.hexdigest()[:16]
 

@@ -50,25 +50,31 @@ class Rendered:
 
 
 PARTS: Final = "parts"
+HEAD: Final = "manifest/head.jsonl"
+"""The object of an output that has its last records: see `object_output`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """Where a run's tasks put what they write: the URI of the output, a name of the run, and that of the object in
-    which the run will publish.
+    """Where a run's tasks put what they write: the URI of the output, a name of the run, and the tag of the manifest's
+    head to which the run will add; None if there is none yet.
     """
 
     store: str
     run: str
-    record: str
+    head: str | None
 
     def opened(self) -> Objects:
         """Return the store, for an attempt that is to write. Raises OutputBusy if the run is over."""
         objects = Objects(self.store)
-        if objects.size_of(self.record) is not None:
+        try:
+            is_over = objects.changed(HEAD, self.head) is not None
+        except FileNotFoundError:
+            is_over = self.head is not None
+        if is_over:
             raise OutputBusy(
                 "this run, or another, has published while a task was still writing",
-                file=objects.place(self.record),
+                file=objects.place(HEAD),
                 remedy="run it again, and it goes on from there",
             )
         return objects

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, MergeError
@@ -18,8 +18,13 @@ from binlog_merge.files.scratch import reading_folder
 from binlog_merge.redaction import redacted
 
 _EVERY: Final = 1.0
-"""Seconds between two looks at the manifest: each is a request, for the record that would be the next."""
+"""Seconds between two looks at the manifest: each is a request, which a store answers in short if there is no news."""
+_EVERY_WHILE_IT_GROWS: Final = 0.2
+_GROWS_FOR: Final = 10.0
 _AFTER_FAILURE: Final = 5.0
+
+
+Brought = TypeVar("Brought")
 
 
 class RemoteLog(LogFolder):
@@ -30,15 +35,15 @@ class RemoteLog(LogFolder):
         self._output = output
         self._schema = schema
         self._missing = output.removed_by_hand()
-        self._store = Away(output.objects, lambda name: output.names.of(name), folder)
-        self._looked = time.monotonic()
+        self._store = Away(output.objects, lambda file: output.names.parts(file), folder)
+        self._looked = self._changed = time.monotonic()
         self._lock = Lock()
         self._problem: ManifestError | None = None
         self._bring()
 
     def place(self, name: str = "") -> str:
         """Return the URI of the log, or of a file of it, for people."""
-        return redacted(self._store.place(name) if name else self._output.objects.place())
+        return redacted(self._output.objects.place(self._output.names.of(name) if name else ""))
 
     @property
     def sidecars(self) -> Path | None:
@@ -48,11 +53,22 @@ class RemoteLog(LogFolder):
     def refresh(self) -> None:
         """Bring the manifest up to date, at most once in a while. Raises ManifestError, ObjectStoreUnreachable."""
         with self._lock:
-            if time.monotonic() - self._looked < _EVERY:
-                return
-            if self._output.advance():
-                self._bring()
-            self._looked = time.monotonic()
+            if time.monotonic() - self._looked >= self._pause():
+                self._advance()
+
+    def _advance(self) -> bool:
+        """Look at the manifest; return whether there was news. Under the lock."""
+        news = self._output.advance()
+        self._looked = time.monotonic()
+        if news:
+            self._changed = self._looked
+            self._bring()
+        return news
+
+    def _pause(self) -> float:
+        """Return how long to wait between two looks: a log that grows is looked at more often."""
+        grows = time.monotonic() - self._changed < _GROWS_FOR
+        return _EVERY_WHILE_IT_GROWS if grows else _EVERY
 
     def _bring(self, schema: bool = False) -> None:
         self._output.bring_state(self.directory, schema or self._schema)
@@ -72,7 +88,7 @@ class RemoteLog(LogFolder):
 
     def _follow(self, stop: Event, report: Callable[[str], None]) -> None:
         failing = False
-        while not stop.wait(_AFTER_FAILURE if failing else _EVERY):
+        while not stop.wait(_AFTER_FAILURE if failing else self._pause()):
             try:
                 self.refresh()
             except ManifestError as error:
@@ -98,11 +114,21 @@ class RemoteLog(LogFolder):
 
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file, which is brought if necessary; see LogFolder."""
-        return self._store.path(file)
+        return self._found(lambda: self._store.path(file))
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, which is brought if necessary."""
-        return self._store.opened(file, buffering)
+        return self._found(lambda: self._store.opened(file, buffering))
+
+    def _found(self, brought: Callable[[], Brought]) -> Brought:
+        """Return what is brought; what has another name by now, since segments were joined, is looked for by that."""
+        try:
+            return brought()
+        except FileNotFoundError:
+            with self._lock:
+                if not self._advance():
+                    raise
+        return brought()
 
     @contextmanager
     def schema_store(self) -> Iterator[tuple[Path, str]]:

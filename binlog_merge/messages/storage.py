@@ -177,7 +177,7 @@ class StorageTarget:
 class _Folder(FolderObjects):
     """A folder whose folders are made as they are needed."""
 
-    def create(self, name: str, data: bytes | Path) -> bool:
+    def create(self, name: str, data: bytes | Path) -> str | None:
         self._made(name)
         return super().create(name, data)
 

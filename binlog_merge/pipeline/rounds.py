@@ -7,6 +7,7 @@ rounds. A round that fails leaves nothing behind it; the next one begins with wh
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -14,17 +15,17 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import EngineLost, InternalError, MergeError
 from binlog_merge.files.directory import Glance, discover
-from binlog_merge.files.lock import OutputLock
-from binlog_merge.files.publish import output_directory
+from binlog_merge.files.output import opened_output
 from binlog_merge.files.watch import FolderWatch
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
 from binlog_merge.pipeline.discover import read_notes
-from binlog_merge.pipeline.run import merge_once
+from binlog_merge.pipeline.run import check_storable, merge_once, placed
 from binlog_merge.pipeline.values import MergeResult, RoundState
 
 IN_DRIVER = 16 << 20
@@ -32,43 +33,62 @@ IN_DRIVER = 16 << 20
 
 
 class Rounds:
-    """Merges into one output directory, round after round: `with Rounds(…) as rounds: rounds.merge()`.
+    """Merges into one output, round after round: `with Rounds(…) as rounds: rounds.merge()`.
 
-    Holds the directory's lock between `__enter__` and `__exit__`.
+    `out` is a directory or an object-store URI, `work` the local folder of the latter: see `opened_output`. Holds the
+    output between `__enter__` and `__exit__`. `allowed` is called before anything of a round can be seen; it raises
+    what is in the way of writing.
     """
 
     def __init__(
         self, runner: Runner, config: MergeConfig, out: str | Path, *, start_tso: int | None = None,
-        partitions: int | None = None, in_driver: int = IN_DRIVER,
+        partitions: int | None = None, in_driver: int = IN_DRIVER, work: Path | None = None,
+        allowed: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._runner, self._config = runner, config
-        self._directory = output_directory(out)
+        self._out, self._work, self._allowed = out, work, allowed
         self._start_tso, self._partitions, self._in_driver = start_tso, partitions, in_driver
-        self._state = RoundState.of(config, self._directory)
-        self._lock = OutputLock(self._directory)
-        self._glance = Glance(config, self._state.schemas.paths)
         self._watch: FolderWatch | None = None
+        self._held = ExitStack()
+        self._failed = False
 
     def __enter__(self) -> Self:
-        self._lock.__enter__()
-        try:
-            self._state = replace(self._state, archiver=ArchiverBeside(self._config, self._directory))
-        except BaseException:
-            self._lock.__exit__(None, None, None)
-            raise
+        if is_uri(str(self._out)):
+            check_storable(self._config)
+        with ExitStack() as held:
+            self._output = held.enter_context(opened_output(self._out, self._work, follows=True))
+            held.callback(self._close)
+            directory, elsewhere = self._output.directory, self._output.elsewhere
+            if elsewhere is not None:
+                elsewhere.allowed = self._allowed
+            self._state = RoundState.of(self._config, directory, elsewhere, self._allowed)
+            self._glance = Glance(self._config, self._state.schemas.paths)
+            if elsewhere is None:
+                self._state = replace(self._state, archiver=ArchiverBeside(self._config, directory))
+            self._held = held.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            if self._watch is not None:
-                self._watch.close()
-            if self._state.archiver is not None:
-                self._state.archiver.close()
-            self._job(silent).clear_work()
-        finally:
-            self._lock.__exit__(kind, error, traceback)
+        self._held.__exit__(kind, error, traceback)
+
+    def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+        if self._state.archiver is not None:
+            self._state.archiver.close()
+        self._job(silent).clear_work()
+
+    @property
+    def directory(self) -> Path:
+        """Return the local folder of the output: the output itself, or where one in an object store is worked on."""
+        return self._output.directory
+
+    def claim(self, epoch: int, holder: str) -> None:
+        """Say in the manifest who writes from here on, as the holder of a lease. Raises OutputBusy if another does."""
+        self._output.claim(epoch, holder)
+        self._state = self._state.forgotten()
 
     def has_news(self) -> bool:
         """Return whether a round may find anything: nodes have written, somebody wrote to the schema store, or
@@ -99,17 +119,22 @@ class Rounds:
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
+        if self._failed:
+            self._output.again()
+            self._failed = False
         try:
             result, self._state = merge_once(self._job(progress, end_of_input), self._state)
-        except BaseException:
-            self._state = self._state.forgotten()
+        except BaseException as error:
+            self._state, self._failed = self._state.forgotten(), True
+            if isinstance(error, MergeError) and error.result is not None:
+                error.result = placed(error.result, self._output)
             raise
-        return result
+        return placed(result, self._output)
 
     def _job(self, progress: Progress, end_of_input: bool = False) -> Job:
         return Job(
-            self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions,
-            progress, following=True, in_driver=self._in_driver,
+            self._runner, self._config, self._output.directory, self._start_tso, None, end_of_input, self._partitions,
+            progress, following=True, in_driver=self._in_driver, store=self._output.uri,
         )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ def run_merge(
     the error's `result` holds the MergeResult.
     """
     if is_uri(str(out)):
-        _check_storable(config)
+        check_storable(config)
     with opened_output(out, work) as output:
         directory = output.directory
         job = Job(
@@ -92,15 +92,15 @@ def run_merge(
         try:
             if output.uri is None:
                 earlier = replace(earlier, archiver=Archiver(config, directory))
-            return _placed(merge_once(job, earlier)[0], output)
+            return placed(merge_once(job, earlier)[0], output)
         except MergeError as error:
-            error.result = None if error.result is None else _placed(error.result, output)
+            error.result = None if error.result is None else placed(error.result, output)
             raise
         finally:
             job.clear_work()
 
 
-def _check_storable(config: MergeConfig) -> None:
+def check_storable(config: MergeConfig) -> None:
     """Raise ConfigError for settings that an output in an object store cannot have."""
     check_object_size(config.output.max_size)
     if config.archive is not None:
@@ -115,7 +115,8 @@ def _check_storable(config: MergeConfig) -> None:
         )
 
 
-def _placed(result: MergeResult, output: Output) -> MergeResult:
+def placed(result: MergeResult, output: Output) -> MergeResult:
+    """Return a result whose files are named by where they are in the output."""
     files = tuple({**file, "path": output.place(file["name"])} for file in result.files)
     return replace(result, files=files)
 
@@ -183,6 +184,9 @@ def _publish(run: Run, written: WrittenRun) -> MergeError | None:
         next_floor = floor_after(run, written)
         versions = keep_schemas(run, written, next_floor)
         differing = compare_copies(run, written.bound, next_floor)
+        elsewhere, history = run.inputs.manifest.elsewhere, written.open_history
+        if elsewhere is not None and history is not None:
+            elsewhere.remember(history.name, history.size, history.note())
         publish_run(run, written, next_floor, versions)
     return differing
 

@@ -2,7 +2,7 @@
 that a round costs what is new. A run of its own begins with nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,8 @@ class RoundState:
     """What a round leaves for the next.
 
     `schemas`, `pieces` and `heads` are what it has read: of the schema store, its scanned pieces, the nodes' files.
-    `keys` are those that stand in the log. `archiver` is told what is published, `elsewhere` is the manifest's.
+    `keys` are those that stand in the log. `archiver` is told what is published, `elsewhere` and `allowed` are the
+    manifest's.
 
     `manifest` is None if it is to be loaded, and the output checked. `found` is what the last round found of the nodes'
     files, `notes` those of the capture (`files.as_of`) about the nodes that hold something back, which may let it out.
@@ -176,6 +177,7 @@ class RoundState:
     keys: KnownKeys = field(default_factory=KnownKeys)
     archiver: Archiver | None = None
     elsewhere: Elsewhere | None = None
+    allowed: Callable[[], None] | None = None
     manifest: Manifest | None = None
     found: Discovery | None = None
     notes: Mapping[str, tuple[AsOf, ...]] = field(default_factory=dict)
@@ -183,9 +185,15 @@ class RoundState:
     history: "OpenHistory | None" = None
 
     @classmethod
-    def of(cls, config: MergeConfig, directory: Path, elsewhere: Elsewhere | None = None) -> "RoundState":
+    def of(
+        cls,
+        config: MergeConfig,
+        directory: Path,
+        elsewhere: Elsewhere | None = None,
+        allowed: Callable[[], None] | None = None,
+    ) -> "RoundState":
         """Return what a first round begins with: nothing."""
-        return cls(cache_of(config, directory), elsewhere=elsewhere)
+        return cls(cache_of(config, directory), elsewhere=elsewhere, allowed=allowed)
 
     def forgotten(self) -> "RoundState":
         """Return the state after a round that failed: the next one begins with what is on disk."""

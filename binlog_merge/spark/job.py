@@ -68,11 +68,13 @@ def follow(
     in_driver: int = IN_DRIVER,
     at_need: bool = False,
     start_tso: int | None = None,
+    work: Path | None = None,
 ) -> None:
     """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
 
     `in_driver` and `at_need` are those of `merge`. `watcher` gets each round's result. The files are those of one
     merge, byte for byte. Raises MergeError for what does not pass by itself.
     """
-    with Rounds(SparkRunner(spark, at_need=at_need), config, out, start_tso=start_tso, in_driver=in_driver) as rounds:
+    runner = SparkRunner(spark, at_need=at_need)
+    with Rounds(runner, config, out, start_tso=start_tso, in_driver=in_driver, work=work) as rounds:
         follow_rounds(rounds, stop, watcher, pace or Pace())

@@ -24,7 +24,6 @@ EVERYWHERE = [
     ["debug", "order-key", "1", "--out", URI],
     ["demo", "--out", URI],
     ["filter", "test", "--filter", URI, "--table", "a.b"],
-    ["merge", "--config", "{config}", "--out", URI.replace("?", "?access_key=AKIAEXAMPLE&"), "--stop-never"],
 ]
 
 OTHER = "hdfs://AKIAEXAMPLE:s3cr3t@bucket/merged"

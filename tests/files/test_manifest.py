@@ -10,7 +10,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.config.sections import Output
 from binlog_merge.errors import ManifestError
-from binlog_merge.files.manifest import FORMAT_VERSION, MANIFEST_NAME, Manifest
+from binlog_merge.files.manifest import CLAIMED_VERSION, MANIFEST_NAME, Manifest
 from binlog_merge.files.output import check_continuation
 from tests.files.outputs import CONFIG, header, output_file, record
 
@@ -104,7 +104,7 @@ def test_a_missing_or_moved_line_is_an_error(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     manifest = Manifest.load(tmp_path)
     with pytest.raises(ManifestError, match="newer version"):
-        manifest.append(replace(header(), format_version=FORMAT_VERSION + 1))
+        manifest.append(replace(header(), format_version=CLAIMED_VERSION + 1))
 
 
 def test_records_that_do_not_follow(tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def gather_files(
     ]
     if job.config.output.dependencies == "writeset":
         tasks = [
-            replace(task, writesets=True, history=_history(job, open_file, history, target) if task.begins else None)
+            replace(
+                task, writesets=True, history=_history(job, inputs, open_file, history, target) if task.begins else None
+            )
             for task in tasks
         ]
     size = sum(part.bytes for part in ordered.parts)
@@ -116,16 +118,21 @@ def target_keys(job: Job, inputs: Inputs, coordination: Coordination) -> TargetK
     return known
 
 
-def _history(job: Job, file: OutputFile | None, known: "OpenHistory | None", target: TargetKeys) -> "History | None":
+def _history(
+    job: Job, inputs: Inputs, file: OutputFile | None, known: "OpenHistory | None", target: TargetKeys
+) -> "History | None":
     """Return the history of the open file that goes on, made again from its bytes if nobody has it."""
-    from binlog_merge.pipeline.gather.writeset_history import history_of_file
+    from binlog_merge.pipeline.gather.writeset_history import history_of_file, noted
 
     if file is None:
         return None
     if known is not None and (history := known.of(file)) is not None:
         return history
-    filtered = job.filter is not None
-    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME, target, filtered)
+    before, filtered = None, job.filter is not None
+    if (elsewhere := inputs.manifest.elsewhere) is not None:
+        before = noted(file, elsewhere.remembered(file))
+        elsewhere.fill(file, 0 if before is None else before.size)
+    return history_of_file(job.directory / file.name, file, job.directory / STORE_NAME, target, filtered, before)
 
 
 def _taken(task: GatherTask, result: GatherResult) -> GatherResult:
@@ -198,5 +205,5 @@ def gather_task(
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
         key_doubts=job.config.key_doubts == "warn",
-        away=None if elsewhere is None else Away(str(job.store), job.attempt, elsewhere.next_record),
+        away=None if elsewhere is None else Away(str(job.store), job.attempt, elsewhere.head),
     )

@@ -4,6 +4,7 @@ See `reshape.writesets`. Between the rounds of a process the history of the open
 process makes it again from the file's own bytes, with the same result.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
 _WINDOW: Final = 8 << 20
+_VERSION: Final = 1
+"""Of a note: another hash of keys, or another bound, is another version."""
 _GTIDS: Final = (int(EventType.GTID_LOG_EVENT), int(EventType.ANONYMOUS_GTID_LOG_EVENT))
 
 
@@ -41,6 +44,29 @@ class OpenHistory:
     def of(self, file: OutputFile) -> History | None:
         """Return the history, if it is that of a file as it is."""
         return self.history if (self.name, self.size) == (file.name, file.size) else None
+
+    def note(self) -> bytes:
+        """Return the history as bytes, for a host that goes on and has not read the file: see `noted`."""
+        values = {"version": _VERSION, "start": self.history.start, "unknown": self.history.unknown}
+        return json.dumps(values).encode() + b"\n" + self.history.entries
+
+
+def noted(file: OutputFile, note: tuple[int, bytes] | None) -> OpenHistory | None:
+    """Return the history in a note about a file, and the size that the file had then; None if there is none.
+
+    Of another version's note nothing is taken: then the file is read. Raises ManifestError if it is damaged.
+    """
+    if note is None:
+        return None
+    size, data = note
+    first, _, entries = data.partition(b"\n")
+    try:
+        values = json.loads(first)
+        if values["version"] != _VERSION:
+            return None
+        return OpenHistory(file.name, size, History(int(values["start"]), int(values["unknown"]), entries))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ManifestError(f"the note about {file.name} is damaged: {error}") from None
 
 
 def writesets_of(schemas: Schemas, history: History | None) -> Writesets:
@@ -58,11 +84,14 @@ def _references_in(history: SchemaHistory) -> Callable[[OrderKey], References]:
     return references_at
 
 
-def history_of_file(path: Path, file: OutputFile, store: Path, target: TargetKeys, filtered: bool) -> History:
+def history_of_file(
+    path: Path, file: OutputFile, store: Path, target: TargetKeys, filtered: bool, before: OpenHistory | None = None
+) -> History:
     """Return the history of an open file, made again from its own bytes and the schema store.
 
     `target` has the tables of which a target may hold other keys. `filtered`: not all statements are in the file.
-    Raises ManifestError if the bytes are no merged log, IoError.
+    `before` is what the history was when the file was shorter: only what follows is read. Raises IoError, and
+    ManifestError if the bytes are no merged log.
     """
     with as_merge_errors(store), Store.open(store, read_only=True) as opened:
         stored = opened.merging()
@@ -75,11 +104,12 @@ def history_of_file(path: Path, file: OutputFile, store: Path, target: TargetKey
             return versions_of(schema, name).at(schema, name, key)
 
         referring = opened.history_of(stored.with_foreign_keys())
-        writesets = Writesets(version_at, _references_in(referring), target=target)
+        known = None if before is None else before.history
+        writesets = Writesets(version_at, _references_in(referring), known, target)
         first, last = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
         changes = stored.changed_between(first, last, all_of_them=filtered)
         try:
-            _read(path, file.size, writesets, changes)
+            _read(path, len(BINLOG_MAGIC) if before is None else before.size, file.size, writesets, changes)
         except OSError as error:
             raise io_error(error, str(path)) from error
         except BinlogFormatError as error:
@@ -91,14 +121,14 @@ def history_of_file(path: Path, file: OutputFile, store: Path, target: TargetKey
         return writesets.history()
 
 
-def _read(path: Path, size: int, writesets: Writesets, changes: Sequence[OrderKey]) -> None:
-    """Take all transactions of a file, some megabytes of whole ones at a time.
+def _read(path: Path, at: int, size: int, writesets: Writesets, changes: Sequence[OrderKey]) -> None:
+    """Take all transactions of a file from a position on, some megabytes of whole ones at a time.
 
     `changes` are the keys behind which schemas change that no statement of the file says.
     """
     left = list(changes)
     with path.open("rb") as source:
-        at, window = len(BINLOG_MAGIC), _WINDOW
+        window = _WINDOW
         while at < size:
             source.seek(at)
             data = bytearray(source.read(min(window, size - at)))

@@ -1,0 +1,325 @@
+"""Rounds into an object store: the files are those of one merge, and a new host needs nothing but the store."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, UnannouncedDdl
+from binlog_merge.files import failpoint, object_output
+from binlog_merge.files.hashed_lines import encode
+from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
+from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
+from binlog_merge.files.remote_log import opened_log
+from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
+from tests.effort import effort, keeping
+from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
+from tests.merge_e2e.editing import assert_prefix
+from tests.merge_e2e.growth import GrowingNode, schedule
+from tests.merge_e2e.local import HeldRunner, LocalRunner, merge
+from tests.object_store import KEY, SECRET, Faults, Store
+
+
+@pytest.fixture(autouse=True)
+def _temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield
+
+
+def uri(s3: Store, address: str | None = None) -> str:
+    return s3.uri("out/merged", f"access_key={KEY}", f"secret_key={SECRET}", address=address)
+
+
+def published(place: str) -> dict[str, bytes]:
+    with opened_log(place) as log:
+        return {file.name: log.path(file).read_bytes() for file in log.state().files}
+
+
+def nodes_of(path: Path) -> dict[str, GrowingNode]:
+    return {home.name: GrowingNode.of(home) for home in sorted((path.parent / "nodes").iterdir())}
+
+
+def settled(place: str) -> ObjectOutput:
+    """Return the output once each closed file is an object of its own, or no more of them become one."""
+    output = ObjectOutput(place)
+    output.load()
+    return output
+
+
+CASES = ["ddl-by-markers", "three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "in-doubt"]
+
+
+@pytest.mark.parametrize("seed", keeping([0, 1], range(20)))
+def test_rounds_on_any_host_give_the_files_of_one_merge(
+    seed: int, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes end now and then, and each next one has an empty disk; small folds and segments come all the time."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(object_output, "FOLD", rng.choice([2, 5, 64]))
+    monkeypatch.setattr(object_output, "SEGMENT", rng.choice([500, 8 << 20]))
+    monkeypatch.setattr(object_output, "_REMEMBERED", rng.choice([0, 3000, 16 << 20]))
+    path = copy_case(case_named(rng.choice(CASES)), tmp_path / "case", max_size(rng.choice([2000, 6000, 1 << 20])))
+    good, place = whole(path), uri(s3)
+    nodes, config, rounds = nodes_of(path), MergeConfig.load(path), effort(8, 30)
+    with ExitStack() as stack:
+        merging: Rounds | None = None
+        reader = None
+        for number, places in enumerate(schedule(nodes, rounds, True, rng), 1):
+            for name, at in places.items():
+                nodes[name].grow(at, True)
+            if merging is None or rng.random() < 0.3:
+                stack.close()
+                merging = stack.enter_context(
+                    Rounds(
+                        rng.choice([LocalRunner, HeldRunner])(),
+                        config,
+                        place,
+                        partitions=rng.choice([None, 5]),
+                        in_driver=rng.choice([0, 4000, IN_DRIVER]),
+                        work=tmp_path / f"host-{number}",
+                    )
+                )
+            with suppress(*(() if number == rounds else (UnannouncedDdl,))):
+                merging.merge(end_of_input=number == rounds)
+            output = ObjectOutput(place)
+            output.load()
+            if output.state.header is None:
+                continue
+            assert_prefix(published(place), good)
+            if reader is None:
+                reader = output
+            reader.advance()
+            assert reader.state == output.state and reader.names == output.names
+            last = output.state.last
+            for name, state in last.nodes.items() if last is not None and rng.random() < 0.5 else ():
+                nodes[name].remove_before(state.checkpoint["file"])
+    assert published(place) == good
+
+
+def grown(tmp_path: Path, share: float = 0.5) -> tuple[Path, dict[str, GrowingNode], dict[str, bytes]]:
+    """Return a case whose nodes have written a part of their first file, the nodes, and its whole output."""
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(4000))
+    good, nodes = whole(path), nodes_of(path)
+    for node in nodes.values():
+        node.grow((0, int(len(node.files[0][1]) * share)), anywhere=True)
+    return path, nodes, good
+
+
+def finish(nodes: dict[str, GrowingNode]) -> None:
+    for node in nodes.values():
+        node.grow((len(node.files) - 1, len(node.files[-1][1])), anywhere=False)
+
+
+@pytest.mark.parametrize(
+    "place",
+    keeping(
+        ["object-before-file", "object-after-manifest"],
+        [*FAILPOINTS, "publish-appended", "publish-before-manifest", "manifest-torn"],
+    ),
+)
+def test_a_round_that_fails_is_made_again(
+    place: str, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, nodes, good = grown(tmp_path)
+    monkeypatch.setattr(object_output, "FOLD", 1)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge()
+        finish(nodes)
+        with monkeypatch.context() as patch:
+            patch.setenv(failpoint.VARIABLE, f"{place}:raise")
+            with pytest.raises(failpoint.FailpointReached):
+                rounds.merge(end_of_input=True)
+        rounds.merge(end_of_input=True)
+    assert published(uri(s3)) == good
+
+
+@pytest.mark.parametrize("seed", keeping([0], range(6)))
+def test_rounds_go_on_where_a_store_fails(seed: int, s3: Store, tmp_path: Path) -> None:
+    """Answers are lost after what they tell of was done, requests are refused and cut."""
+    path, nodes, good = grown(tmp_path, 0.2)
+    rng = random.Random(seed)
+    with Faults(s3, seed, share=0.15) as faults, ExitStack() as stack:
+        merging: Rounds | None = None
+        places = schedule(nodes, 6, True, rng)
+        for number, at in enumerate(places, 1):
+            for name, place in at.items():
+                nodes[name].grow(place, True)
+            for _ in range(20):
+                try:
+                    if merging is None:
+                        merging = stack.enter_context(
+                            Rounds(LocalRunner(), MergeConfig.load(path), uri(s3, faults.address))
+                        )
+                    merging.merge(end_of_input=number == len(places))
+                    break
+                except ObjectStoreUnreachable:
+                    continue
+            else:
+                pytest.fail("twenty rounds have failed")
+        assert faults.done
+    assert published(uri(s3)) == good
+
+
+def test_who_was_overtaken_writes_nothing_more(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    config = MergeConfig.load(path)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "one") as one:
+        one.merge()
+        with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "other") as other:
+            other.claim(1, "other")
+            finish(nodes)
+            before = s3.objects("out/merged/manifest/")
+            with pytest.raises(OutputBusy) as raised:
+                one.merge()
+            assert raised.value.exit_code == 25
+            assert s3.objects("out/merged/manifest/") == before
+            other.merge(end_of_input=True)
+            with pytest.raises(OutputBusy):
+                other.claim(1, "other")
+    assert published(uri(s3)) == good
+    assert settled(uri(s3)).state.epoch == 1
+
+
+def test_what_is_not_allowed_any_more_is_not_put(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    lost = threading.Event()
+
+    def allowed() -> None:
+        if lost.is_set():
+            raise OutputBusy("the lease is over")
+
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), allowed=allowed) as rounds:
+        rounds.merge()
+        finish(nodes)
+        lost.set()
+        before = s3.objects("out/merged/")
+        with pytest.raises(OutputBusy):
+            rounds.merge(end_of_input=True)
+        assert s3.objects("out/merged/") == before
+        lost.clear()
+        rounds.merge(end_of_input=True)
+    assert published(uri(s3)) == good
+
+
+def test_objects_do_not_add_up(s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there after many rounds is what there is after a few: records, segments and stores are folded."""
+    monkeypatch.setattr(object_output, "FOLD", 4)
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case")
+    good, nodes, rng = whole(path), nodes_of(path), random.Random(1)
+    most: dict[str, int] = {}
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        for places in schedule(nodes, effort(25, 80), True, rng):
+            for name, place in places.items():
+                nodes[name].grow(place, True)
+            rounds.merge()
+            there = s3.objects("out/merged/")
+            for folder in ("manifest/", "open/", "schema/"):
+                most[folder] = max(most.get(folder, 0), sum(name.startswith(folder) for name in there))
+        rounds.merge(end_of_input=True)
+    assert published(uri(s3)) == good
+    # A head and two folds; segments and notes since the fold before the last; stores as DDL brings them.
+    assert most["manifest/"] <= 4 and most["open/"] <= 4 * 5 and most["schema/"] <= 2, most
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    config = MergeConfig.load(path)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "one") as rounds:
+        rounds.merge()
+    s3.put("out/merged/open/binlog.000001/000000000000-000000000009-left", b"left here")
+    s3.put("out/merged/notes.txt", b"a user's own")
+    time.sleep(2.1)  # the store's clock counts seconds
+    finish(nodes)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "two") as rounds:
+        rounds.merge()
+    time.sleep(0.1)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "three") as rounds:
+        rounds.merge(end_of_input=True)
+    there = s3.objects("out/merged/")
+    assert "open/binlog.000001/000000000000-000000000009-left" not in there and "notes.txt" in there
+    assert published(uri(s3)) == good
+
+
+def test_a_merge_that_ends_goes_on_from_rounds_and_makes_whole_objects(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge()
+    finish(nodes)
+    merge(path, uri(s3), end_of_input=False)
+    merge(path, uri(s3))
+    names = {name: data for name, data in s3.objects("out/merged/").items() if name.startswith("binlog.0")}
+    assert published(uri(s3)) == good
+    assert names[max(good)] == good[max(good)]
+
+
+def as_before(s3: Store) -> None:
+    """Write an output's records as versions before this one did: an object each."""
+    output = ObjectOutput(uri(s3))
+    output.load()
+    state = output.state
+    assert state.header is not None and state.last is not None
+    records: list[Record] = [state.header, replace(state.last, run=1, files=state.files)]
+    digest = ""
+    for name in s3.objects("out/merged/manifest/"):
+        s3.client().delete_object(Bucket=s3.bucket, Key=f"out/merged/manifest/{name}")
+    for number, record in enumerate(records, 1):
+        line, digest = encode_record(record, digest)
+        second, digest = encode("objects", {"files": {}, "schema": output.names.schema, "writer": "before"}, digest)
+        s3.put(f"out/merged/manifest/{number:012d}.jsonl", line + second)
+
+
+def test_an_output_of_an_older_version_goes_on(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    merge(path, uri(s3), end_of_input=False)
+    before = published(uri(s3))
+    as_before(s3)
+    assert published(uri(s3)) == before
+    finish(nodes)
+    reader = ObjectOutput(uri(s3))
+    reader.load()
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge(end_of_input=True)
+    assert reader.advance()
+    assert published(uri(s3)) == good
+    # An older version that comes now finds what says that it is too old.
+    third = s3.objects("out/merged/manifest/")["000000000003.jsonl"].splitlines()[0]
+    assert json.loads(third)["format_version"] == CLAIMED_VERSION
+
+
+def test_a_damaged_head_is_an_error(s3: Store, tmp_path: Path) -> None:
+    path, _, _ = grown(tmp_path)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge()
+    data = s3.objects("out/merged/manifest/")["head.jsonl"]
+    rng = random.Random(4)
+    for _ in range(effort(60, 600)):
+        damaged = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(damaged))
+            match rng.randrange(3):
+                case 0:
+                    damaged[at] ^= 1 << rng.randrange(8)
+                case 1:
+                    del damaged[at:]
+                case _:
+                    damaged[at:at] = rng.randbytes(rng.randint(1, 4))
+            if not damaged:
+                break
+        s3.put("out/merged/manifest/head.jsonl", bytes(damaged))
+        output = ObjectOutput(uri(s3))
+        try:
+            output.load()
+        except ManifestError as error:
+            assert error.file is not None
+        else:  # cut after whole records: what was published then
+            assert data.startswith(damaged.rstrip(b"\n")) or output.state.header is not None
