@@ -7,14 +7,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.files.captured import recorded_server_uuid
 from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
 from binlog_merge.files.needed import CapturedBefore
+from binlog_merge.files.node_file import gtid_at
 from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import publish
 from binlog_merge.files.servers import FollowingServer
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.node_input import FILE_BEGINS
 from binlog_merge.pipeline.base.state import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
@@ -186,10 +189,20 @@ def _node_state(node: ScannedNode, found: Checkpoint, servers: Sequence[Followin
 
 def _captured_before(node: ScannedNode, found: Checkpoint, servers: Sequence[FollowingServer]) -> dict[str, Any]:
     """Return what a capture on another host needs to go on, where a capture fetches the node's files."""
-    file = node.input.files[found.file]
-    server_uuid = recorded_server_uuid(file.path)
+    files, place = node.input.files, (found.file, found.resume.start)
+    server_uuid = recorded_server_uuid(files[found.file].path)
     if server_uuid is None:
         return {}
-    before, own = executed_before(file), found.resume.executed
-    executed = None if before is None or own is None else before.union(own)
-    return {"captured": CapturedBefore(server_uuid, tuple(servers), executed).to_dict()}
+    prepared = [(p.file_index, p.start) for p in node.carry.open.values() if p.file_index >= 0]
+    places = [start for file, start in (place, *prepared) if file == found.oldest]
+    before, own = executed_before(files[found.file]), found.resume.executed
+    captured = CapturedBefore(
+        server_uuid=server_uuid,
+        position=min(places, default=FILE_BEGINS),
+        following=tuple(servers),
+        executed=None if before is None or own is None else before.union(own),
+        open=GtidSet.of(
+            gtid for file, start in prepared if (file, start) < place for gtid in gtid_at(files[file], start).items()
+        ),
+    )
+    return {"captured": captured.to_dict()}
