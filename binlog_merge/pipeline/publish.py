@@ -17,7 +17,6 @@ from binlog_merge.files.publish import publish
 from binlog_merge.files.servers import FollowingServer
 from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.node_input import FILE_BEGINS
 from binlog_merge.pipeline.base.state import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
@@ -189,20 +188,16 @@ def _node_state(node: ScannedNode, found: Checkpoint, servers: Sequence[Followin
 
 def _captured_before(node: ScannedNode, found: Checkpoint, servers: Sequence[FollowingServer]) -> dict[str, Any]:
     """Return what a capture on another host needs to go on, where a capture fetches the node's files."""
-    files, place = node.input.files, (found.file, found.resume.start)
+    files = node.input.files
     server_uuid = recorded_server_uuid(files[found.file].path)
     if server_uuid is None:
         return {}
-    prepared = [(p.file_index, p.start) for p in node.carry.open.values() if p.file_index >= 0]
-    places = [start for file, start in (place, *prepared) if file == found.oldest]
     before, own = executed_before(files[found.file]), found.resume.executed
     captured = CapturedBefore(
         server_uuid=server_uuid,
-        position=min(places, default=FILE_BEGINS),
+        position=found.begins,
         following=tuple(servers),
         executed=None if before is None or own is None else before.union(own),
-        open=GtidSet.of(
-            gtid for file, start in prepared if (file, start) < place for gtid in gtid_at(files[file], start).items()
-        ),
+        open=GtidSet.of(item for file, start in found.apart for item in gtid_at(files[file], start).items()),
     )
     return {"captured": captured.to_dict()}
