@@ -86,8 +86,8 @@ def unsuitable(facts: SourceFacts, captured: Callable[[], GtidSet], may_be_read_
     if lacking:
         return (
             f"it lacks what was captured, {shown_gtids(lacking)}: bring that to it, from the server that was left or "
-            "with `mysqlbinlog --include-gtids=… CAPTURED_FILE | mysql`; or capture into a new directory, and begin a new "
-            "output with it"
+            "with `mysqlbinlog --include-gtids=… CAPTURED_FILE | mysql`; or capture into a new directory, and begin a "
+            "new output with it"
         )
     return None
 
