@@ -4,8 +4,12 @@ The manifest says it for each node, beside where the scan goes on (`pipeline.pub
 
     "captured": {"server_uuid": …,         the server whose log the scan goes on in
                  "following": [ … ],       the lines of servers.index: which servers had the node after the first one
+                 "position": …,            before which nothing of the oldest file is needed that the next run may read
                  "executed": "…",          the GTIDs that the node's log has before that place; null if not known
                  "open": "…"}              those of them whose rows are still to come: branches that are prepared
+
+If the server still has the node, a capture begins in its log by file and position. If another one has it by now, it
+begins there by GTID: what the log has from where the scan goes on, the branches that are prepared, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -26,7 +30,8 @@ from binlog_merge.files.servers import FollowingServer, LogEnd, server_of, value
 class CapturedBefore:
     """What a merge knows of a node's servers and GTIDs as of where its scan goes on; see the module."""
 
-    server_uuid: str | None
+    server_uuid: str
+    position: int
     following: tuple[FollowingServer, ...] = ()
     executed: GtidSet | None = None
     open: GtidSet = GtidSet()  # noqa: RUF009 - frozen
@@ -35,6 +40,7 @@ class CapturedBefore:
         """Return plain values for the manifest."""
         return {
             "server_uuid": self.server_uuid,
+            "position": self.position,
             "following": [values_of(server) for server in self.following],
             "executed": None if self.executed is None else str(self.executed),
             "open": str(self.open),
@@ -45,7 +51,8 @@ class CapturedBefore:
         """Read what `to_dict` wrote. Raises ValueError, KeyError, TypeError or BinlogFormatError."""
         executed = values["executed"]
         return cls(
-            values["server_uuid"],
+            str(values["server_uuid"]),
+            int(values["position"]),
             tuple(map(server_of, values["following"])),
             None if executed is None else GtidSet.parse_text(executed),
             GtidSet.parse_text(values["open"]),
@@ -57,7 +64,7 @@ class Needed:
     """What is needed of a node's log: `oldest`, in the file with this `identity`, and what follows it.
 
     The scan goes on at `resume`; between the two are branches that were prepared, and have not ended. The log was read
-    up to `read`. `merged` is the merged log that says so.
+    up to `read`: with the transactions `seen`, None if they are not known. `merged` is the merged log that says so.
     """
 
     node: str
@@ -65,6 +72,7 @@ class Needed:
     identity: str
     resume: LogEnd
     read: LogEnd
+    seen: GtidSet | None
     before: CapturedBefore
     merged: str
 
@@ -102,24 +110,18 @@ def needed_by(merged: str) -> dict[str, Needed]:
 
 def _needed(node: str, known: NodeState, merged: str) -> Needed:
     checkpoint = known.checkpoint
-    resume = checkpoint["resume"]
+    resume, before = checkpoint["resume"], CapturedBefore.from_dict(checkpoint["captured"])
     goes_on = _place(resume["file"], resume.get("position", len(BINLOG_MAGIC)))
-    starts = [goes_on, *(_place(branch[5], branch[6]) for branch in checkpoint["carry"]["open"] if branch[5])]
-    oldest = min(starts, key=_order)
-    if oldest.file != Path(checkpoint["file"]).name:  # a file that is needed as a whole
-        oldest = _place(checkpoint["file"], len(BINLOG_MAGIC))
-    before = CapturedBefore.from_dict(checkpoint["captured"])
+    oldest = _place(checkpoint["file"], before.position)
     read = _place(known.scan_end_file, known.scan_end_position)
-    return Needed(node, oldest, checkpoint["identity"], goes_on, read, before, merged)
+    base, seen = checkpoint["gtids"]["base"], checkpoint["gtids"]["seen"]
+    all_seen = None if seen is None else GtidSet.parse_text(base).union(GtidSet.parse_text(seen))
+    return Needed(node, oldest, checkpoint["identity"], goes_on, read, all_seen, before, merged)
 
 
 def _place(name: str, position: int) -> LogEnd:
     folder, _, file = name.rpartition("/")
     return LogEnd(folder, file, position)
-
-
-def _order(place: LogEnd) -> tuple[str, int, int]:
-    return place.folder, file_number(place.file), place.position
 
 
 def file_number(name: str) -> int:

@@ -8,6 +8,7 @@ other. So every reader opens it here.
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_TYPES, ChecksumAlg, EventType
@@ -201,6 +202,36 @@ class Group(NamedTuple):
     sid: bytes
     tag: str
     gno: int
+
+
+_BEGINNING: Final = 1 << 10
+
+
+def gtid_at(file: NodeFile, start: int) -> GtidSet:
+    """Return the GTID of the group that begins at an offset, empty if it has none; the scan has checked its events.
+
+    Raises IoError.
+    """
+    return _gtid_at(file.path, file.identity, start, CHECKSUM_LEN if file.checksum_alg == ChecksumAlg.CRC32 else 0)
+
+
+@lru_cache(1 << 12)
+def _gtid_at(path: str, identity: str, start: int, crc: int) -> GtidSet:
+    """Return the GTID in a file that `identity` tells from others of this path."""
+    with open_source(path) as source:
+        data = bytearray(min(_BEGINNING, source.size - start))
+        source.read_into(memoryview(data), start)
+    at = 0
+    while at + EVENT_HEADER_LEN < len(data):
+        header = EventHeader.parse(data, at)
+        if header.type_code in GTID_TYPES:
+            body = bytes(data[at + EVENT_HEADER_LEN : at + header.event_size - crc])
+            gtid = (GtidTagged if header.type_code == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(body)
+            return GtidSet.of([(gtid.sid, gtid.tag, gtid.gno, gtid.gno + 1)] if gtid.gno else [])
+        if header.type_code not in (EventType.GCN_EVENT, EventType.SEQUENCE_EVENT):
+            break
+        at += header.event_size
+    return GtidSet()
 
 
 def groups(file: NodeFile, start: int, end: int) -> Iterator[Group]:

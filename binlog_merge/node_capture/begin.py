@@ -54,6 +54,8 @@ def begun(needed: Needed) -> Begun:
 def _goes_on(directory: Path, needed: Needed) -> bool:
     """Return whether what is captured of a node has what is needed, or goes on before it in the same file."""
     servers, following = read_servers(directory), needed.before.following
+    if servers and _begun_there(directory / servers[-1].folder, needed):
+        return True
     if [server.folder for server in servers[: len(following)]] != [server.folder for server in following]:
         return False
     files = NodeFiles(directory / needed.oldest.folder, needed.node)
@@ -67,9 +69,20 @@ def _goes_on(directory: Path, needed: Needed) -> bool:
     return hole is None or hole.file != needed.oldest.file or hole.end <= needed.oldest.position
 
 
+def _begun_there(folder: Path, needed: Needed) -> bool:
+    """Return whether a capture has begun with the log of another server, for what is needed."""
+    record = recorded(folder)
+    place = None if record is None or record.begun is None else (record.begun.resumed_in, record.begun.resumed)
+    return place == (needed.resume.file, needed.resume.position)
+
+
 def _falls_short(directory: Path, needed: Needed) -> bool:
-    """Return whether the captured files end with the one that is needed, before that place in it."""
+    """Return whether the captured files end with the one that is needed, before that place in it, or are of another
+    server.
+    """
     path = directory / needed.oldest.folder / needed.oldest.file
+    if not path.exists():
+        return True
     last = NodeFiles(path.parent, needed.node).paths()[-1]
     return last.name == path.name and path.stat().st_size < needed.oldest.position
 

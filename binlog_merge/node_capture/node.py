@@ -31,7 +31,7 @@ from binlog_merge.node_capture.note import (
     Noting,
 )
 from binlog_merge.node_capture.server_end import standing_of
-from binlog_merge.node_capture.servers import Claims, NodeServers, other_server
+from binlog_merge.node_capture.servers import Claims, NodeServers
 from binlog_merge.node_capture.source import (
     HEARTBEAT_SECONDS,
     NOTING_SECONDS,
@@ -136,7 +136,6 @@ class NodeCapture:
         self._report = report
         self._beside = beside
         self._claims = claims or Claims()
-        self._needed = needed
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -288,7 +287,7 @@ class NodeCapture:
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)
-            if self._needed is not None and self._leaves_out(self._needed):
+            if (needed := self._begins_at(place.name)) is not None and self._leaves_out(needed):
                 place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
             self._begin_noting(facts)
@@ -379,8 +378,8 @@ class NodeCapture:
 
     def _onward(self, place: CapturedEnd | None, facts: SourceFacts) -> CapturedEnd:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
-        if place is None and self._needed is not None:
-            return self._begun(self._needed, facts)
+        if place is None and (needed := self.servers.begins_at) is not None:
+            return self._begun(needed, facts)
         if place is None:
             wanted = self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
@@ -397,8 +396,6 @@ class NodeCapture:
     def _begun(self, needed: Needed, facts: SourceFacts) -> CapturedEnd:
         """Return where a node without captured files begins, and note it. Raises Purged, and WrongNode."""
         name, place = needed.oldest.file, shown(needed.oldest)
-        if needed.oldest.folder != self.servers.prefix.rstrip("/"):
-            raise other_server(needed, str(self.address))
         if name not in facts.files:
             newer = file_number(name) > file_number(facts.files[-1])
             raise self._purged(
@@ -434,8 +431,8 @@ class NodeCapture:
 
     def _begins_at(self, name: str) -> Needed | None:
         """Return what is needed of a node, if that is in a file, and before a place that a dump can be asked for."""
-        needed = self._needed
-        if needed is None or needed.oldest.file != name or needed.oldest.folder != self.servers.prefix.rstrip("/"):
+        needed = self.servers.begins_at
+        if needed is None or needed.oldest.file != name:
             return None
         return needed if needed.oldest.position < POSITION_LIMIT else None
 
@@ -457,6 +454,7 @@ class NodeCapture:
                 remedy="the server began its binlogs anew (RESET BINARY LOGS), or another one answers: correct "
                 "`server`, or begin a new output",
             )
+        self.files.begin_with(begun(needed))
         self.files.skip(needed.oldest.position, needed.merged)
         return True
 

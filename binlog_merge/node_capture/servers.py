@@ -22,8 +22,9 @@ from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.captured import Begun
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.needed import Needed
-from binlog_merge.files.servers import FollowingServer, LogEnd, add_server, folder_name, read_servers
+from binlog_merge.files.needed import Needed, file_number
+from binlog_merge.files.servers import FollowingServer, LogEnd, add_server, folder_name, read_servers, write_servers
+from binlog_merge.node_capture.begin import shown
 from binlog_merge.node_capture.captured_gtids import held
 from binlog_merge.node_capture.files import NodeFiles, recorded, recorded_server, remove_record
 from binlog_merge.node_capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
@@ -84,14 +85,14 @@ def unsuitable(facts: SourceFacts, captured: Callable[[], GtidSet], may_be_read_
     lacking = captured().minus(facts.gtid_executed)
     if lacking:
         return (
-            f"it lacks what was captured, {shown(lacking)}: bring that to it, from the server that was left or with "
-            "`mysqlbinlog --include-gtids=… CAPTURED_FILE | mysql`; or capture into a new directory, and begin a new "
-            "output with it"
+            f"it lacks what was captured, {shown_gtids(lacking)}: bring that to it, from the server that was left or "
+            "with `mysqlbinlog --include-gtids=… CAPTURED_FILE | mysql`; or capture into a new directory, and begin a "
+            "new output with it"
         )
     return None
 
 
-def shown(gtids: GtidSet) -> str:
+def shown_gtids(gtids: GtidSet) -> str:
     """Return a GTID set as text for people, cut where it would be endless."""
     text = str(gtids)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}… ({gtids.count} in all)"
@@ -109,35 +110,24 @@ def first_file(files: Sequence[str], previous_of: Callable[[str], GtidSet], capt
         if not lacking:
             return files[max(0, index - 1)]
     raise Purged(
-        f"the server has purged what was not captured, {shown(lacking)}: its first file is {files[0]}",
+        f"the server has purged what was not captured, {shown_gtids(lacking)}: its first file is {files[0]}",
         file=files[0],
         remedy="capture into a new directory, and begin a new output with it; let the node's servers keep their "
         "binlogs longer (binlog_expire_logs_seconds)",
     )
 
 
-def other_server(needed: Needed, server: str) -> Purged:
-    """Return the error for a server that cannot give what is needed, as it is in another one's log."""
-    return Purged(
-        f"{needed.merged} needs the log from {needed.oldest.file}:{needed.oldest.position} of the server "
-        f"{needed.before.server_uuid} on, and {server} has the node now",
-        node=needed.node,
-        file=needed.oldest.file,
-        position=needed.oldest.position,
-        remedy="copy that server's captured files from the host that has them",
-    )
-
-
-def _executed_before(begun: Begun, node: str) -> GtidSet:
-    """Return the GTIDs of a node's log before the place where its capture began. Raises ServerRefused if not known."""
-    if begun.executed is None:
+def _known(gtids: GtidSet | None, node: str, place: str) -> GtidSet:
+    """Return the GTIDs of a node's log up to the place where its capture began. Raises ServerRefused if not known."""
+    if gtids is None:
         raise ServerRefused(
-            f"which transactions the node had before {begun.resumed_in}:{begun.resumed}, where the capture began, is "
-            "not known: the server had no GTIDs, or too many intervals of them",
+            f"which transactions the node had before {place}, where the capture begins, is not known: its server had "
+            "no GTIDs, or too many intervals of them",
             node=node,
-            remedy="let the server that is captured go on; or capture into a new directory with `--whole`",
+            remedy="let the server that was captured go on; or capture into a new directory with `--whole`, and begin "
+            "a new output with it",
         )
-    return GtidSet.parse_text(begun.executed)
+    return gtids
 
 
 _ONE: Final = "a node that fails over is followed by GTIDs: set gtid_mode=ON on all its servers, or write one `server`"
@@ -221,7 +211,10 @@ class NodeServers:
             return switched
         if not self.fails_over:
             source = self._source(self.address)
-            return source, source.open()
+            facts = source.open()
+            if facts.server_uuid == self.server_uuid:
+                self._take_over(source, self.address, facts)
+            return source, facts
         sources: dict[ServerAddress, Source] = {}
         looks: list[Look] = []
         try:
@@ -248,13 +241,35 @@ class NodeServers:
             for source in sources.values():
                 source.close()
 
+    @property
+    def begins_at(self) -> Needed | None:
+        """Return what is needed of a node that is to begin in the middle of the log of the server that it has now."""
+        needed = self.needed
+        if needed is None or needed.oldest.folder != self.prefix.rstrip("/") or self._in_another_log(needed):
+            return None
+        return needed
+
+    @staticmethod
+    def _in_another_log(needed: Needed) -> bool:
+        """Return whether some of what is needed is in the log of the server before the one that is needed next."""
+        return needed.oldest.folder != needed.resume.folder
+
     def captured(self) -> tuple[GtidSet, LogEnd | None]:
-        """Return the GTIDs that are captured or were executed before, and where the files captured now end."""
+        """Return the GTIDs that are captured or were executed before, and where the files captured now end.
+
+        While a capture that begins where a merged log goes on has not fetched again what that was made of, this is what
+        the merged log has.
+        """
         record = recorded(self.folder)
         begun, hole = (None, None) if record is None else (record.begun, record.hole)
         gtids, end = held(NodeFiles(self.folder, self._node).paths(), self._node, hole)
+        if self.needed is not None and not _caught_up(end, begun):
+            needed, place = self.needed, shown(self.needed.resume)
+            seen = _known(needed.seen, self._node, place)
+            return seen.union(_known(needed.before.executed, self._node, place)), needed.resume
         if begun is not None:
-            gtids = gtids.union(_executed_before(begun, self._node))
+            before = None if begun.executed is None else GtidSet.parse_text(begun.executed)
+            gtids = gtids.union(_known(before, self._node, f"{begun.resumed_in}:{begun.resumed}"))
         if self.following:
             gtids = gtids.union(self.following[-1].gtids)
         return gtids, None if end is None else LogEnd(self.prefix.rstrip("/"), *end)
@@ -329,10 +344,11 @@ class NodeServers:
     def _take_over(self, source: Source, address: ServerAddress, facts: SourceFacts) -> None:
         """Make a server the one that is captured; nothing changes if it is."""
         before = self.server_uuid
-        if facts.server_uuid != before:
+        if self._begins_by_gtid(facts):
+            assert self.needed is not None
+            self._begin_by_gtid(self.needed, source, address, facts)
+        elif facts.server_uuid != before:
             captured, end = self.captured()
-            if end is None and self.needed is not None:
-                raise other_server(self.needed, str(address))
             if end is None and not self.following:
                 remove_record(self.directory)  # nothing was captured of the server that was chosen first
             else:
@@ -342,20 +358,92 @@ class NodeServers:
                 sync_directory(self.directory)
                 remove_as_of(self.folder)
                 failpoint("capture-before-taking-over")
-                add_server(
-                    self.directory,
-                    FollowingServer(folder, facts.server_uuid, str(address), time.time(), end, str(captured), begins),
+                server = FollowingServer(
+                    folder, facts.server_uuid, str(address), time.time(), end, str(captured), begins
                 )
+                add_server(self.directory, server)
                 self.following = read_servers(self.directory)
                 failpoint("capture-taken-over")
                 ended = "nothing" if end is None else f"{end.file}:{end.position}"
                 ahead = facts.gtid_executed.minus(captured)
                 self._report(
                     f"{address} takes over from {self.address} ({before}) after {ended}: from its {begins} on, into "
-                    f"{folder}; it has executed, and nothing has captured yet: {shown(ahead) or 'nothing'}"
+                    f"{folder}; it has executed, and nothing has captured yet: {shown_gtids(ahead) or 'nothing'}"
                 )
         self.address = address
         self._by_hand = None
+
+    def _begins_by_gtid(self, facts: SourceFacts) -> bool:
+        """Return whether a node that begins in the middle has another server than the one whose log is needed."""
+        needed = self.needed
+        if needed is None:
+            return False
+        record = recorded(self.folder)
+        _, end = held(NodeFiles(self.folder, self._node).paths(), self._node, None if record is None else record.hole)
+        if _caught_up(end, None if record is None else record.begun):
+            return False
+        begun = record is not None and record.begun is not None and record.server_uuid == facts.server_uuid
+        return not begun and (facts.server_uuid != needed.before.server_uuid or self.begins_at is None)
+
+    def _begin_by_gtid(self, needed: Needed, source: Source, address: ServerAddress, facts: SourceFacts) -> None:
+        """Make a server the one that is captured, in whose log all is that is needed, at other places.
+
+        It has to be read again up to where it ends now: somewhere before that is the last that was merged.
+        """
+        place = shown(needed.resume)
+        executed = _known(needed.before.executed, self._node, place)
+        lacking = _known(needed.seen, self._node, place).minus(facts.gtid_executed)
+        if lacking:
+            raise ServerRefused(
+                f"{address} cannot have the node: it lacks what was merged, {shown_gtids(lacking)}",
+                node=self._node,
+                remedy="bring that to it, from the server that was left; or begin a new output",
+            )
+        captured = executed.minus(needed.before.open)
+        try:
+            begins = first_file(facts.files, source.previous_gtids, captured)
+        except Purged as purged:
+            purged.remedy = (
+                f"{needed.merged} needs what follows {place} in the log of {needed.before.server_uuid}: copy the "
+                f"captured files from a host that has them into {self.directory}, or those of this server from a "
+                "backup of its binlogs; let the node's servers keep their binlogs longer (binlog_expire_logs_seconds)"
+            )
+            raise purged.located(node=self._node) from None
+        names = [server.folder for server in needed.before.following]
+        kept = needed.before.following[: names.index(needed.resume.folder) + 1 if needed.resume.folder else 0]
+        folder = folder_name(len(kept) + 2, facts.server_uuid)
+        (self.directory / folder).mkdir(exist_ok=True)
+        sync_directory(self.directory)
+        files, standing = NodeFiles(self.directory / folder, self._node), facts.standing
+        files.record(facts.server_uuid)
+        files.begin_with(
+            Begun(
+                needed.merged,
+                needed.resume.file,
+                needed.resume.position,
+                standing.file,
+                standing.position,
+                str(executed),
+            )
+        )
+        failpoint("capture-before-taking-over")
+        server = FollowingServer(
+            folder, facts.server_uuid, str(address), time.time(), needed.resume, str(captured), begins
+        )
+        write_servers(self.directory, (*kept, server))
+        self.following = read_servers(self.directory)
+        failpoint("capture-taken-over")
+        self._report(
+            f"nothing is captured here: {address} has the node now, and {needed.merged} needs what follows {place} in "
+            f"the log of another server ({needed.before.server_uuid}): from its {begins} on, into {folder}"
+        )
+
+
+def _caught_up(end: tuple[str, int] | None, begun: Begun | None) -> bool:
+    """Return whether what is captured of a server, up to `end`, has all that was merged when its capture began."""
+    if end is None or begun is None:
+        return end is not None
+    return (file_number(end[0]), end[1]) >= (file_number(begun.read_in), begun.read)
 
 
 class Claims:

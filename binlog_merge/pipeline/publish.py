@@ -7,9 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.files.captured import recorded_server_uuid
 from binlog_merge.files.manifest import ManifestState, NodeState, OutputFile, Publish
 from binlog_merge.files.needed import CapturedBefore
+from binlog_merge.files.node_file import gtid_at
 from binlog_merge.files.parts import Rendered
 from binlog_merge.files.publish import publish
 from binlog_merge.files.servers import FollowingServer
@@ -186,10 +188,16 @@ def _node_state(node: ScannedNode, found: Checkpoint, servers: Sequence[Followin
 
 def _captured_before(node: ScannedNode, found: Checkpoint, servers: Sequence[FollowingServer]) -> dict[str, Any]:
     """Return what a capture on another host needs to go on, where a capture fetches the node's files."""
-    file = node.input.files[found.file]
-    server_uuid = recorded_server_uuid(file.path)
+    files = node.input.files
+    server_uuid = recorded_server_uuid(files[found.file].path)
     if server_uuid is None:
         return {}
-    before, own = executed_before(file), found.resume.executed
-    executed = None if before is None or own is None else before.union(own)
-    return {"captured": CapturedBefore(server_uuid, tuple(servers), executed).to_dict()}
+    before, own = executed_before(files[found.file]), found.resume.executed
+    captured = CapturedBefore(
+        server_uuid=server_uuid,
+        position=found.begins,
+        following=tuple(servers),
+        executed=None if before is None or own is None else before.union(own),
+        open=GtidSet.of(item for file, start in found.apart for item in gtid_at(files[file], start).items()),
+    )
+    return {"captured": captured.to_dict()}

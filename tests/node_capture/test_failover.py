@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from binlog_merge.cli.verbs import application
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import OutputBusy, ServerRefused, WrongNode
+from binlog_merge.errors import NoFiles, OutputBusy, ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
 from binlog_merge.node_capture.node import CaptureOptions
 from binlog_merge.node_capture.nodes import capture
@@ -247,3 +248,74 @@ def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:
         merge(config, out)
         assert read_servers(folder)[0].server_uuid == uuid
         assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 2
+
+
+def test_a_host_is_lost_and_the_node_fails_over_meanwhile(tmp_path: Path, mysql_server: MySqlServer) -> None:
+    """Nothing is left but the merged log: the server that has the node now gives what that lacks, by GTID."""
+    lines: list[str] = []
+    with semi_sync_pair(tmp_path) as (a, b):
+        a.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, b VARCHAR(99))")
+        a.execute("XA START 'early'; INSERT INTO d.t VALUES (1000, 'early'); XA END 'early'; XA PREPARE 'early'")
+        a.execute("FLUSH BINARY LOGS; INSERT INTO d.t (b) VALUES ('a')")
+        a.execute("XA START 'late'; INSERT INTO d.t VALUES (2000, 'late'); XA END 'late'; XA PREPARE 'late'")
+        a.execute("XA START 'gone'; INSERT INTO d.t VALUES (3000, 'gone'); XA END 'gone'; XA PREPARE 'gone'")
+        config = cluster(tmp_path, {"dn-1": [url_of(a), url_of(b)]}, capture={"lost-after": "200ms"})
+        folder, out = tmp_path / "captured" / "dn-1", tmp_path / "out"
+        capture_now(config)
+        merge(config, out, end_of_input=False)
+        a.execute("INSERT INTO d.t (b) VALUES ('captured, and not merged')")
+        until(lambda: executed(b) == executed(a))
+        kill(a)
+        promote(b)
+        shutil.rmtree(tmp_path / "captured")
+        b.execute("XA COMMIT 'late'; INSERT INTO d.t (b) VALUES ('b'); XA ROLLBACK 'gone'")
+        assert killed_at("capture-before-taking-over", config, merged=str(out))
+        assert killed_at("capture-taken-over", config, merged=str(out))
+        with pytest.raises(NoFiles):
+            merge(config, out, end_of_input=False)
+        capture_now(config, merged=str(out), report=lambda node, text: lines.append(text))
+        (server,) = read_servers(folder)
+        merge(config, out, end_of_input=False)
+        b.execute("XA COMMIT 'early'; ALTER TABLE d.t ADD c INT")
+
+        # And once more from nothing, with the server that it is now.
+        shutil.rmtree(tmp_path / "captured")
+        capture_now(config, merged=str(out), report=lambda node, text: lines.append(text))
+        assert read_servers(folder) == (server,)
+        merge(config, out)
+        assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 5
+        whole = cluster(tmp_path / "server-1", {"dn-1": url_of(b)}, capture={"dir": "whole"})
+        capture_now(whole)
+        merge(whole, tmp_path / "whole")
+        assert said_of(tmp_path / "whole") == said_of(out)
+
+
+def test_a_node_fails_over_twice_and_hosts_are_lost(tmp_path: Path, mysql_server: MySqlServer) -> None:
+    with semi_sync_pair(tmp_path) as (a, b):
+        a.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, b VARCHAR(99))")
+        a.execute("SET GLOBAL rpl_semi_sync_source_enabled=0")
+        b.execute(
+            "SET GLOBAL super_read_only=0; SET sql_log_bin=0; CREATE USER IF NOT EXISTS repl@'%' IDENTIFIED BY 'r'; "
+            "GRANT REPLICATION SLAVE ON *.* TO repl@'%'; SET GLOBAL super_read_only=1"
+        )
+        config = cluster(tmp_path, {"dn-1": [url_of(a), url_of(b)]}, capture={"lost-after": "200ms"})
+        folder, out = tmp_path / "captured" / "dn-1", tmp_path / "out"
+        now, then = a, b
+        for number in range(5):
+            now.execute(f"INSERT INTO d.t (b) VALUES ('{number}')")
+            capture_now(config, merged=str(out))
+            if number != 3:  # what was captured then is lost before it is merged
+                merge(config, out, end_of_input=False)
+            now.execute(f"INSERT INTO d.t (b) VALUES ('{number} not captured')")
+            if number in (1, 3, 4):
+                shutil.rmtree(tmp_path / "captured")
+            if number != 2:
+                now.execute("SET GLOBAL super_read_only=1")
+                until(lambda now=now, then=then: executed(now) == executed(then))
+                promote(then)
+                replicate(now, then)
+                now, then = then, now
+        capture_now(config, merged=str(out))
+        assert read_servers(folder)
+        merge(config, out)
+        assert applied(mysql_server, out) == rows(now) and len(rows(now)) == 10

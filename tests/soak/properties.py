@@ -3,7 +3,9 @@
 What must come out is said twice, by the oracle's merge byte for byte and by the simulator's truth in rows.
 """
 
+import json
 import random
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,6 +16,8 @@ from unittest.mock import patch
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
+from binlog_merge.files.captured import RECORD_NAME
+from binlog_merge.files.needed import needed_by
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.rounds import Rounds
 from tests.merge_e2e.killed import merge_until
@@ -217,6 +221,49 @@ def check_killed(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> 
     same_files(written(out), expected)
 
 
+def captured_by(simulation: History) -> None:
+    """Say of the nodes' folders that a capture fills them, so that the manifest says what a new host needs."""
+    for number, source in enumerate(sorted(simulation.files), 1):
+        values = {"version": 1, "server_uuid": str(uuid.UUID(int=number)), "replica_uuid": str(uuid.UUID(int=99))}
+        (simulation.folder / "nodes" / source / RECORD_NAME).write_text(json.dumps(values))
+
+
+def lose_the_host(simulation: History, out: Path) -> None:
+    """Leave of the nodes' files what a capture on a new host fetches: what is left out of one is garbage."""
+    for source, needed in needed_by(str(out)).items():
+        folder = simulation.folder / "nodes" / source
+        for path in sorted(folder.glob("*.[0-9]*")):
+            if path.name < needed.oldest.file:
+                path.unlink()
+        path = folder / needed.oldest.file
+        data = bytearray(path.read_bytes())
+        begin = 4 + int.from_bytes(data[13:17], "little")
+        begin += int.from_bytes(data[begin + 9 : begin + 13], "little") if len(data) > begin + 13 else 0
+        if begin < needed.oldest.position:
+            data[begin : needed.oldest.position] = b"\xee" * (needed.oldest.position - begin)
+            path.write_bytes(data)
+
+
+def check_new_host(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
+    """(g) A host that has nothing but what the manifest says is needed of the nodes' files goes on to the same end."""
+    rng = random.Random(seed)
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    expected = kind.merged(simulation.cluster_yaml, None, None)
+    out = folder / "out"
+    captured_by(simulation)
+    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
+    for places in [*schedule(simulation, rng, rng.randrange(2, 8)), ends]:
+        cut(simulation, places, {}, places is ends)
+        if rng.random() < 0.8:
+            lose_the_host(simulation, out)
+        with small_buffers(rng):
+            merge(
+                config_of(simulation, rng), out, end_of_input=places is ends, partitions=rng.choice((None, 1, 2, 5, 50))
+            )
+        a_prefix(written(out), expected)
+    same_files(written(out), expected)
+
+
 def check_damage(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """(d) A flipped bit stops the merge with a MergeError before it shows, and what is published is right.
 
@@ -274,7 +321,9 @@ PROPERTIES: dict[str, Callable[..., None]] = {
     "killed": check_killed,
     "damage": check_damage,
     "rounds": check_rounds,
+    "new-host": check_new_host,
     "polardbx-rounds": partial(check_rounds, kind=POLARDBX),
+    "polardbx-new-host": partial(check_new_host, kind=POLARDBX),
     "polardbx-stops": partial(check_stops, kind=POLARDBX),
     "polardbx-growth": partial(check_growth, kind=POLARDBX),
     "polardbx-killed": partial(check_killed, kind=POLARDBX),

@@ -14,8 +14,9 @@ import pytest
 from tests.effort import effort
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 2, "growth": 2, "killed": 2, "damage": 3, "stops": 2, "rounds": 2}
+SEEDS = {"whole": 2, "growth": 2, "killed": 2, "damage": 3, "stops": 2, "rounds": 2, "new-host": 2}
 SEEDS |= {"polardbx-growth": 2, "polardbx-killed": 1, "polardbx-damage": 2, "polardbx-stops": 2, "polardbx-rounds": 1}
+SEEDS |= {"polardbx-new-host": 1}
 
 
 def _seeds() -> Iterator[object]:

@@ -6,6 +6,9 @@ of a node in order with a `Carry`, and makes for each piece the `Patch` that com
 
     piece 1        P1 P2 C1(tso 7)            carry: greatest 7, open {P2}
     piece 2   L    C2(tso 9)   L              patch: L is (7, seq 1), P2 commits at 9, L is (9, seq 1)
+
+A branch may be prepared again, in the log of the server that the node went over to, if the file in which it was
+prepared is not there any more. It keeps the bound for its TSO that it had in the first place.
 """
 
 from bisect import bisect_left
@@ -41,6 +44,8 @@ class Piece(Protocol):
     def open(self) -> tuple[OpenBranch, ...]: ...
     @property
     def commit_rows(self) -> tuple[tuple[int, int, int], ...]: ...
+    @property
+    def again(self) -> tuple[Hash, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class _Pass:
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
     lost: list[tuple[int, int, int]] = field(default_factory=list)
     asks: bool = False
+    before: dict[Hash, int] = field(default_factory=dict)  # the greatest TSO before what is prepared again was prepared
 
 
 def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
@@ -84,9 +90,13 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
     """
     work = _Pass(piece, carry.max_tso, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
     for g1, g2, tso in piece.commit_rows:
-        known = work.rows.setdefault((g1, g2), tso)
-        if known != tso:
-            raise CommitTsoConflict(f"one XA transaction has two commit TSOs on this node: {known} and {tso}")
+        known_tso = work.rows.setdefault((g1, g2), tso)
+        if known_tso != tso:
+            raise CommitTsoConflict(f"one XA transaction has two commit TSOs on this node: {known_tso} and {tso}")
+    for xid in piece.again:
+        known = work.open.get(xid)
+        if known is not None and known.file_index < 0:
+            work.before[xid] = work.open.pop(xid).max_tso
     for late in piece.late:
         _settle(work, late)
     patch = Patch(
@@ -108,7 +118,7 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
             branch.end,
             piece.sets[branch.set],
             branch.flags,
-            max(branch.max_tso, carry.max_tso, _greatest_before(work, branch.start)),
+            work.before.get(branch.xid, max(branch.max_tso, carry.max_tso, _greatest_before(work, branch.start))),
         )
     wanted = {p.gtrid for p in work.open.values()}
     unused = {(g1, g2) for g1, g2, _ in piece.commit_rows} | set(carry.commit_rows)
@@ -146,7 +156,7 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     if late.branch is not None:
         start, end, set_number, flags = late.branch
         tables = piece.sets[set_number]
-        greatest = max(work.max_tso, late.greatest[0], _greatest_before(work, start))
+        greatest = work.before.get(late.xid, max(work.max_tso, late.greatest[0], _greatest_before(work, start)))
         prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, greatest)
     if late.rollback:
         return  # a rollback of a branch that was prepared before our input began changes nothing

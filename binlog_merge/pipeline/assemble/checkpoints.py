@@ -24,13 +24,21 @@ FileOffset = tuple[int, int]
 class Checkpoint:
     """The scan of the next run begins in the file with index `file`, at `resume`; `carry` is the state there.
 
-    `oldest` is the index of the first file of which the next run may read anything.
+    `apart` is where branches begin before that, whose rows the next run may read: they were prepared, and ended later
+    or have not ended. `oldest` is the index of the first file of which the next run may read anything.
     """
 
     oldest: int
     file: int
     resume: Resume
     carry: Carry
+    apart: tuple[FileOffset, ...] = ()
+
+    @property
+    def begins(self) -> int:
+        """Return the offset in the oldest file before which the next run reads nothing but what it is known by."""
+        places = [(self.file, self.resume.start), *self.apart]
+        return min(start for file, start in places if file == self.oldest)
 
 
 def checkpoint(
@@ -43,10 +51,12 @@ def checkpoint(
     another carrier of commit TSOs may show, for which the file is to be scanned again.
     """
     needed = list(_needed(node, floor, done))
-    needed += [] if waiting is None else [(waiting, FILE_BEGINS)]
-    open_files = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
+    # What waits was read in this run.
+    needed += [] if waiting is None else [max((waiting, FILE_BEGINS), (node.input.first, node.input.resume.start))]
     file, resume, carry = _resume(node, min(needed, default=node.end), inside)
-    return Checkpoint(min([file, *open_files, *(index for index, _ in needed)]), file, resume, carry)
+    needed += [(p.file_index, p.start) for p in node.carry.open.values() if p.file_index >= 0]
+    apart = tuple(sorted({place for place in needed if place < (file, resume.start)}))
+    return Checkpoint(min([file, *(index for index, _ in apart)]), file, resume, carry, apart)
 
 
 def _needed(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[FileOffset]:

@@ -8,7 +8,7 @@ everything executed before. So GTIDs distinguish a crash from a truncated copy; 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from binlog_merge.binlog.constants import ChecksumAlg, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -22,6 +22,7 @@ from binlog_merge.files.captured import begun_of
 from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.files.needed import file_number
 from binlog_merge.files.node_file import Discovery, NodeFile, open_known
+from binlog_merge.files.servers import FollowingServer, LogEnd
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.decided import Skipped
 from binlog_merge.pipeline.base.logged import MOST_SPANS, NodeGtids
@@ -91,19 +92,29 @@ def node_inputs(discovery: Discovery, numbers: Mapping[str, int], state: Manifes
     """
     known = state.last.nodes if state.last is not None else {}
     inputs = [
-        _node_input(source_id, numbers[source_id], files, known.get(source_id))
+        _node_input(source_id, numbers[source_id], files, known.get(source_id), discovery.servers.get(source_id, ()))
         for source_id, files in discovery.nodes.items()
     ]
     return sorted(inputs, key=lambda n: n.number)
 
 
-def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state: NodeState | None) -> NodeInput:
+def _node_input(
+    source_id: str,
+    number: int,
+    files: tuple[NodeFile, ...],
+    state: NodeState | None,
+    servers: Sequence[FollowingServer] = (),
+) -> NodeInput:
     if state is None:
         return NodeInput(source_id, number, files, 0, Carry(), None, _begun_with(files[0]))
     names = [f.name for f in files]
     checkpoint = state.checkpoint
     resume = checkpoint.get("resume") or {"file": checkpoint["file"], "identity": checkpoint["identity"]}
-    _check_captured_again(source_id, files, state)
+    _check_captured_again(source_id, files)
+    if resume["file"] not in names and (first := _goes_on_at(files, resume, servers)) is not None:
+        # Nothing is known to be late: which of these transactions were read before, of another server, no place says.
+        carry, gtids = Carry.from_dict(checkpoint["carry"], names), NodeGtids.from_dict(checkpoint["gtids"])
+        return NodeInput(source_id, number, files, first, carry, None, gtids)
     for name, identity in (
         (checkpoint["file"], checkpoint["identity"]),
         (resume["file"], resume["identity"]),
@@ -134,18 +145,29 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
     return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids, begins)
 
 
-def _check_captured_again(source_id: str, files: Sequence[NodeFile], state: NodeState) -> None:
+def _goes_on_at(files: Sequence[NodeFile], resume: Mapping[str, Any], servers: Sequence[FollowingServer]) -> int | None:
+    """Return the index of the first file of the server that has a node's log from where a scan goes on; None if none.
+
+    A capture on a new host says so (`node_capture.servers`), where another server has the node by now.
+    """
+    folder, _, name = resume["file"].rpartition("/")
+    left = LogEnd(folder, name, resume.get("position", FILE_BEGINS))
+    server = next((server for server in servers if server.ended == left), None)
+    if server is None:
+        return None
+    return next((i for i, file in enumerate(files) if file.name.rpartition("/")[0] == server.folder), None)
+
+
+def _check_captured_again(source_id: str, files: Sequence[NodeFile]) -> None:
     """Raise NoFiles while a capture that began where the output goes on has not fetched what was read of it again."""
     last = files[-1]
     begun = begun_of(last.path)
     if begun is None:
         return
-    folder, _, name = state.scan_end_file.rpartition("/")
-    here = last.name.rpartition("/")
-    if here[0] == folder and (file_number(here[2]), last.size) < (file_number(name), state.scan_end_position):
+    if (file_number(last.name), last.size) < (file_number(begun.read_in), begun.read):
         raise NoFiles(
-            f"the log is captured up to {last.name}:{last.size}, and the output was made of it up to "
-            f"{state.scan_end_file}:{state.scan_end_position}",
+            f"the log is captured up to {last.name}:{last.size}, and {begun.merged} was made of it up to what is "
+            f"before {begun.read_in}:{begun.read}",
             node=source_id,
             file=last.path,
             remedy="it goes on when `binlog-merge capture` has fetched that again",
@@ -181,6 +203,7 @@ def scan_tasks(
     tasks: list[ScanTask] = []
     for node, index, start in ranges:
         file = node.files[index]
+        awaited = tuple(xid for xid, prepared in node.carry.open.items() if prepared.file_index < 0)
         span = file.size - start
         # A piece looks for its first group a little before its own bytes: not before where the scan goes on.
         count = 1 if file.path in whole else max(1, min(-(-span // piece), span // GCN_SIZE))
@@ -206,6 +229,7 @@ def scan_tasks(
                     elsewhere=elsewhere(file),
                     decided=decided,
                     decided_at=skipped.offsets(node.source_id, file),
+                    awaited=awaited,
                     topology=topology,
                 )
             )

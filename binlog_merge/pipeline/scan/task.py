@@ -25,7 +25,17 @@ from binlog_merge.pipeline.base.clock import clocked
 from binlog_merge.pipeline.base.logged import MOST_SPANS, Gtid, Logged
 from binlog_merge.pipeline.base.pieces import from_rows
 from binlog_merge.pipeline.scan.values import Passed, ScanResult, ScanTask, TsoSpan
-from binlog_merge.pipeline.scan.walk import CHUNK, Walk, giant_event, last_gtid, leaving_out, new_arrays, read, run
+from binlog_merge.pipeline.scan.walk import (
+    CHUNK,
+    Walk,
+    giant_event,
+    last_gtid,
+    leaving_out,
+    new_arrays,
+    prepared_again,
+    read,
+    run,
+)
 
 FIND_BUFFER = 20 << 20  # more than find_group asks to see of one event
 GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum is taken piece by piece
@@ -165,6 +175,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         timed_span=TsoSpan(int(timed[0, k.T_TSO]), int(timed[-1, k.T_TSO])) if len(timed) else None,
         last_timed=tuple(timed[-1, [k.T_TSO, k.T_TRANSACTION, k.T_FLAGS]].tolist()) if len(timed) else None,
+        again=tuple(sorted(prepared_again(walk))) if task.awaited else (),
         passed=tuple(Passed(*kind, count, tuple(first)) for kind, (count, first) in sorted(walk.passed.items())),
         error=error,
     )

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.files.node_file import KnownFile
 from binlog_merge.pipeline.base.blocks import read_block, read_brought, write_block
-from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
+from binlog_merge.pipeline.base.branches import Hash, LateCommit, OpenBranch
 from binlog_merge.pipeline.base.clock import Clocked
 from binlog_merge.pipeline.base.logged import Logged
 from binlog_merge.pipeline.base.pieces import Column
@@ -80,6 +80,7 @@ class ScanTask:
     elsewhere: GtidSet = GtidSet()  # noqa: RUF009 - frozen; groups with these GTIDs are left out
     decided: GtidSet = GtidSet()  # noqa: RUF009 - frozen; somebody decided to leave out these groups
     decided_at: tuple[int, ...] = ()  # and those that begin at these offsets
+    awaited: tuple[Hash, ...] = ()  # branches whose prepare comes again: the node went over to another server
     topology: Topology = Topology()  # noqa: RUF009 - frozen; statements in statement format may write what it ignores
 
     @property
@@ -152,6 +153,7 @@ class ScanResult:
     timed_span: TsoSpan | None = None  # of the branches whose commit TSO is known
     last_timed: tuple[int, int, int] | None = None  # (tso, transaction, flags) of the last of these
     passed: tuple[Passed, ...] = ()
+    again: tuple[Hash, ...] = ()  # the awaited branches that are prepared in it, whether they end in it or not
     error: dict[str, Any] | None = None
 
 

@@ -22,7 +22,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
 from binlog_merge.binlog.kernels.scan_groups import follows, is_decided, is_elsewhere, leave_out, log_gtid
 from binlog_merge.binlog.kernels.scan_tables import name_hash
-from binlog_merge.binlog.kernels.xid import rehash
+from binlog_merge.binlog.kernels.xid import find, rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
@@ -64,6 +64,8 @@ class Walk:
     breaks: list[tuple[int, int, int]] = field(default_factory=list)
     passed: dict[tuple[str, str], tuple[int, list[tuple[int, str]]]] = field(default_factory=dict)
     """What is left out, by kind and reason: how many, and (position, text) of the first."""
+    again: set[tuple[int, int]] = field(default_factory=set)
+    """The awaited branches that were prepared, as far as `arrays` may have forgotten them."""
 
     @property
     def reg(self) -> npt.NDArray[np.int64]:
@@ -71,7 +73,7 @@ class Walk:
 
 
 def new_arrays(rows: int = 1 << 12) -> k.Arrays:
-    """Return empty arrays with room for `rows` rows; `_grow` enlarges them.
+    """Return empty arrays with room for `rows` rows; `_grown` enlarges them.
 
     The hash tables begin small so that they stay in the processor's cache; their lengths are powers of two.
     """
@@ -109,7 +111,19 @@ def _longer(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return longer
 
 
-def _grow(a: k.Arrays) -> k.Arrays:
+def prepared_again(walk: Walk) -> set[tuple[int, int]]:
+    """Return the awaited branches that were prepared until now, whether they have ended or not."""
+    xids = walk.arrays.xids
+    return walk.again | {xid for xid in walk.task.awaited if find(xids, *xid, k.P_STATE) >= 0}
+
+
+def _grow(walk: Walk) -> None:
+    """Make room in the arrays, which may forget branches that have ended."""
+    walk.again = prepared_again(walk) if walk.task.awaited else walk.again
+    walk.arrays = _grown(walk.arrays)
+
+
+def _grown(a: k.Arrays) -> k.Arrays:
     """Replace every array that is full, or nearly so, by one twice as long."""
     reg = a.reg
     changed: dict[str, Any] = {}
@@ -161,7 +175,7 @@ def run(walk: Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
         if reason in (k.MORE, k.DONE):
             return reason
         if reason == k.GROW:
-            walk.arrays = _grow(walk.arrays)
+            _grow(walk)
         elif reason == k.NEW_TABLE:
             _learn_table(walk, buffer, int(reg[k.POS]))
         elif reason == k.PAYLOAD:
@@ -280,7 +294,7 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
             reg[k.EVENTS] += 1
             return
         if not log_gtid.py_func(walk.arrays, sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno):
-            walk.arrays = _grow(walk.arrays)
+            _grow(walk)
             return
     reg[k.NEXT_SEQUENCE] = gtid.sequence_number + (gtid.sequence_number != 0)
     if reg[k.PHASE] != k.CARRIED:
