@@ -14,6 +14,8 @@ VARIABLE: Final = "BINLOG_MERGE_HEARTBEAT"
 
 WORKS: Final = b"!"
 ALIVE: Final = b"."
+LEADS: Final = b"+"
+FOLLOWS: Final = b"-"
 _EVERY: Final = 1.0
 
 
@@ -51,6 +53,10 @@ class Heartbeat:
             self._tell(WORKS)
             self._works = True
         self.beat()
+
+    def leads(self, leads: bool) -> None:
+        """Say whether this process leads, where several stand by to do the same."""
+        self._tell(LEADS if leads else FOLLOWS)
 
     def _tell(self, sign: bytes) -> None:
         if self._descriptor is not None:

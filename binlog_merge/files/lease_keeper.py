@@ -50,6 +50,7 @@ from binlog_merge.files.lease import (
     request,
 )
 from binlog_merge.files.objects import FolderObjects, Objects, Version
+from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.json_values import utc_text
 
 _POLL: Final = 0.2
@@ -162,7 +163,7 @@ class LeaseKeeper:
     def leads(self, stop: Event) -> bool:
         """Wait until the lease is held, and may be written under; return False if `stop` is set before.
 
-        Raises LeaseLost, and what is wrong with a store that has never answered.
+        Signs of life are given meanwhile. Raises LeaseLost, and what is wrong with a store that has never answered.
         """
         self.ending.clear()
         with self._changed:
@@ -177,6 +178,8 @@ class LeaseKeeper:
                     return True
                 if self._failure is not None and not (self._answered and self._failure.may_pass):
                     raise self._failure
+                if self._answered:
+                    HEARTBEAT.works()
                 self._changed.wait(_POLL)
         return False
 

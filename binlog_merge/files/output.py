@@ -34,6 +34,12 @@ class Output:
     elsewhere: ObjectOutput | None = None
     uri: str | None = None
 
+    @property
+    def epoch(self) -> int:
+        """Return the epoch that was claimed last, 0 if none was."""
+        state = Manifest.load(self.directory).state if self.elsewhere is None else self.elsewhere.state
+        return state.epoch
+
     def again(self) -> None:
         """Make the folder anew after a round that failed: it is a cache of what is in the store. Raises MergeError."""
         if self.elsewhere is not None:
