@@ -16,6 +16,8 @@ WORKS: Final = b"!"
 ALIVE: Final = b"."
 LEADS: Final = b"+"
 FOLLOWS: Final = b"-"
+GATE: Final = "BINLOG_MERGE_GATE"
+"""Names the descriptor of a pipe from which a byte is to be read before the process begins with its work."""
 _EVERY: Final = 1.0
 
 
@@ -62,6 +64,14 @@ class Heartbeat:
         if self._descriptor is not None:
             with suppress(OSError):  # a full pipe tells enough, and without its reader this process ends
                 os.write(self._descriptor, sign)
+
+
+def await_gate() -> None:
+    """Wait until the supervisor says that the work may begin; not at all if it has not asked for that."""
+    if text := os.environ.pop(GATE, ""):
+        gate = int(text)
+        os.set_inheritable(gate, False)
+        os.read(gate, 1)
 
 
 def _of_environment() -> Heartbeat:

@@ -9,6 +9,7 @@ from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, s
 from binlog_merge.cli.options import Output, SslCa, local_path, option, output_place
 from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.heartbeat import await_gate
 from binlog_merge.redaction import Routine
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def capture(
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
     switches = _switches(switch or ())
     password = None if password_file is None else password_of(password_file)
+    await_gate()
     try:
         result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches, merged=place)
     except OutputBusy:

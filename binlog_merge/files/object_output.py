@@ -767,10 +767,10 @@ def _number_of(name: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def loaded(uri: str) -> "ObjectOutput":
-    """Return the output below a URI. Raises ManifestError if there is none."""
+def loaded(uri: str, awaited: bool = False) -> "ObjectOutput":
+    """Return the output below a URI. Raises ManifestError if there is none, unless it is `awaited`."""
     output = ObjectOutput(uri)
     output.load()
-    if output.state.header is None:
+    if output.state.header is None and not awaited:
         raise ManifestError("no merge has written here", file=output.objects.place(), remedy="give a merged log")
     return output

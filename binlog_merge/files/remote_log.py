@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import BinaryIO, Final, TypeVar
@@ -73,7 +73,8 @@ class RemoteLog(LogFolder):
     def _bring(self, schema: bool = False) -> None:
         self._output.bring_state(self.directory, schema or self._schema)
         at = self._output.published_at()
-        os.utime(self.directory / MANIFEST_NAME, (at, at))
+        with suppress(FileNotFoundError):  # nobody has written yet
+            os.utime(self.directory / MANIFEST_NAME, (at, at))
 
     @contextmanager
     def following(self, report: Callable[[str], None]) -> Iterator[None]:
@@ -143,15 +144,17 @@ class RemoteLog(LogFolder):
 
 
 @contextmanager
-def opened_log(place: str | Path, schema: bool = True) -> Iterator[LogFolder]:
+def opened_log(place: str | Path, schema: bool = True, awaited: bool = False) -> Iterator[LogFolder]:
     """Yield the log at a local path or a URI. Without `schema` no schema store is brought from a URI.
+
+    `awaited`: nobody need have written there yet.
 
     Raises ManifestError if there is no output at the URI, and within seconds what is wrong with the store.
     """
     if not is_uri(str(place)) and not _is_archive(Path(place)):
         yield LogFolder(Path(place))
         return
-    output = loaded(str(place))
+    output = loaded(str(place), awaited)
     with reading_folder() as folder:
         yield RemoteLog(output, folder, schema)
 
