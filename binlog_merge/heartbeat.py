@@ -16,6 +16,8 @@ WORKS: Final = b"!"
 ALIVE: Final = b"."
 LEADS: Final = b"+"
 FOLLOWS: Final = b"-"
+HOLDER: Final = "BINLOG_MERGE_HOLDER"
+"""Names who is to lead: so a process that is started again goes on with the lease of the one before it."""
 GATE: Final = "BINLOG_MERGE_GATE"
 """Names the descriptor of a pipe from which a byte is to be read before the process begins with its work."""
 _EVERY: Final = 1.0

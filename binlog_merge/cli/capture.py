@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Output, SslCa, local_path, option, output_place
+from binlog_merge.cli.options import MERGED_ENV, Output, SslCa, local_path, option, output_place
 from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
 from binlog_merge.heartbeat import await_gate
@@ -76,6 +76,7 @@ def capture(
             "The merged log, a folder or a URI, by which a new host knows where to begin; default: output.dir.",
             "DIR",
             output_place,
+            envvar=MERGED_ENV,
         ),
     ] = None,
     whole: Annotated[

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.options import LEASE_REMEDY
 from binlog_merge.cli.output import (
     OutputFormat,
     ago,
@@ -24,7 +26,7 @@ from binlog_merge.cli.output import (
     removal_lines,
 )
 from binlog_merge.errors import ConfigError
-from binlog_merge.heartbeat import HEARTBEAT
+from binlog_merge.heartbeat import HEARTBEAT, HOLDER
 from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
@@ -77,11 +79,11 @@ def _kept_lease(
     seconds = config.ha.lease_seconds(is_uri(str(out)))
     if seconds is None:
         if standby:
-            raise ConfigError("--standby, and there is no lease to wait for", remedy="set ha.lease: 10s")
+            raise ConfigError("--standby, and there is no lease to wait for", remedy=LEASE_REMEDY)
         yield None
         return
-    from binlog_merge.files.lease import Terms
-    from binlog_merge.files.lease_keeper import LeaseKeeper, holder_name, lease_objects
+    from binlog_merge.files.lease import Terms, new_name
+    from binlog_merge.files.lease_keeper import LeaseKeeper, lease_objects
     from binlog_merge.files.output import working_folder
 
     def changed(change: "Change") -> None:
@@ -89,7 +91,7 @@ def _kept_lease(
         if change.leads is not None:
             HEARTBEAT.leads(change.leads)
 
-    terms = Terms(holder_name(), seconds, standby)
+    terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby)
     folder = working_folder(out, work)
     with LeaseKeeper(lease_objects(str(out), seconds), terms, lambda: _merge_note(folder), changed) as keeper:
         yield keeper

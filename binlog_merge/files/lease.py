@@ -15,6 +15,9 @@ Claim into the manifest, after which nothing of an earlier epoch can be publishe
 """
 
 import json
+import os
+import secrets
+import socket
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -79,7 +82,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Who contends for a lease: a name that no other process has or had, and for how many seconds it is taken.
+    """Who contends for a lease: a name that no other process has, and for how many seconds it is taken. A process that
+    has the name of one that is gone goes on with its lease.
 
     `patient`: it takes over from a holder that is gone, or has released it, but does not take one that nobody had.
     """
@@ -182,6 +186,11 @@ class Lost:
 
 
 State = Waiting | Holding | Lost
+
+
+def new_name() -> str:
+    """Return a name that nobody has or had: host, process, and something random."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def request(state: Waiting | Holding, terms: Terms) -> tuple[float, Request]:

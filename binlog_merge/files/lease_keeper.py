@@ -9,9 +9,6 @@
 """
 
 import json
-import os
-import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -81,11 +78,6 @@ class LeaseObjects(Protocol):
 def boot_clock() -> float:
     """Return the seconds since this machine was started: unlike others, it goes on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def holder_name() -> str:
-    """Return a name that no other process has or had: host, process, and something random."""
-    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def lease_objects(place: str, seconds: float) -> LeaseObjects:

@@ -63,9 +63,10 @@ class StatusServer:
         listen: str,
         limits: Limits | None = None,
         components: Callable[[], tuple[ComponentStatus, ...]] = tuple,
+        leads: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self._host, self._port = parse_listen(listen)
-        self._observer = Observer(config, out, limits, components)
+        self._observer = Observer(config, out, limits, components, leads)
         self._history: deque[dict[str, Any]] = deque(maxlen=_HISTORY)
         self._ended = Event()
         self._threads: list[Thread] = []
