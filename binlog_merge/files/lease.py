@@ -267,11 +267,11 @@ def _after_holding(state: Holding, asked: Request, began: float, answer: Answer,
             return replace(state, lease=lease, tag=tag, renewed=began, tried=began)
         case Found(None, tag), _:
             return replace(state, tag=tag, tried=began)  # removed by hand: it is made anew
-        case Found(lease, tag), _ if lease.holder != state.lease.holder:
+        case Found(Lease() as lease, tag), _ if lease.holder != state.lease.holder:
             return Lost(lease)
-        case Found(lease, tag), _ if lease.released:
+        case Found(Lease() as lease, tag), _ if lease.released:
             return Waiting(lease, tag, now, began, began)
-        case Found(lease, tag), _:
+        case Found(Lease() as lease, tag), _:
             known = replace(lease, epoch=max(lease.epoch, state.lease.epoch))
             return replace(state, lease=known, tag=tag, tried=_at_once(state, began))
         case Refused(), _:

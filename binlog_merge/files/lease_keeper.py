@@ -47,6 +47,7 @@ from binlog_merge.files.lease import (
     request,
 )
 from binlog_merge.files.objects import FolderObjects, Objects, Version
+from binlog_merge.files.objects import Found as Object
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.json_values import utc_text
 
@@ -73,6 +74,12 @@ class LeaseObjects(Protocol):
 
     def place(self, name: str = "") -> str:
         """Return where an object is, for people."""
+
+    def below(self, folder: str = "") -> dict[str, Object]:
+        """Return the objects in a folder and below it, by name."""
+
+    def written_at(self, name: str) -> float:
+        """Return when an object was written, by the store's clock; 0.0 if there is none."""
 
 
 def boot_clock() -> float:
@@ -120,6 +127,7 @@ class LeaseKeeper:
         self._failure: MergeError | None = None
         self._answered = self._lapsed = False
         self._noted: float | None = None
+        self._since = ""
         self._ready = False
         self._thread = Thread(target=self._work, name="lease", daemon=True)
 
@@ -242,8 +250,9 @@ class LeaseKeeper:
         return Same() if found is None else Found(Lease.decode(found.data, self._place()), found.tag)
 
     def _put(self, asked: Put, state: State) -> Answer:
-        since = state.lease.since if isinstance(state, Holding) else utc_text(datetime.now(UTC))
-        data = replace(asked.lease, since=since, status=self._status()).encode()
+        if isinstance(state, Waiting) or not self._since:
+            self._since = utc_text(datetime.now(UTC))
+        data = replace(asked.lease, since=self._since, status=self._status()).encode()
         if asked.tag == ABSENT:
             tag = self._objects.create(LEASE_NAME, data)
         else:
