@@ -71,9 +71,9 @@ can help, the others are stopped too, and that code is the exit code. These are 
 and 70 if it comes five times in a row. One that has worked is started again after a 2, too: what it was told was right.
 
 When this command is killed itself, the three die with it. A second one for the same output is refused (25), unless
-there is a lease: `ha: {{lease: 10s}}` in the configuration, the default where the merged log is in an object store. Then
-several run, on hosts of their own, and one of them leads: it captures and merges. The others serve, too, and wait, with
-all loaded; one of them takes over when the leader has given no sign for the lease's time, ends, or hands over
+there is a lease: `ha: {{lease: 10s}}` in the configuration, the default where the merged log is in an object store.
+Then several run, on hosts of their own, and one of them leads: it captures and merges. The others serve, too, and wait,
+with all loaded; one of them takes over when the leader has given no sign for the lease's time, ends, or hands over
 (`binlog-merge takeover`). One that has lost the lease waits like the others. With --standby it is never the first."""
 
 

@@ -128,7 +128,6 @@ class LeaseKeeper:
         self._answered = self._lapsed = False
         self._noted: float | None = None
         self._since = ""
-        self._ready = False
         self._thread = Thread(target=self._work, name="lease", daemon=True)
 
     def __enter__(self) -> Self:
@@ -155,10 +154,6 @@ class LeaseKeeper:
         """Return the epoch of the lease that is held; 0 if none is."""
         state = self._state
         return state.lease.epoch if isinstance(state, Holding) else 0
-
-    def is_ready(self) -> None:
-        """Say that this process has loaded what it needs to take over."""
-        self._ready, self._noted = True, None
 
     def leads(self, stop: Event) -> bool:
         """Wait until the lease is held, and may be written under; return False if `stop` is set before.
@@ -299,7 +294,7 @@ class LeaseKeeper:
             return
         self._noted = now
         holder = None if state.lease is None else state.lease.holder
-        note = {"name": self.terms.name, "at": utc_text(datetime.now(UTC)), "ready": self._ready, "behind": holder}
+        note = {"name": self.terms.name, "at": utc_text(datetime.now(UTC)), "behind": holder}
         with suppress(MergeError):
             self._objects.overwrite(self._note_name(), json.dumps(note).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""The lease of an output as one sees it who neither holds it nor waits for it: `status`, and who asks for a handover."""
+"""The lease of an output as one sees it who does not contend for it: `status`, and who asks for a handover."""
 
 import time
 from collections.abc import Callable
@@ -65,7 +65,7 @@ class LeaseWatch:
 
 
 def waiting(objects: LeaseObjects, lease: Lease) -> tuple[str, ...]:
-    """Return who waits for a lease, by name. How old a note is, is told by the store's clock alone. Raises MergeError."""
+    """Return who waits for a lease, by name: by the store's clock, notes are not old. Raises MergeError."""
     notes = objects.below(STANDBY_FOLDER)
     now = max([found.at for found in notes.values()], default=0.0)
     now = max(now, objects.written_at(LEASE_NAME))

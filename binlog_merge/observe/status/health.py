@@ -133,10 +133,8 @@ def lease_problems(lease: LeaseStatus | None) -> Iterator[Problem]:
     """Yield that nobody leads."""
     if lease is not None and not lease.held:
         what = "has released the lease" if lease.released else f"was seen last {lease.age_seconds:.0f} s ago"
-        who = ", ".join(lease.standbys)
-        text = (
-            f"nobody leads, so nothing new is merged: {lease.holder} {what}, and {who or 'nobody'} waits to take over"
-        )
+        who = ", ".join(lease.standbys) or "nobody"
+        text = f"nobody leads, so nothing new is merged: {lease.holder} {what}, and {who} waits to take over"
         yield problem("no-leader", text)
 
 
