@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._pass_on()
 
-    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET
+    do_PUT = do_POST = do_DELETE = do_HEAD = do_GET  # noqa: N815
 
     def _pass_on(self) -> None:
         proxy = self.server.proxy

@@ -229,7 +229,8 @@ class ObjectOutput:
             self._load_legacy()
 
     def _load_legacy(self) -> None:
-        numbers = sorted(_number_of(name) for name in self.objects.below("manifest"))
+        # A head that has come since is no such record: it is read by `advance`.
+        numbers = sorted(number for name in self.objects.below("manifest") if (number := _number_of(name)))
         first = max((n for n in numbers if n % LEGACY == 0), default=1)
         numbers = [n for n in numbers if n >= first]
         if numbers != list(range(first, first + len(numbers))):
