@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.errors import ConfigError, ObjectStoreUnreachable, OutputBusy
 from binlog_merge.files.lease import LEASE_NAME, STANDBY_FOLDER, Lease
 from binlog_merge.files.lease_keeper import LeaseObjects, boot_clock
 
@@ -90,25 +90,35 @@ def hand_over(objects: LeaseObjects, to: str | None, patience: float) -> Handove
     ConfigError if there is no lease, OutputBusy if nobody waits for it, or it takes longer than `patience` seconds.
     """
     began = boot_clock()
-    before = wanted = None
-    for _ in range(_ATTEMPTS):
-        lease, tag = _read(objects)
-        wanted = _chosen(waiting(objects, lease), lease, to)
-        if objects.replace(LEASE_NAME, replace(lease, wanted_by=wanted).encode(), tag) is not None:
-            before = lease
-            break
-    if before is None:
-        raise OutputBusy("the lease changes all the time", file=objects.place(LEASE_NAME), remedy="try it again")
-    while boot_clock() - began < patience:
-        lease, _ = _read(objects)
-        if lease.holder != before.holder and not lease.released:
-            return Handover(before.holder, lease.holder, lease.epoch, boot_clock() - began)
+    asked: tuple[Lease, str] | None = None
+    while asked is None or boot_clock() - began < patience:
+        try:
+            if asked is None:
+                asked = _ask(objects, to)
+            lease, _ = _read(objects)
+        except ObjectStoreUnreachable:
+            if boot_clock() - began > patience:
+                raise
+        else:
+            if lease.holder != asked[0].holder and not lease.released:
+                return Handover(asked[0].holder, lease.holder, lease.epoch, boot_clock() - began)
         time.sleep(_POLL)
+    before, wanted = asked
     raise OutputBusy(
         f"{before.holder} was asked to hand over to {wanted}, and has not within {patience:.0f} s",
         file=objects.place(LEASE_NAME),
         remedy="its log says what it is at: a round that is under way comes to its end first; it still may",
     )
+
+
+def _ask(objects: LeaseObjects, to: str | None) -> tuple[Lease, str]:
+    """Write into a lease who is to lead; return it as it was, and who that is. Raises as `hand_over` does."""
+    for _ in range(_ATTEMPTS):
+        lease, tag = _read(objects)
+        wanted = _chosen(waiting(objects, lease), lease, to)
+        if objects.replace(LEASE_NAME, replace(lease, wanted_by=wanted).encode(), tag) is not None:
+            return lease, wanted
+    raise OutputBusy("the lease changes all the time", file=objects.place(LEASE_NAME), remedy="try it again")
 
 
 def _read(objects: LeaseObjects) -> tuple[Lease, str]:

@@ -325,6 +325,7 @@ class ObjectOutput:
         there = self.objects.below()
         self.objects.delete([name for name in there if name.startswith(f"{PARTS}/")])  # of runs that were killed
         self._holes, self._note, self._composed, self._composing = {}, None, {}, set()
+        self._brought = None
         if self.state.header is None:
             self.bring_state(folder)
             return

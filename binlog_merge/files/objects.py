@@ -431,6 +431,8 @@ class FolderObjects:
 
     def overwrite(self, name: str, data: bytes | Path) -> None:
         """Write an object, whether it is there or not."""
+        with self._explained(name):
+            (self._folder / name).parent.mkdir(exist_ok=True)
         replace_file(self._last(name)[0], data if isinstance(data, bytes) else data.read_bytes())
 
     def delete(self, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, OutputBusy
+from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, NoFiles, OutputBusy
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lease_keeper import LeaseKeeper
 from binlog_merge.files.output import opened_output
@@ -100,10 +100,8 @@ class Rounds:
 
     def again(self) -> None:
         """Take in what was published meanwhile. Raises OutputBusy if another has claimed the output."""
-        self._output.again()
+        self._output.again(self._claimed)
         self._state = self._state.forgotten()
-        if self._claimed and self._output.epoch != self._claimed:
-            raise OutputBusy(f"epoch {self._output.epoch} is claimed, after {self._claimed}", file=str(self._out))
 
     def has_news(self) -> bool:
         """Return whether a round may find anything: nodes have written, somebody wrote to the schema store, or
@@ -213,8 +211,10 @@ def follow(
                 raise
             if HEARTBEAT.has_worked:  # else it still starts, for which kernels may be compiled: nobody waits for signs
                 HEARTBEAT.beat()
-            watcher.failed(error, pace.pause(attempts))
-            stop.wait(pace.pause(attempts))
+            # Files that are not there yet come any moment: on a new host they are being captured.
+            pause = pace.pause(1 if isinstance(error, NoFiles) else attempts)
+            watcher.failed(error, pause)
+            stop.wait(pause)
             continue
         HEARTBEAT.works()
         if attempts:
