@@ -260,6 +260,18 @@ class OutputBusy(MergeError):
     default_remedy = "wait for it to end, or choose another --merged"
 
 
+class LeaseLost(OutputBusy):
+    """Another process has taken over the output."""
+
+    default_remedy = "nothing: it goes on there; started again, this one waits as a standby"
+
+
+class LeaseLapsed(OutputBusy):
+    """The lease was not renewed in time, so that another process may take over: nothing is written until it is."""
+
+    default_remedy = "nothing, if it passes: the store did not answer in time, or this machine stood still"
+
+
 class DdlNotUnderstoodError(MergeError):
     """A DDL statement was not understood."""
 

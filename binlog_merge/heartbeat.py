@@ -14,6 +14,12 @@ VARIABLE: Final = "BINLOG_MERGE_HEARTBEAT"
 
 WORKS: Final = b"!"
 ALIVE: Final = b"."
+LEADS: Final = b"+"
+FOLLOWS: Final = b"-"
+HOLDER: Final = "BINLOG_MERGE_HOLDER"
+"""Names who is to lead: so a process that is started again goes on with the lease of the one before it."""
+GATE: Final = "BINLOG_MERGE_GATE"
+"""Names the descriptor of a pipe from which a byte is to be read before the process begins with its work."""
 _EVERY: Final = 1.0
 
 
@@ -52,10 +58,22 @@ class Heartbeat:
             self._works = True
         self.beat()
 
+    def leads(self, leads: bool) -> None:
+        """Say whether this process leads, where several stand by to do the same."""
+        self._tell(LEADS if leads else FOLLOWS)
+
     def _tell(self, sign: bytes) -> None:
         if self._descriptor is not None:
             with suppress(OSError):  # a full pipe tells enough, and without its reader this process ends
                 os.write(self._descriptor, sign)
+
+
+def await_gate() -> None:
+    """Wait until the supervisor says that the work may begin; not at all if it has not asked for that."""
+    if text := os.environ.pop(GATE, ""):
+        gate = int(text)
+        os.set_inheritable(gate, False)
+        os.read(gate, 1)
 
 
 def _of_environment() -> Heartbeat:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.options import Output, SslCa, local_path, option, output_place
+from binlog_merge.cli.options import MERGED_ENV, Output, SslCa, local_path, option, output_place
 from binlog_merge.cli.output import OutputFormat, counted, document_of, print_document, print_json, printable
 from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.heartbeat import await_gate
 from binlog_merge.redaction import Routine
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def capture(
             "The merged log, a folder or a URI, by which a new host knows where to begin; default: output.dir.",
             "DIR",
             output_place,
+            envvar=MERGED_ENV,
         ),
     ] = None,
     whole: Annotated[
@@ -124,6 +126,7 @@ def capture(
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
     switches = _switches(switch or ())
     password = None if password_file is None else password_of(password_file)
+    await_gate()
     try:
         result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches, merged=place)
     except OutputBusy:

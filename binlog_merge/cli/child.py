@@ -5,6 +5,7 @@ dies. Whatever happens to it is told by callbacks, from threads of its own.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from binlog_merge.cli import bound
 _LONGEST_LINE: Final = 1 << 16
 _LAST_LINES_SECONDS: Final = 2.0
 _MANY_SIGNS: Final = 4096
+_POLL_MILLIS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class Component:
     """Open files of this process that the command gets under the same numbers."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the command has in its environment beside what this process has."""
+    says_who_leads: bool = False
+    """It gives signs of whether this machine leads."""
+    waits_for_lead: bool = False
+    """It works while this machine leads; until then it waits, loaded, at a gate."""
 
 
 OnLine = Callable[[str, str], None]
@@ -53,8 +59,12 @@ class Child:
         on_line: OnLine,
         on_end: Callable[["Child", int], None],
         on_failure: Callable[[Exception], None],
+        on_lead: Callable[["Child", bool], None] = lambda child, leads: None,
     ) -> None:
         self.component = component
+        self._on_lead = on_lead
+        self._gate: int | None = None
+        self._leads = False
         self._on_line = on_line
         self._on_end = on_end
         self._on_failure = on_failure
@@ -62,6 +72,11 @@ class Child:
         self._beats, beats = os.pipe()
         self.worked = self._watched = self._closed = False
         self._listening = threading.Lock()
+        passed, environment = [beats, *component.descriptors], dict(component.environment)
+        if component.waits_for_lead:
+            behind, self._gate = os.pipe()
+            passed.append(behind)
+            environment[heartbeat.GATE] = str(behind)
         try:
             os.set_blocking(self._beats, False)
             self._process = subprocess.Popen(
@@ -70,17 +85,36 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                pass_fds=(beats, *component.descriptors),
-                env={**os.environ, "PYTHONUNBUFFERED": "1", **component.environment, heartbeat.VARIABLE: str(beats)},
+                pass_fds=passed,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **environment, heartbeat.VARIABLE: str(beats)},
             )
         except BaseException:
             os.close(self._beats)
+            if self._gate is not None:
+                os.close(self._gate)
             raise
         finally:
             os.close(beats)
+            if component.waits_for_lead:
+                os.close(behind)
         streams = (self._process.stdout, self._process.stderr)
         self._readers = [self._thread(self._read, stream) for stream in streams if stream is not None]
         self._thread(self._await_end)
+        if component.says_who_leads:
+            self._thread(self._await_signs)
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it waits at the gate."""
+        return self._gate is not None
+
+    def open_gate(self) -> None:
+        """Let the process begin with its work."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            with suppress(OSError):
+                os.write(gate, b"!")
+            os.close(gate)
 
     @property
     def pid(self) -> int:
@@ -102,7 +136,25 @@ class Child:
             while not self._closed and (signs := os.read(self._beats, _MANY_SIGNS)):
                 self.worked = self.worked or heartbeat.WORKS in signs
                 self._watched, self._heard = True, time.monotonic()
+                for sign in signs:
+                    self._take_lead(bytes((sign,)))
         return time.monotonic() - self._heard if self._watched else 0.0
+
+    def _take_lead(self, sign: bytes) -> None:
+        if sign in (heartbeat.LEADS, heartbeat.FOLLOWS):
+            leads = sign == heartbeat.LEADS
+            changed, self._leads = leads is not self._leads, leads
+            if changed:
+                self._on_lead(self, leads)
+
+    def _await_signs(self) -> None:
+        """Take signs in as they come, until the process has ended."""
+        poll = select.poll()
+        poll.register(self._beats, select.POLLIN)
+        while not self._closed:
+            if any(event & select.POLLHUP for _, event in poll.poll(_POLL_MILLIS)):
+                return
+            self.listen()
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the process, not to those that it has started itself: it ends them."""
@@ -123,6 +175,8 @@ class Child:
         with self._listening:
             self._closed = True
             os.close(self._beats)
+            if self._gate is not None:
+                os.close(self._gate)
 
     def _thread(self, target: Callable[..., None], *arguments: object) -> threading.Thread:
         thread = threading.Thread(target=target, args=arguments, name=self.component.name, daemon=True)

@@ -1,6 +1,8 @@
 """`binlog-merge merge --stop-never`: merges round after round, and says on stdout how far it has come."""
 
+import json
 import logging
+import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -12,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.options import LEASE_REMEDY
 from binlog_merge.cli.output import (
     OutputFormat,
     ago,
@@ -22,12 +25,15 @@ from binlog_merge.cli.output import (
     printable,
     removal_lines,
 )
+from binlog_merge.errors import ConfigError
+from binlog_merge.heartbeat import HEARTBEAT, HOLDER
 from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import MergeError
+    from binlog_merge.files.lease_keeper import Change, LeaseKeeper
     from binlog_merge.spark.job import MergeResult, Pace
 
 LINE_EVERY = 10.0
@@ -44,31 +50,85 @@ def follow(
     at_need: bool,
     start_tso: int | None,
     work: Path | None = None,
+    standby: bool = False,
 ) -> None:
     """Merge until SIGTERM or Ctrl-C, which end it after the round that is under way; a second one ends it at once."""
     from binlog_merge.spark.job import follow as follow_job
 
     stop = Event()
     report = Report(redacted(str(out)), output)
-    with _stopped_by_signals(stop):
+    with _kept_lease(config, out, work, standby) as keeper, _stopped_by_signals(stop, keeper):
         follow_job(
             *(spark, config, out, stop, report, pace),
             in_driver=in_driver,
             at_need=at_need,
             start_tso=start_tso,
             work=work,
+            keeper=keeper,
         )
     report.ended()
 
 
 @contextmanager
-def _stopped_by_signals(stop: Event) -> Iterator[None]:
-    """Set `stop` at the first SIGTERM or SIGINT; the next ones do what they did before."""
+def _kept_lease(
+    config: "MergeConfig", out: str | Path, work: Path | None, standby: bool
+) -> "Iterator[LeaseKeeper | None]":
+    """Yield what waits for the output's lease and keeps it; None if the configuration wants none."""
+    from binlog_merge.config.uri import is_uri
+
+    seconds = config.ha.lease_seconds(is_uri(str(out)))
+    if seconds is None:
+        if standby:
+            raise ConfigError("--standby, and there is no lease to wait for", remedy=LEASE_REMEDY)
+        yield None
+        return
+    from binlog_merge.files.lease import Terms, new_name
+    from binlog_merge.files.lease_keeper import LeaseKeeper, lease_objects
+    from binlog_merge.files.output import working_folder
+
+    def changed(change: "Change") -> None:
+        say(f"binlog-merge: {change.text}", change.event, logging.WARNING if change.wrong else logging.INFO)
+        if change.leads is not None:
+            HEARTBEAT.leads(change.leads)
+
+    terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby)
+    folder = working_folder(out, work)
+    with LeaseKeeper(lease_objects(str(out), seconds), terms, lambda: _merge_note(folder), changed) as keeper:
+        yield keeper
+
+
+_LONGEST_NOTE = 64 << 10
+
+
+def _merge_note(folder: Path) -> Mapping[str, Any]:
+    """Return the note of the merge's last round, for who looks at the output from elsewhere; without what is too long.
+
+    It may be missing: nothing depends on it.
+    """
+    from binlog_merge.errors import IoError, ManifestError
+    from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note
+
+    try:
+        note = read_state_note(folder / NOTES_FOLDER / MERGE_NOTE) or {}
+    except (IoError, ManifestError):
+        return {}
+    if len(json.dumps(note, default=str)) > _LONGEST_NOTE:
+        note = {name: value for name, value in note.items() if name not in ("warnings", "waiting_ddl", "open_branches")}
+    return {} if len(json.dumps(note, default=str)) > _LONGEST_NOTE else note
+
+
+@contextmanager
+def _stopped_by_signals(stop: Event, keeper: "LeaseKeeper | None" = None) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT, which ends what is done under a lease, too; the next ones do what they
+    did before.
+    """
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
 
     def set_stop(number: int, frame: FrameType | None) -> None:
         stop.set()
+        if keeper is not None:
+            keeper.ending.set()
         for each in numbers:
             signal.signal(each, before[each])
 

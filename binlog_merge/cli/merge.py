@@ -109,6 +109,13 @@ Listen = Annotated[
     str | None,
     option("--listen", "With --stop-never: show the status over HTTP, as `status --listen`.", "[HOST:]PORT"),
 ]
+Standby = Annotated[
+    bool,
+    option(
+        "--standby",
+        "With --stop-never and a lease: wait until somebody has led, and take over when that one is gone.",
+    ),
+]
 CheckRows = Annotated[
     bool,
     option("--check-rows", "Walk all rows before they come out, those with a checksum too; `check-rows: always`."),
@@ -144,6 +151,7 @@ class MergeOptions:
     in_driver: InDriver = None
     longest_pause: LongestPause = None
     listen: Listen = None
+    standby: Standby = False
     filter_file: FilterFile = None
     check_rows: CheckRows = False
     verify: Verify = False
@@ -251,7 +259,10 @@ def _run_on(config: "MergeConfig", out: str | Path, options: MergeOptions) -> No
     shown = status_shown(config, working_folder(out, options.work), options.listen)
     with shown, Session(config, options.master, settings, LineProgress()) as spark:
         at_need = not _names_engine(config, options.master, settings)
-        follow(spark, config, out, options.output, pace, in_driver, at_need, options.start_tso, options.work)
+        follow(
+            *(spark, config, out, options.output, pace, in_driver, at_need, options.start_tso, options.work),
+            options.standby,
+        )
 
 
 def check_engine(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
@@ -345,6 +356,7 @@ def _check_ends(options: MergeOptions) -> None:
         (options.min_interval, "--min-interval", "leave --min-interval out"),
         (options.longest_pause, "--longest-pause", "leave --longest-pause out"),
         (options.listen, "--listen", "see `binlog-merge status --help`"),
+        (options.standby or None, "--standby", "leave --standby out"),
     ):
         if given is not None:
             raise ConfigError(f"{name} is for --stop-never", remedy=f"add --stop-never, or {instead}")

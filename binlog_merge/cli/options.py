@@ -41,6 +41,7 @@ def option(
 Options = TypeVar("Options")
 
 
+LEASE_REMEDY: Final = "write `ha: {lease: 10s}` into the configuration, or leave out --standby"
 REQUIRED: Final = Parameter.empty
 
 

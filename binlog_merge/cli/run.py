@@ -4,7 +4,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import typer
 
 from binlog_merge.cli.log_lines import LineFormat, start_log
 from binlog_merge.cli.merge import check_java, spark_options
-from binlog_merge.cli.options import output_directory, taking
+from binlog_merge.cli.options import LEASE_REMEDY, place_of, taking
 from binlog_merge.cli.output import OutputFormat, print_json
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.run_commands import ComponentLines, RunOptions, components, error_of
@@ -22,6 +21,7 @@ from binlog_merge.errors import (
     FINAL_EXITS,
     ConfigError,
 )
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.cli.supervisor import Supervisor
@@ -70,7 +70,11 @@ The exit code is 0 if all ended in time, else 130 or 143. When a command ends wi
 can help, the others are stopped too, and that code is the exit code. These are {FINAL_CODES},
 and 70 if it comes five times in a row. One that has worked is started again after a 2, too: what it was told was right.
 
-When this command is killed itself, the three die with it. A second one for the same output is refused (25)."""
+When this command is killed itself, the three die with it. A second one for the same output is refused (25), unless
+there is a lease: `ha: {{lease: 10s}}` in the configuration, the default where the merged log is in an object store.
+Then several run, on hosts of their own, and one of them leads: it captures and merges. The others serve, too, and wait,
+with all loaded; one of them takes over when the leader has given no sign for the lease's time, ends, or hands over
+(`binlog-merge takeover`). One that has lost the lease waits like the others. With --standby it is never the first."""
 
 
 @taking(RunOptions)
@@ -80,41 +84,62 @@ def run(options: RunOptions) -> None:
     from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
     from binlog_merge.config import held
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.files.lock import OutputLock
+    from binlog_merge.config.uri import is_uri
 
     with held.holding():
         held.hold([options.config])
         cluster = MergeConfig.load(options.config)
         held.hold(file for file in (options.filter_file, cluster.filter) if file is not None)
-        directory = output_directory(cluster, options.merged)
+        place = place_of(cluster, options.merged)
+        lease = cluster.ha.lease_seconds(is_uri(place)) is not None
         captured = any(node.server is not None for node in cluster.nodes)
-        chosen = replace(options, merged=directory, no_capture=options.no_capture or not captured)
-        _check(chosen)
+        chosen = replace(options, merged=place, no_capture=options.no_capture or not captured)
+        _check(chosen, lease)
         lines = ComponentLines(options.log_format is LineFormat.json)
 
         def tell(notice: Notice) -> None:
             lines.own(notice.text, notice.event, notice.values, notice.wrong)
 
-        with OutputLock(directory, "run", LOCK_NAME):
+        with _alone(place, lease):
             if not captured and not options.no_capture:
                 lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
             policy = Policy(silence=options.hangs_after or None)
             if options.longest_pause is not None:
                 policy = replace(policy, longest_pause=options.longest_pause)
-            supervisor = Supervisor(components(chosen), lines.line, tell, options.grace, policy)
+            supervisor = Supervisor(components(chosen, lease), lines.line, tell, options.grace, policy)
             with (
                 _stopped_by_signals(supervisor),
-                _status_shown(cluster, directory, options.listen, options.max_lag, lines, supervisor),
+                _status_shown(cluster, place, options.listen, options.max_lag, lines, supervisor),
             ):
                 code = supervisor.run()
         if options.output is not OutputFormat.text:
             starts = {name: {"starts": count} for name, count in supervisor.starts().items()}
-            print_json({"error": error_of(code), "merged": str(directory), "exit_code": code, "components": starts})
+            print_json({"error": error_of(code), "merged": redacted(place), "exit_code": code, "components": starts})
         raise typer.Exit(code)
 
 
-def _check(options: RunOptions) -> None:
+@contextmanager
+def _alone(place: str, lease: bool) -> Iterator[None]:
+    """Refuse a second `run` of an output on this machine; with a lease it waits, or another waits for it."""
+    from binlog_merge.config.uri import is_uri
+    from binlog_merge.files.lock import OutputLock
+    from binlog_merge.files.output import working_folder
+    from binlog_merge.files.publish import output_directory
+
+    if lease:
+        if not is_uri(place):
+            output_directory(place)
+        yield
+        return
+    folder = working_folder(place)
+    with OutputLock(folder.with_suffix(".run") if is_uri(place) else folder, "run", LOCK_NAME):
+        yield
+
+
+def _check(options: RunOptions, lease: bool) -> None:
     """Raise the errors that can be found before anything is started."""
+    if options.standby and not lease:
+        raise ConfigError("--standby, and there is no lease to wait for", remedy=LEASE_REMEDY)
     spark_options(options.conf)
     check_java()
     for file in (options.password_file, options.serve_password_file):
@@ -137,7 +162,7 @@ def _check(options: RunOptions) -> None:
 @contextmanager
 def _status_shown(
     cluster: "MergeConfig",
-    directory: Path,
+    place: str,
     listen: str | None,
     max_lag: float,
     lines: ComponentLines,
@@ -147,6 +172,7 @@ def _status_shown(
     if listen is None:
         yield
         return
+    from binlog_merge.files.remote_log import opened_log
     from binlog_merge.observe.status.health import Limits
     from binlog_merge.observe.status.server import StatusServer
     from binlog_merge.observe.status.values import ComponentStatus
@@ -154,7 +180,14 @@ def _status_shown(
     def components() -> tuple[ComponentStatus, ...]:
         return tuple(ComponentStatus(**asdict(one)) for one in supervisor.standing())
 
-    with StatusServer(cluster, directory, listen, Limits(max_lag), components) as server:
+    def told(line: str) -> None:
+        lines.own(line, line, {}, wrong=True)
+
+    with (
+        opened_log(place, schema=False, awaited=True) as folder,
+        folder.following(told),
+        StatusServer(cluster, folder, listen, Limits(max_lag), components, supervisor.leads) as server,
+    ):
         lines.own(f"the status is shown at {server.url}", "status is shown", {"url": server.url})
         yield
 

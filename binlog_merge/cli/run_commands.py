@@ -11,10 +11,13 @@ from typing import Annotated, Any, Final
 
 from binlog_merge.cli.child import Component
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, is_quiet, verbosity
-from binlog_merge.cli.options import Output, WrittenMerged, local_path, option
+from binlog_merge.cli.options import MERGED_ENV, ConfiguredMerged, Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, printable, size_of
 from binlog_merge.config import held
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import EXIT_CODES, InternalError
+from binlog_merge.files.lease import new_name
+from binlog_merge.heartbeat import HOLDER
 from binlog_merge.json_values import utc_text
 
 Config = Annotated[
@@ -28,7 +31,14 @@ class RunOptions:
     """The options of `run`; None: not given, so that the command that it is handed to has its own default."""
 
     config: Config
-    merged: WrittenMerged = None
+    merged: ConfiguredMerged = None
+    standby: Annotated[
+        bool,
+        option(
+            "--standby",
+            "Where several run with a lease: wait until another has led, and take over when that one is gone.",
+        ),
+    ] = False
     no_capture: Annotated[
         bool, option("--no-capture", "Do not fetch binlogs: the nodes' files come by other means.")
     ] = False
@@ -123,8 +133,11 @@ class RunOptions:
     log_format: LogFormat = LineFormat.text
 
 
-def components(options: RunOptions) -> list[Component]:
-    """Return the commands to run, in the order in which they start; all with the settings that are held now."""
+def components(options: RunOptions, lease: bool = False) -> list[Component]:
+    """Return the commands to run, in the order in which they start; all with the settings that are held now.
+
+    With a `lease` capture works while merge leads.
+    """
     commands = {"merge": _merge(options)}
     if not options.no_capture:
         commands = {"capture": _capture(options), **commands}
@@ -132,10 +145,21 @@ def components(options: RunOptions) -> list[Component]:
         commands["serve"] = _serve(options)
     # -P: a file in the current directory must not stand in for a module.
     program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
+    environment = dict(held.environment())
+    if is_uri(str(options.merged)):
+        environment[MERGED_ENV] = str(options.merged)  # not where `ps` shows it: it may have a key of the store
+    leads = {HOLDER: new_name()} if lease else {}
     log: tuple[str, ...] = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
     log += ("--quiet",) * is_quiet() + ("--verbose",) * verbosity()
     return [
-        Component(verb, (*program, verb, *log, *arguments), held.descriptors(), held.environment())
+        Component(
+            verb,
+            (*program, verb, *log, *arguments),
+            held.descriptors(),
+            {**environment, **leads} if verb == "merge" else environment,
+            says_who_leads=lease and verb == "merge",
+            waits_for_lead=lease and verb == "capture",
+        )
         for verb, arguments in commands.items()
     ]
 
@@ -151,7 +175,7 @@ def error_of(code: int) -> dict[str, Any] | None:
 
 def _capture(options: RunOptions) -> tuple[str, ...]:
     return (
-        *(f"--config={options.config}", f"--merged={options.merged}"),
+        *(f"--config={options.config}", *_merged(options)),
         *("--stop-never", "--together", "--retry-seconds", "inf"),
         *_given("--password-file", options.password_file),
         *_given("--ssl-ca", options.ssl_ca),
@@ -161,7 +185,8 @@ def _capture(options: RunOptions) -> tuple[str, ...]:
 
 def _merge(options: RunOptions) -> tuple[str, ...]:
     return (
-        *(f"--config={options.config}", f"--merged={options.merged}", "--stop-never"),
+        *(f"--config={options.config}", *_merged(options), "--stop-never"),
+        *(("--standby",) if options.standby else ()),
         *_given("--min-interval", options.min_interval),
         *_given("--in-driver", options.in_driver),
         *_given("--longest-pause", options.longest_pause),
@@ -181,8 +206,12 @@ def _serve(options: RunOptions) -> tuple[str, ...]:
         *_given("--tls-cert", options.tls_cert),
         *_given("--tls-key", options.tls_key),
         *(f"--{option.lstrip('-')}" for option in options.serve_option or ()),
-        *("--", str(options.merged)),  # whatever it begins with
+        *(() if is_uri(str(options.merged)) else ("--", str(options.merged))),  # whatever it begins with
     )
+
+
+def _merged(options: RunOptions) -> tuple[str, ...]:
+    return () if is_uri(str(options.merged)) else (f"--merged={options.merged}",)
 
 
 def _given(option: str, value: object) -> tuple[str, ...]:

@@ -215,7 +215,7 @@ def serve(
         raise ConfigError(
             "streams of a log in an object store need a folder here", remedy="give --streams-folder, and keep it"
         )
-    with opened_log(place, schema=bool(specs)) as folder, folder.following(_report):
+    with opened_log(place, schema=bool(specs), awaited=True) as folder, folder.following(_report):
         _serve(PublishedLog.awaited(folder, _report), options, specs, streams_folder, tables, output)
 
 

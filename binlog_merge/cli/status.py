@@ -34,6 +34,7 @@ beside them. So it may be run anywhere those are, at any time, as often as one l
 \b
 With --listen it is shown over HTTP until Ctrl-C (exit code 130) or SIGTERM (143):
   /metrics        for Prometheus               /health     200, or 503 with the reasons
+  /live           200 while the process works  /leader     200 if this `run` leads, or there is no lease
   /status.json    what -o json prints          /           a page with the nodes, watermark, lag and throughput
 
 There is no password: --listen PORT is for this machine only, and HOST:PORT for who can reach that address."""

@@ -6,6 +6,7 @@ from binlog_merge.cli.output import ago, decimal_size, seconds_text
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.observe.status.health import waiting_text
 from binlog_merge.observe.status.values import (
+    LeaseStatus,
     MergedStatus,
     NodeStatus,
     ReaderStatus,
@@ -24,6 +25,8 @@ def lines_of(status: Status) -> Iterator[str]:
     yield from _rows("to look at", texts[Severity.warning])
     if status.merged is not None:
         yield from _merged(status, status.merged)
+    if (lease := status.lease) is not None:
+        yield from _rows("lead", list(_lease(lease)))
     decided = [" ".join(f"{one.id}: {one.action} {one.of}".split()) for one in status.decisions]
     more = status.decisions_count - len(decided)
     yield from _rows("decided", [*([f"{more} more, and"] if more > 0 else []), *decided])
@@ -47,6 +50,16 @@ def lines_of(status: Status) -> Iterator[str]:
         yield from _rows("archive", [since])
     more = status.warnings_count - len(status.warnings)
     yield from _rows("warnings", [*status.warnings, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _lease(lease: LeaseStatus) -> Iterator[str]:
+    here = {True: " (this run)", False: "", None: ""}[lease.leads]
+    since = f" since {lease.since}" if lease.since else ""
+    how = "leads" if lease.held else "has released the lease" if lease.released else "is silent"
+    yield f"{lease.holder}{here} {how}, epoch {lease.epoch}{since}, renewed {ago(lease.age_seconds)}"
+    if lease.wanted_by is not None:
+        yield f"to be handed over to {lease.wanted_by}"
+    yield f"{', '.join(lease.standbys) or 'nobody'} waits"
 
 
 def _health(status: Status) -> str:

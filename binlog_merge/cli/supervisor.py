@@ -114,6 +114,12 @@ class _Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class _Led:
+    child: Child
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _StopAsked:
     code: int
 
@@ -123,7 +129,7 @@ class _Failed:
     error: Exception
 
 
-_Event = _Ended | _StopAsked | _Failed
+_Event = _Ended | _Led | _StopAsked | _Failed
 
 
 @dataclass(slots=True)
@@ -142,6 +148,8 @@ class _State:
     worked: bool = False
     last: str = ""
     accidents: Accidents = field(default_factory=Accidents)
+    sent_back: float | None = None
+    """When it was asked to end since this machine does not lead any more: another process then waits at the gate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,7 @@ class Supervisor:
         self._grace = grace
         self._policy = policy or Policy()
         self._failure: Exception | None = None
+        self._leads = False
         # A signal handler may put while the same thread gets, which the other queues do not allow.
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
@@ -228,6 +237,10 @@ class Supervisor:
         """Return how the components are now. Any thread may ask."""
         return tuple(_standing(state, self._policy) for state in list(self._states.values()))
 
+    def leads(self) -> bool | None:
+        """Return whether this machine leads; None if there is nobody to lead. Any thread may ask."""
+        return self._leads if any(s.component.says_who_leads for s in list(self._states.values())) else None
+
     def _watch(self) -> tuple[int | None, int]:
         """Return the code of `stop`, None if nobody asked; and the exit code of the component that cannot go on."""
         while True:
@@ -238,10 +251,15 @@ class Supervisor:
                 case _StopAsked(code):
                     self._say("stopping", "stopping")
                     return code, 0
+                case _Led(child, leads):
+                    if self._states[child.component.name].child is child:
+                        self._lead(leads)
                 case _Ended(child, code):
                     lived = child.lived
                     self._took_leave(child)
-                    if self._after_end(self._states[child.component.name], code, lived):
+                    if self._states[child.component.name].sent_back is not None:
+                        self._start(self._states[child.component.name])
+                    elif self._after_end(self._states[child.component.name], code, lived):
                         return None, code
                 case None:
                     self._start_due()
@@ -263,12 +281,30 @@ class Supervisor:
                 self._say(text, "ended", wrong=True, pause=pause, accidents=accidents.all, **values)
         return False
 
+    def _lead(self, leads: bool) -> None:
+        """Let those work who work while this machine leads, or end them: others then wait in their places."""
+        self._leads = leads
+        for state in self._states.values():
+            child = state.child
+            if child is None or not state.component.waits_for_lead:
+                continue
+            name = state.component.name
+            if leads and child.waits and state.sent_back is None:
+                child.open_gate()
+                self._say(f"this run leads: {name} begins", "begins", of=name)
+            elif not leads and not child.waits and state.sent_back is None:
+                self._say(f"this run leads no longer: {name} is stopped", "sent back", of=name)
+                state.sent_back = time.monotonic()
+                child.ask_to_end()
+
     def _start(self, state: _State) -> None:
         name = state.component.name
-        state.due = None
+        state.due = state.sent_back = None
         _close_ended(state)
         try:
-            state.child = Child(state.component, self._on_line, self._took_end, self._took_failure)
+            state.child = Child(state.component, self._on_line, self._took_end, self._took_failure, self._took_lead)
+            if self._leads:
+                state.child.open_gate()
         except OSError as error:  # no memory, or too many processes
             self._say(f"{name} cannot be started: {error}", "not started", wrong=True, of=name, error=str(error))
             self._after_end(state, IoError.exit_code, 0)
@@ -289,11 +325,18 @@ class Supervisor:
                 text = f"{name} has given no sign of life for {silent:.0f} s: it hangs, and is killed"
                 self._say(text, "hung", wrong=True, of=name, pid=child.pid, seconds=round(silent, 1))
                 child.kill()
+            if state.child is not None and state.sent_back is not None and self._grace_is_over(state.sent_back):
+                state.child.kill()
+
+    def _grace_is_over(self, since: float) -> bool:
+        return time.monotonic() - since > self._grace
 
     def _until_due(self) -> float:
         """Return the seconds until the next start, or until signs of life are next listened for."""
         now = time.monotonic()
         looks = _LONGEST_WAIT if self._policy.silence is None else self._policy.silence / _LOOKS
+        if any(state.sent_back is not None for state in self._states.values()):
+            looks = min(looks, max(0.1, self._grace / _LOOKS))
         return min([looks, *(max(0.0, s.due - now) for s in self._states.values() if s.due is not None)])
 
     def _end_all(self) -> bool:
@@ -319,6 +362,8 @@ class Supervisor:
                     self._took_leave(child)
                 case _Failed(error):
                     self._failure = error
+                case _Led():
+                    pass
                 case _StopAsked() | None:
                     return False
         return True
@@ -340,6 +385,9 @@ class Supervisor:
 
     def _took_end(self, child: Child, code: int) -> None:
         self._events.put(_Ended(child, code))
+
+    def _took_lead(self, child: Child, leads: bool) -> None:
+        self._events.put(_Led(child, leads))
 
     def _took_failure(self, error: Exception) -> None:
         self._events.put(_Failed(error))

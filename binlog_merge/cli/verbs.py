@@ -92,6 +92,7 @@ Ask it:
 \b
 Look after it:
   binlog-merge status --config cluster.yaml --merged merged/    how far each is, what holds it back, is it healthy
+  binlog-merge takeover --config cluster.yaml --merged s3://…   hand over to the `run` on another host
   binlog-merge verify merged/                                   check every file, event and row
   binlog-merge purge merged/ --to binlog.000123                 remove the oldest files
   binlog-merge ddl locks --merged merged/                       which shards' DDL waits, and for whom
@@ -134,6 +135,7 @@ _VERBS: Final = {
     "report": _Module("report"),
     "verify": _Module("verify"),
     "purge": _Module("purge"),
+    "takeover": _Module("takeover"),
     "demo": _Module("demo"),
     "warm": _Module("warm"),
     "position-of": _Module("position", "position_of", "POSITION_HELP"),

@@ -28,6 +28,7 @@ from binlog_merge.config.sections import (
     CommitTso,
     Ddl,
     Heartbeat,
+    HighAvailability,
     Markers,
     Output,
     Reshape,
@@ -144,6 +145,9 @@ class MergeConfig(Section):
         description="Statements that `capture --stop-never` runs on every node, so that idle nodes hold nobody back.",
     )
     output: Output = Field(default_factory=Output, description="The merged log.")
+    ha: HighAvailability = Field(
+        default_factory=HighAvailability, description="Who writes, where several stand by to do it."
+    )
     retention: Retention = Field(default_factory=Retention, description="When files are removed. Without it none is.")
     archive: Archive | None = Field(
         default=None,

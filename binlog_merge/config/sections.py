@@ -368,6 +368,36 @@ class Capture(Section):
         return value
 
 
+LEAST_LEASE: Final = 1_000_000  # microseconds
+_LEASE: Final = 10_000_000
+
+
+class HighAvailability(Section):
+    """Who writes where several `run`s of one configuration stand by: see how-to/two-hosts.md.
+
+    `lease` is in microseconds, 0: there is none. None: as long as LEASE for an output in an object store, else none.
+    """
+
+    lease: Annotated[int | None, BeforeValidator(_off_or_duration)] = Field(
+        default=None,
+        description="How long a merge that writes may be silent before one that waits takes over, or `off`. By default "
+        "10s where the merged log is in an object store, `off` where it is a folder.",
+        examples=["5s"],
+    )
+
+    @field_validator("lease")
+    @classmethod
+    def _check_lease(cls, value: int | None) -> int | None:
+        if value is not None and 0 < value < LEAST_LEASE:
+            raise ValueError("must be at least 1s, or off")
+        return value
+
+    def lease_seconds(self, in_store: bool) -> float | None:
+        """Return the lease's time in seconds for an output in an object store, or a folder; None if there is none."""
+        lease = (_LEASE if in_store else 0) if self.lease is None else self.lease
+        return lease / 1e6 or None
+
+
 class Heartbeat(Section):
     """Statements that `binlog-merge capture` runs on every node's server, one after the other, every `interval` us."""
 

@@ -20,6 +20,7 @@ from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.files.away import Away
+    from binlog_merge.files.objects import FolderObjects, Objects
 
 STORE_NAME = "schema.duckdb"
 
@@ -56,6 +57,17 @@ class LogFolder:
             if archived is not None and name in archived.files:
                 return redacted(object_uri(archived.to, archived.object_of(name)))
         return str(self.directory / name if name else self.directory)
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether the log is in an object store, of which the folder is a copy."""
+        return False
+
+    def beside(self) -> "Objects | FolderObjects":
+        """Return what is beside the log's files, where that is: for who has no time to ask again and again."""
+        from binlog_merge.files.objects import FolderObjects
+
+        return FolderObjects(self.directory)
 
     @property
     def sidecars(self) -> Path | None:

@@ -229,7 +229,8 @@ class ObjectOutput:
             self._load_legacy()
 
     def _load_legacy(self) -> None:
-        numbers = sorted(_number_of(name) for name in self.objects.below("manifest"))
+        # A head that has come since is no such record: it is read by `advance`.
+        numbers = sorted(number for name in self.objects.below("manifest") if (number := _number_of(name)))
         first = max((n for n in numbers if n % LEGACY == 0), default=1)
         numbers = [n for n in numbers if n >= first]
         if numbers != list(range(first, first + len(numbers))):
@@ -324,6 +325,7 @@ class ObjectOutput:
         there = self.objects.below()
         self.objects.delete([name for name in there if name.startswith(f"{PARTS}/")])  # of runs that were killed
         self._holes, self._note, self._composed, self._composing = {}, None, {}, set()
+        self._brought = None
         if self.state.header is None:
             self.bring_state(folder)
             return
@@ -767,10 +769,10 @@ def _number_of(name: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def loaded(uri: str) -> "ObjectOutput":
-    """Return the output below a URI. Raises ManifestError if there is none."""
+def loaded(uri: str, awaited: bool = False) -> "ObjectOutput":
+    """Return the output below a URI. Raises ManifestError if there is none, unless it is `awaited`."""
     output = ObjectOutput(uri)
     output.load()
-    if output.state.header is None:
+    if output.state.header is None and not awaited:
         raise ManifestError("no merge has written here", file=output.objects.place(), remedy="give a merged log")
     return output

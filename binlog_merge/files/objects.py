@@ -64,10 +64,16 @@ class Version:
 
 
 class Objects:
-    """The objects below a URI. All methods raise what `object_stores.refused` returns, or IoError."""
+    """The objects below a URI. All methods raise what `object_stores.refused` returns, or IoError.
 
-    def __init__(self, uri: str) -> None:
+    `answer` is how long an answer may take at most, for who has no time to ask again; by default what is sent decides,
+    and what may pass is tried several times.
+    """
+
+    def __init__(self, uri: str, answer: timedelta | None = None) -> None:
         self.uri = Uri.parse(uri)
+        self._limit = answer
+        self._attempts = _READ_ATTEMPTS if answer is None else 1
 
     def place(self, name: str = "") -> str:
         """Return the URI of an object."""
@@ -98,7 +104,7 @@ class Objects:
         from obstore.exceptions import NotModifiedError
 
         options: Any = {} if tag is None else {"if_none_match": tag}
-        for attempt in range(_READ_ATTEMPTS):
+        for attempt in range(self._attempts):
             try:
                 with self._explained("read", name):
                     try:
@@ -108,7 +114,7 @@ class Objects:
                     except NotModifiedError:
                         return None
             except ObjectStoreUnreachable:
-                if attempt + 1 == _READ_ATTEMPTS:
+                if attempt + 1 == self._attempts:
                     raise
         raise AssertionError
 
@@ -152,11 +158,11 @@ class Objects:
         What the file has from there on is overwritten, but for the first `start` bytes, which it has already. Raises
         ManifestError if the object is shorter.
         """
-        for attempt in range(_READ_ATTEMPTS):
+        for attempt in range(self._attempts):
             try:
                 return self._fetch(name, path, size, start, to)
             except ObjectStoreUnreachable:
-                if attempt + 1 == _READ_ATTEMPTS:
+                if attempt + 1 == self._attempts:
                     raise
         raise AssertionError
 
@@ -265,6 +271,8 @@ class Objects:
         return str(found.meta["e_tag"])
 
     def _opened(self, answer: timedelta, retries: int = 8) -> Any:
+        if self._limit is not None:
+            return opened_store(self.uri, self._limit, 0)
         return opened_store(self.uri, answer, retries)
 
     def _is_absent(self, error: FileNotFoundError) -> bool:
@@ -423,6 +431,8 @@ class FolderObjects:
 
     def overwrite(self, name: str, data: bytes | Path) -> None:
         """Write an object, whether it is there or not."""
+        with self._explained(name):
+            (self._folder / name).parent.mkdir(exist_ok=True)
         replace_file(self._last(name)[0], data if isinstance(data, bytes) else data.read_bytes())
 
     def delete(self, names: list[str]) -> None:

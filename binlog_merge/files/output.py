@@ -34,11 +34,28 @@ class Output:
     elsewhere: ObjectOutput | None = None
     uri: str | None = None
 
-    def again(self) -> None:
-        """Make the folder anew after a round that failed: it is a cache of what is in the store. Raises MergeError."""
+    @property
+    def epoch(self) -> int:
+        """Return the epoch that was claimed last, 0 if none was."""
+        state = Manifest.load(self.directory).state if self.elsewhere is None else self.elsewhere.state
+        return state.epoch
+
+    def again(self, claimed: int = 0) -> None:
+        """Make the folder anew after a round that failed: it is a cache of what is in the store.
+
+        `claimed` is the epoch that was claimed here, 0 if none was. Raises OutputBusy if it is not the last one,
+        MergeError.
+        """
+        if self.elsewhere is not None:
+            self.elsewhere.load()
+        if claimed and self.epoch != claimed:
+            raise OutputBusy(
+                f"epoch {self.epoch} of this output is claimed, after {claimed}, which is this one",
+                file=str(self.directory) if self.uri is None else redacted(self.uri),
+                remedy="one that holds the lease writes; let this one wait for it",
+            )
         if self.elsewhere is not None:
             _clear(self.directory)
-            self.elsewhere.load()
             self.elsewhere.bring(self.directory)
 
     def claim(self, epoch: int, holder: str) -> None:

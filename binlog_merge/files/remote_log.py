@@ -3,7 +3,8 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import BinaryIO, Final, TypeVar
@@ -14,6 +15,7 @@ from binlog_merge.files.away import Away
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import MANIFEST_NAME, OutputFile
 from binlog_merge.files.object_output import ObjectOutput, loaded
+from binlog_merge.files.objects import FolderObjects, Objects
 from binlog_merge.files.scratch import reading_folder
 from binlog_merge.redaction import redacted
 
@@ -22,6 +24,7 @@ _EVERY: Final = 1.0
 _EVERY_WHILE_IT_GROWS: Final = 0.2
 _GROWS_FOR: Final = 10.0
 _AFTER_FAILURE: Final = 5.0
+_BESIDE: Final = timedelta(seconds=2)
 
 
 Brought = TypeVar("Brought")
@@ -44,6 +47,16 @@ class RemoteLog(LogFolder):
     def place(self, name: str = "") -> str:
         """Return the URI of the log, or of a file of it, for people."""
         return redacted(self._output.objects.place(self._output.names.of(name) if name else ""))
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether the log is in an object store, rather than an archive in a folder."""
+        return isinstance(self._output.objects, Objects)
+
+    def beside(self) -> Objects | FolderObjects:
+        """Return what is beside the log's files; see LogFolder."""
+        objects = self._output.objects
+        return Objects(str(objects.uri), _BESIDE) if isinstance(objects, Objects) else objects
 
     @property
     def sidecars(self) -> Path | None:
@@ -73,7 +86,8 @@ class RemoteLog(LogFolder):
     def _bring(self, schema: bool = False) -> None:
         self._output.bring_state(self.directory, schema or self._schema)
         at = self._output.published_at()
-        os.utime(self.directory / MANIFEST_NAME, (at, at))
+        with suppress(FileNotFoundError):  # nobody has written yet
+            os.utime(self.directory / MANIFEST_NAME, (at, at))
 
     @contextmanager
     def following(self, report: Callable[[str], None]) -> Iterator[None]:
@@ -143,15 +157,17 @@ class RemoteLog(LogFolder):
 
 
 @contextmanager
-def opened_log(place: str | Path, schema: bool = True) -> Iterator[LogFolder]:
+def opened_log(place: str | Path, schema: bool = True, awaited: bool = False) -> Iterator[LogFolder]:
     """Yield the log at a local path or a URI. Without `schema` no schema store is brought from a URI.
+
+    `awaited`: nobody need have written there yet.
 
     Raises ManifestError if there is no output at the URI, and within seconds what is wrong with the store.
     """
     if not is_uri(str(place)) and not _is_archive(Path(place)):
         yield LogFolder(Path(place))
         return
-    output = loaded(str(place))
+    output = loaded(str(place), awaited)
     with reading_folder() as folder:
         yield RemoteLog(output, folder, schema)
 

@@ -16,8 +16,9 @@ from typing import Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import EngineLost, InternalError, MergeError
+from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, NoFiles, OutputBusy
 from binlog_merge.files.directory import Glance, discover
+from binlog_merge.files.lease_keeper import LeaseKeeper
 from binlog_merge.files.output import opened_output
 from binlog_merge.files.watch import FolderWatch
 from binlog_merge.heartbeat import HEARTBEAT
@@ -51,6 +52,7 @@ class Rounds:
         self._watch: FolderWatch | None = None
         self._held = ExitStack()
         self._failed = False
+        self._claimed = 0
 
     def __enter__(self) -> Self:
         if is_uri(str(self._out)):
@@ -85,9 +87,20 @@ class Rounds:
         """Return the local folder of the output: the output itself, or where one in an object store is worked on."""
         return self._output.directory
 
+    @property
+    def epoch(self) -> int:
+        """Return the epoch that was claimed last, by anybody; 0 if none was."""
+        return self._output.epoch
+
     def claim(self, epoch: int, holder: str) -> None:
         """Say in the manifest who writes from here on, as the holder of a lease. Raises OutputBusy if another does."""
         self._output.claim(epoch, holder)
+        self._claimed = epoch
+        self._state = self._state.forgotten()
+
+    def again(self) -> None:
+        """Take in what was published meanwhile. Raises OutputBusy if another has claimed the output."""
+        self._output.again(self._claimed)
         self._state = self._state.forgotten()
 
     def has_news(self) -> bool:
@@ -120,7 +133,7 @@ class Rounds:
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
         if self._failed:
-            self._output.again()
+            self.again()
             self._failed = False
         try:
             result, self._state = merge_once(self._job(progress, end_of_input), self._state)
@@ -190,15 +203,18 @@ def follow(
                 return
             attempts += 1
             failing_since = begun if attempts == 1 else failing_since
-            # A full disk, a folder that is not mounted, a lost executor. A JVM that is gone needs another process; an
-            # internal error may.
-            passes = error.may_pass and not isinstance(error, InternalError | EngineLost)
+            # A full disk, a folder that is not mounted, a lost executor, a lease that is late. A JVM that is gone needs
+            # another process; an internal error may. Whoever else has written is now the one who writes.
+            passes = error.may_pass and not isinstance(error, InternalError | EngineLost | OutputBusy)
+            passes = passes or isinstance(error, LeaseLapsed)
             if not passes or clock() - failing_since > pace.patience:
                 raise
             if HEARTBEAT.has_worked:  # else it still starts, for which kernels may be compiled: nobody waits for signs
                 HEARTBEAT.beat()
-            watcher.failed(error, pace.pause(attempts))
-            stop.wait(pace.pause(attempts))
+            # Files that are not there yet come any moment: on a new host they are being captured.
+            pause = pace.pause(1 if isinstance(error, NoFiles) else attempts)
+            watcher.failed(error, pause)
+            stop.wait(pause)
             continue
         HEARTBEAT.works()
         if attempts:
@@ -211,3 +227,39 @@ def follow(
             stop.wait(max(min(pace.rest, max(pace.least_rest, took / 2)), pace.min_interval - took))
         elif not stop.is_set():
             rounds.wait(stop, pace.look, pace.poll)
+
+
+_CLAIMS = 5
+
+
+def follow_leading(
+    opened: Callable[[], Rounds], keeper: LeaseKeeper, stop: Event, watcher: Watcher, pace: Pace
+) -> None:
+    """Wait for a lease, and merge as `follow` does while it is held; again and again, until `stop` is set.
+
+    `opened` returns rounds that may write while `keeper.check` allows it. Who sets `stop` sets `keeper.ending`, too.
+    Raises LeaseLost when another has taken over, and as `follow` does.
+    """
+    while keeper.leads(stop):
+        with opened() as rounds:
+            _claim(rounds, keeper, stop)
+            follow(rounds, keeper.ending, watcher, pace)
+            keeper.release()  # before the local copy is cleared: somebody waits
+
+
+def _claim(rounds: Rounds, keeper: LeaseKeeper, stop: Event) -> None:
+    """Claim an output. What who led before has published in the meantime is taken in."""
+    for attempt in range(_CLAIMS):
+        try:
+            if rounds.epoch >= keeper.epoch:  # of a lease that was removed by hand
+                keeper.outdo(rounds.epoch, stop)
+            rounds.claim(keeper.epoch, keeper.terms.name)
+        except OutputBusy:
+            if stop.is_set():
+                return
+            keeper.check()
+            if attempt + 1 == _CLAIMS:
+                raise
+            rounds.again()
+        else:
+            return

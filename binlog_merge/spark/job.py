@@ -1,15 +1,18 @@
 """Runs the merge on Spark."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.pipeline.rounds import IN_DRIVER, Pace, Rounds, Watcher
+from binlog_merge.files.lease_keeper import LeaseKeeper
+from binlog_merge.pipeline.rounds import IN_DRIVER, Pace, Rounds, Watcher, follow_leading
 from binlog_merge.pipeline.rounds import follow as follow_rounds
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.pipeline.values import MergeResult
+from binlog_merge.pipeline.warm import warm
 from binlog_merge.spark.runner import SparkRunner
 
 if TYPE_CHECKING:
@@ -69,12 +72,20 @@ def follow(
     at_need: bool = False,
     start_tso: int | None = None,
     work: Path | None = None,
+    keeper: LeaseKeeper | None = None,
 ) -> None:
     """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
 
-    `in_driver` and `at_need` are those of `merge`. `watcher` gets each round's result. The files are those of one
-    merge, byte for byte. Raises MergeError for what does not pass by itself.
+    `in_driver` and `at_need` are those of `merge`. `watcher` gets each round's result. With `keeper` it waits for a
+    lease, with all loaded that a round needs, and merges while it is held. The files are those of one merge, byte for
+    byte. Raises MergeError for what does not pass by itself.
     """
     runner = SparkRunner(spark, at_need=at_need)
-    with Rounds(runner, config, out, start_tso=start_tso, in_driver=in_driver, work=work) as rounds:
+    opened = partial(Rounds, runner, config, out, start_tso=start_tso, in_driver=in_driver, work=work)
+    if keeper is not None:
+        runner.start()
+        warm()
+        follow_leading(partial(opened, allowed=keeper.check), keeper, stop, watcher, pace or Pace())
+        return
+    with opened() as rounds:
         follow_rounds(rounds, stop, watcher, pace or Pace())

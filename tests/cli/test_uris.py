@@ -13,7 +13,6 @@ URI = "s3://AKIAEXAMPLE:s3cr3t@bucket/merged?secret_key=s3cr3t"
 EVERYWHERE = [
     ["merge", "--config", URI],
     ["merge", "--config", "{config}", "--filter", URI],
-    ["run", "--config", "{config}", "--out", URI],
     ["capture", "--config", "{config}", "--out", URI],
     ["verify", "merged", "--work", URI],
     ["purge", URI, "--to", "binlog.000001"],

@@ -15,6 +15,7 @@ from binlog_merge.observe.status.values import (
     ArchiveStatus,
     ComponentStatus,
     DiskStatus,
+    LeaseStatus,
     MergedStatus,
     NodeStatus,
     Problem,
@@ -36,6 +37,7 @@ CODES: Final[Mapping[str, Severity]] = {
     "capture-stopped": Severity.error,
     "serve-silent": Severity.error,
     "component-away": Severity.error,
+    "no-leader": Severity.error,
     "disk-full": Severity.error,
     "status-failed": Severity.error,
     "ddl-waits": Severity.warning,
@@ -127,6 +129,15 @@ def component_problems(components: Iterable[ComponentStatus]) -> Iterator[Proble
             yield problem("component-away", f"{one.name} ended with {one.last}{again}; it {now}")
 
 
+def lease_problems(lease: LeaseStatus | None) -> Iterator[Problem]:
+    """Yield that nobody leads."""
+    if lease is not None and not lease.held:
+        what = "has released the lease" if lease.released else f"was seen last {lease.age_seconds:.0f} s ago"
+        who = ", ".join(lease.standbys) or "nobody"
+        text = f"nobody leads, so nothing new is merged: {lease.holder} {what}, and {who} waits to take over"
+        yield problem("no-leader", text)
+
+
 def disk_problems(disks: Iterable[DiskStatus]) -> Iterator[Problem]:
     """Yield which disks are full."""
     for disk in disks:
@@ -141,8 +152,15 @@ def is_full(disk: DiskStatus) -> bool:
     return disk.free_bytes < ROOM or not disk.files_free
 
 
-def node_problems(nodes: Mapping[str, NodeStatus], disks: Iterable[DiskStatus] = ()) -> Iterator[Problem]:
-    """Yield what is wrong with the nodes and their captures. Those who cannot write their notes are not silent."""
+def node_problems(
+    nodes: Mapping[str, NodeStatus], disks: Iterable[DiskStatus] = (), elsewhere: bool = False
+) -> Iterator[Problem]:
+    """Yield what is wrong with the nodes and their captures. Those who cannot write their notes are not silent.
+
+    `elsewhere`: they are captured on another host, so what is here says nothing.
+    """
+    if elsewhere:
+        return
     full = any(is_full(disk) for disk in disks)
     for name, node in nodes.items():
         if not node.files:

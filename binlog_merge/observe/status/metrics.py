@@ -18,6 +18,7 @@ from binlog_merge.observe.status.values import (
     ComponentStatus,
     DiskStatus,
     FilePosition,
+    LeaseStatus,
     MergedStatus,
     NodeStatus,
     ReaderStatus,
@@ -96,6 +97,12 @@ def _component(name: str, text: str, value: Callable[[ComponentStatus], float]) 
         return [((one.name,), value(one)) for one in status.components]
 
     return Metric(f"{PREFIX}_component_{name}", text, ("component",), values)
+
+
+def _lease(name: str, text: str, value: Callable[[LeaseStatus], float | None]) -> Metric:
+    return Metric(
+        f"{PREFIX}_{name}", text, (), lambda status: () if status.lease is None else _one(value(status.lease))
+    )
 
 
 def _disk(name: str, text: str, value: Callable[[DiskStatus], float]) -> Metric:
@@ -227,6 +234,11 @@ METRICS: Final = (
     _component("works", "1 while it does what it is for: 0 also while it starts.", lambda c: float(c.works)),
     _component("starts_total", "How often it was started since `run` began.", lambda c: c.starts),
     _component("accidents", "How often it has ended in a row, and not lived for a minute.", lambda c: c.accidents),
+    _lease("leader", "1 if this run leads, 0 if it waits.", lambda x: None if x.leads is None else float(x.leads)),
+    _lease("lease_held", "1 while somebody leads, here or elsewhere.", lambda x: float(x.held)),
+    _lease("lease_epoch", "How often the lead was taken.", lambda x: x.epoch),
+    _lease("lease_age_seconds", "How long ago the leader renewed its lease.", lambda x: x.age_seconds),
+    _lease("lease_standbys", "How many wait for the lead.", lambda x: len(x.standbys)),
     _disk("free_bytes", "What may still be written to the disk.", lambda d: d.free_bytes),
     _disk("total_bytes", "The size of the disk of the merged log, of captured files.", lambda d: d.total_bytes),
     Metric(f"{PREFIX}_ddl_waiting", "1 for each of the first 20 DDL that wait.", _OF_WAITING, _waiting(lambda d: 1.0)),

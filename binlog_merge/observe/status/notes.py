@@ -154,9 +154,16 @@ class MergeNote:
     error: str | None = None
 
 
-def merge_note(out: Path, problems: list[Problem]) -> MergeNote:
-    """Return the note of the last run in an output directory."""
-    return _read(out / NOTES_FOLDER / MERGE_NOTE, _merge_note, problems) or MergeNote()
+def merge_note(out: Path, problems: list[Problem], elsewhere: Mapping[str, Any] | None = None) -> MergeNote:
+    """Return the note of the last run in an output directory; without one what a run `elsewhere` says of itself."""
+    if (here := _read(out / NOTES_FOLDER / MERGE_NOTE, _merge_note, problems)) is not None:
+        return here
+    try:
+        return _merge_note({**elsewhere, "at": finite(elsewhere["at"])}) if elsewhere else MergeNote()
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"what the leader says of its merge cannot be read: {type(error).__name__}: {error}"
+        problems.append(Problem("note-damaged", Severity.warning, what))
+        return MergeNote()
 
 
 def decisions_note(out: Path, problems: list[Problem]) -> tuple[tuple[Decision, ...], int]:

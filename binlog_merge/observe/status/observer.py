@@ -4,16 +4,19 @@ Nothing is written, and nothing raises: what cannot be read is a problem in the 
 """
 
 import os
+import socket
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
-from binlog_merge.errors import ConfigError, IoError, ManifestError
+from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError
+from binlog_merge.files.lease_seen import LeaseWatch, Seen
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
@@ -24,6 +27,7 @@ from binlog_merge.observe.status.health import (
     component_problems,
     ddl_problems,
     disk_problems,
+    lease_problems,
     merge_problems,
     node_problems,
     problem,
@@ -48,6 +52,7 @@ from binlog_merge.observe.status.values import (
     DiskStatus,
     FilePosition,
     LastDdl,
+    LeaseStatus,
     MergedStatus,
     NodeStatus,
     Problem,
@@ -70,12 +75,17 @@ class Observer:
         place: Path | LogFolder,
         limits: Limits | None = None,
         components: Callable[[], tuple[ComponentStatus, ...]] = tuple,
+        leads: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self.config = config
+        self._leads = leads
         self._folder = folder_of(place)
         self.out = self._folder.directory
         self._limits = limits or Limits()
         self._components = components
+        leased = config.ha.lease_seconds(self._folder.is_remote) is not None
+        self._lease_watch = LeaseWatch(self._folder.beside()) if leased else None
+        self._seen: Seen | None = None
         self._manifest: Manifest | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._growth = Growth()
@@ -85,7 +95,8 @@ class Observer:
         """Return the status now."""
         now, problems = time.time(), list[Problem]()
         state, published_at = self._read_manifest(problems)
-        note = merge_note(self.out, problems)
+        lease = self._lease()
+        note = merge_note(self.out, problems, None if self._seen is None else self._seen.lease.status)
         nodes = {node.source_id: self._node(node, state, note, now, problems) for node in self.config.nodes}
         if state.header is not None:
             strangers = sorted(set(state.header.node_numbers) - set(nodes))
@@ -102,7 +113,8 @@ class Observer:
         components, disks = self._components(), self._disks()
         problems += component_problems(components)
         problems += disk_problems(disks)
-        problems += node_problems(nodes, disks)
+        problems += node_problems(nodes, disks, _is_elsewhere(lease))
+        problems += lease_problems(lease)
         archive = archive_status(self.out, state, problems)
         problems += archive_problems(archive)
         problems += serve_problems(serves, self._limits, disks)
@@ -126,6 +138,21 @@ class Observer:
             disks=disks,
             decisions=decisions,
             decisions_count=decisions_count,
+            lease=lease,
+        )
+
+    def _lease(self) -> LeaseStatus | None:
+        """Return who leads; what was seen last if the store does not say now, which the manifest then shows, too."""
+        if self._lease_watch is None:
+            return None
+        with suppress(MergeError):
+            self._seen = self._lease_watch.look()
+        if (seen := self._seen) is None:
+            return None
+        lease = seen.lease
+        return LeaseStatus(
+            *(lease.holder, lease.epoch, lease.seconds, lease.since, seen.held, lease.released, round(seen.age, 1)),
+            *(self._leads(), lease.wanted_by, seen.standbys),
         )
 
     def _disks(self) -> tuple[DiskStatus, ...]:
@@ -216,6 +243,15 @@ class Observer:
         if not self._samples or now - self._samples[-1].at >= _SAMPLE_SECONDS:
             self._samples.append(sample)
         return rates
+
+
+def _is_elsewhere(lease: LeaseStatus | None) -> bool:
+    """Return whether the nodes are captured on another host, as far as that is known."""
+    if lease is None:
+        return False
+    if lease.leads is not None:
+        return not lease.leads
+    return not lease.holder.startswith(f"{socket.gethostname()}-")
 
 
 def _disk(of: str, path: Path) -> DiskStatus | None:

@@ -1,4 +1,5 @@
-"""An HTTP server that shows a cluster's status: /metrics, /health, /status.json, /history.json, and a page at /.
+"""An HTTP server that shows a cluster's status: /metrics, /health, /live, /leader, /status.json, /history.json, and a
+page at /.
 
 A thread looks at the cluster once a second, and less often where a look takes long; requests get what it saw last.
 Nothing can be changed over HTTP.
@@ -32,6 +33,8 @@ from binlog_merge.observe.status.values import ComponentStatus, Status
 
 _LOG = logging.getLogger(__name__)
 _EVERY: Final = 1.0
+_HANGS: Final = 300.0
+"""After how many seconds without a look this process hangs."""
 _MOST_LOOKING: Final = 0.1
 _HISTORY: Final = 900
 _REQUEST_TIMEOUT: Final = 10.0
@@ -63,14 +66,16 @@ class StatusServer:
         listen: str,
         limits: Limits | None = None,
         components: Callable[[], tuple[ComponentStatus, ...]] = tuple,
+        leads: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self._host, self._port = parse_listen(listen)
-        self._observer = Observer(config, out, limits, components)
+        self._observer = Observer(config, out, limits, components, leads)
         self._history: deque[dict[str, Any]] = deque(maxlen=_HISTORY)
         self._ended = Event()
         self._threads: list[Thread] = []
         self._server: _Server | None = None
         self._status: Status | None = None
+        self._looked = time.monotonic()
         self.address: tuple[str, int] = (self._host, self._port)
 
     def __enter__(self) -> "StatusServer":
@@ -112,13 +117,18 @@ class StatusServer:
     def look(self) -> Status:
         """Look at the cluster now, and keep what is seen for requests."""
         status = self._observer.look()
-        self._status = status
+        self._status, self._looked = status, time.monotonic()
         self._history.append(_history_entry(status))
         return status
 
     def status(self) -> Status:
         """Return what was seen last."""
         return self.look() if self._status is None else self._status
+
+    @property
+    def silence(self) -> float:
+        """Return for how many seconds no look has come to its end."""
+        return time.monotonic() - self._looked
 
     def history(self, since: float) -> list[dict[str, Any]]:
         """Return the entries of the last minutes that are later than a time."""
@@ -283,6 +293,21 @@ def _health(source: StatusServer, query: str, accept: str) -> Answer:
     return HTTPStatus.OK if status.healthy else HTTPStatus.SERVICE_UNAVAILABLE, _JSON, _json(document)
 
 
+def _live(source: StatusServer, query: str, accept: str) -> Answer:
+    """Say whether this process works: not whether all is well, which starting it anew would not change."""
+    live = source.silence < _HANGS
+    document = {"live": live, "looked_seconds_ago": round(source.silence, 1)}
+    return HTTPStatus.OK if live else HTTPStatus.SERVICE_UNAVAILABLE, _JSON, _json(document)
+
+
+def _leader(source: StatusServer, query: str, accept: str) -> Answer:
+    """Say whether this run leads. Where there is no lease it does."""
+    lease = source.status().lease
+    leads = lease is None or lease.leads is True
+    document = {"leads": leads, "holder": None if lease is None else lease.holder}
+    return HTTPStatus.OK if leads else HTTPStatus.SERVICE_UNAVAILABLE, _JSON, _json(document)
+
+
 def _status(source: StatusServer, query: str, accept: str) -> Answer:
     return HTTPStatus.OK, _JSON, _json(source.status().to_dict())
 
@@ -304,6 +329,8 @@ _PAGES: Final[dict[str, Callable[[StatusServer, str, str], Answer]]] = {
     "/": _page,
     "/metrics": _metrics,
     "/health": _health,
+    "/live": _live,
+    "/leader": _leader,
     "/status.json": _status,
     "/history.json": _history,
 }

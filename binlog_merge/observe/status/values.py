@@ -317,6 +317,26 @@ class ComponentStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    """Who leads, where several stand by: the holder since a moment of its own clock, and with which epoch.
+
+    `held`: it is not released, and was renewed in time; `age_seconds` is how long ago it was renewed. `leads`: this
+    `run` leads; None if no `run` says so. `standbys` are those who wait, by name; `wanted_by` is who is to lead next.
+    """
+
+    holder: str
+    epoch: int
+    seconds: float
+    since: str
+    held: bool
+    released: bool
+    age_seconds: float
+    leads: bool | None
+    wanted_by: str | None
+    standbys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DiskStatus:
     """The file system on which the merged log or captured files are: what programs that are not root's may still
     write there. `files_free`: whether there is room for more files.
@@ -350,6 +370,7 @@ class Status:
     disks: tuple[DiskStatus, ...] = ()
     decisions: tuple[Decision, ...] = ()
     decisions_count: int = 0
+    lease: LeaseStatus | None = None
 
     @property
     def healthy(self) -> bool:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count, islice
 from pathlib import Path
 from urllib.error import URLError
@@ -31,7 +31,7 @@ from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.observe.status.metrics import METRICS, exposition
 from binlog_merge.observe.status.observer import Observer
 from binlog_merge.observe.status.server import StatusServer, check_descriptors
-from binlog_merge.observe.status.values import ComponentStatus, Status
+from binlog_merge.observe.status.values import ComponentStatus, LeaseStatus, Status
 from snapshot_store.server import ServerAddress
 from tests.binlog_server.running import Running, caught_up, from_position, replica_of, serving
 from tests.merge_e2e.cases import case_named
@@ -333,4 +333,14 @@ def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
         words = set(rule["expr"].replace("(", " ").replace(")", " ").replace("[", " ").split())
         names = {word for word in words if word.startswith("binlog_merge_")}
         assert names <= set(known) and (names or "up{" in rule["expr"])
-    assert len(rules) == 10
+    assert len(rules) == 11
+
+
+@needs_promtool
+def test_nobody_leads(cluster: Cluster, tmp_path: Path) -> None:
+    status = cluster.look()
+    held = LeaseStatus("a-1", 3, 10.0, "", True, False, 1.0, True, None, ("b-1",))
+    gone = replace(held, held=False, released=False, age_seconds=40.0)
+    leading, alone = (scraped(replace(status, lease=lease)) for lease in (held, gone))
+    assert "BinlogMergeNoLeader" not in fired([leading] * BEFORE, tmp_path)
+    assert "BinlogMergeNoLeader" in fired([*[leading] * BEFORE, *[alone] * 3], tmp_path)
