@@ -115,16 +115,16 @@ def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
     first = _first(node)
     if first is None and not following:
         return ()
-    found = [ServerStatus(first, None, None, "")]
+    servers = [ServerStatus(first, None, None, "")]
     for server in following:
         if server.ended is not None:
             end = server.ended
             ends = FilePosition(f"{end.folder}/{end.file}" if end.folder else end.file, end.position)
             # The one that has the log before it: a server that was never captured from has none.
-            at = next(i for i, known in reversed(list(enumerate(found))) if known.folder == end.folder)
-            found[at] = found[at].left(ends)
-        found.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
-    return tuple(found)
+            at = next(i for i, known in reversed(list(enumerate(servers))) if known.folder == end.folder)
+            servers[at] = servers[at].left(ends)
+        servers.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
+    return tuple(servers)
 
 
 def _first(node: Node) -> str | None:

@@ -371,11 +371,11 @@ class ExpressionReader:
     def arguments(self) -> list[Node]:
         """Parse expressions in parentheses."""
         self.cursor.expect_symbol("(")
-        found = [self.expression()]
+        arguments = [self.expression()]
         while self.cursor.accept_symbol(","):
-            found.append(self.expression())
+            arguments.append(self.expression())
         self.cursor.expect_symbol(")")
-        return found
+        return arguments
 
     def _column(self) -> Node:
         *table, name = self._dotted()
