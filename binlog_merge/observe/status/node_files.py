@@ -98,12 +98,12 @@ def _size_and_time(path: str) -> tuple[int, float | None]:
         with open_source(path) as source:
             return source.size, None
     try:
-        found = Path(local).stat()
+        status = Path(local).stat()
     except FileNotFoundError:
         return 0, None
     except OSError as error:
         raise io_error(error, path) from error
-    return found.st_size, found.st_mtime
+    return status.st_size, status.st_mtime
 
 
 def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:

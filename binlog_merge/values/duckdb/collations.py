@@ -240,9 +240,9 @@ def icu_differences() -> dict[str, dict[str, str]]:
     `*n` for n that follow each other. `disordered` are ranges of characters that sort elsewhere. `blank` are those that
     make no difference after a space at a text's end.
     """
-    found = json.loads(get_data("binlog_merge.values.duckdb", "icu_differences.json") or b"{}")
+    values = json.loads(get_data("binlog_merge.values.duckdb", "icu_differences.json") or b"{}")
     parts = ("stand_ins", "disordered", "blank")
-    return {part: {rules: " ".join(lines) for rules, lines in found[part].items()} for part in parts}
+    return {part: {rules: " ".join(lines) for rules, lines in values[part].items()} for part in parts}
 
 
 @lru_cache

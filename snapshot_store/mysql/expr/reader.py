@@ -102,12 +102,12 @@ class ExpressionReader:
         if self.cursor.at("IS"):
             self.cursor.next()
             no = self.cursor.accept("NOT")
-            found = self.cursor.accept_one("TRUE", "FALSE", "UNKNOWN")
-            if found is None:
+            word = self.cursor.accept_one("TRUE", "FALSE", "UNKNOWN")
+            if word is None:
                 raise self.cursor.error("expected TRUE, FALSE, UNKNOWN or NULL")
-            if found == "UNKNOWN":
+            if word == "UNKNOWN":
                 return Node("null", "", (node,), no)
-            return Node("truth", found.lower(), (condition(node),), no)
+            return Node("truth", word.lower(), (condition(node),), no)
         return node
 
     def _boolean_primary(self) -> Node:
