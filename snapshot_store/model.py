@@ -168,8 +168,8 @@ class Table:
 
     def places(self, index: Index) -> tuple[int, ...] | None:
         """Return the ordinals of an index's columns; None if a part is an expression, or a column that is not here."""
-        found = [None if part.column is None else self.index_of(part.column) for part in index.parts]
-        return None if None in found else tuple(place for place in found if place is not None)
+        places = [None if part.column is None else self.index_of(part.column) for part in index.parts]
+        return None if None in places else tuple(place for place in places if place is not None)
 
     @property
     def unique_keys(self) -> tuple[Index, ...]:
@@ -301,8 +301,8 @@ _APART = frozenset({"COLUMN_FORMAT", "COMMENT", "STORAGE", "USING", "WITH PARSER
 
 def with_attributes(known: Attributes, new: Attributes) -> Attributes:
     """Return attributes after others are written behind them; a value that means the default takes one away."""
-    found = {**dict(known), **dict(new)}
-    return tuple((name, value) for name, value in found.items() if not _is_default(name, value))
+    attributes = {**dict(known), **dict(new)}
+    return tuple((name, value) for name, value in attributes.items() if not _is_default(name, value))
 
 
 def default_of(name: str) -> str:

@@ -97,13 +97,13 @@ def _value(kind: type[Any], data: Any) -> Any:
 @lru_cache(maxsize=4096)
 def foreign_key_of(text: str) -> ForeignKey:
     """Return the foreign key with this SQL, as `ForeignKey.sql` writes it. Raises ValueError for any other text."""
-    found = _FOREIGN_KEY.fullmatch(text)
-    if found is None:
+    match = _FOREIGN_KEY.fullmatch(text)
+    if match is None:
         raise ValueError(f"not a foreign key: {text!r}")
-    ((name,), columns, table, referenced) = (_names(found[part] or "``") for part in range(1, 5))
-    schema, on = table[0] if len(table) > 1 else None, dict(re.findall(_ACTION, found[5]))
+    ((name,), columns, table, referenced) = (_names(match[part] or "``") for part in range(1, 5))
+    schema, on = table[0] if len(table) > 1 else None, dict(re.findall(_ACTION, match[5]))
     actions = (on.get("DELETE", ""), on.get("UPDATE", ""))
-    return ForeignKey(name, columns, (schema, table[-1]), referenced if found[4] else (), *actions)
+    return ForeignKey(name, columns, (schema, table[-1]), referenced if match[4] else (), *actions)
 
 
 def _names(text: str) -> tuple[str, ...]:

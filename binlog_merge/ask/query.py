@@ -163,16 +163,16 @@ def _is(tokens: Sequence[Any], number: int, kind: Any) -> bool:
 
 def _arguments(tokens: Sequence[Any], number: int) -> tuple[dict[str, str], int]:
     """Return the arguments of a call, the table's name as "", and the number of its closing parenthesis."""
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     while number < len(tokens):
         name = ""
         if _is(tokens, number + 1, TokenType.COLON_EQ):
             name, number = tokens[number].text.lower(), number + 2
-        if name in found or (name and name not in _ARGUMENTS) or not _literal(tokens, number):
+        if name in arguments or (name and name not in _ARGUMENTS) or not _literal(tokens, number):
             raise ConfigError(f"changes(…): {name or 'its first argument'} is not what it takes", remedy=_REMEDY)
-        found[name] = tokens[number].text
+        arguments[name] = tokens[number].text
         if _is(tokens, number + 1, TokenType.R_PAREN):
-            return found, number + 1
+            return arguments, number + 1
         if not _is(tokens, number + 1, TokenType.COMMA):
             break
         number += 2

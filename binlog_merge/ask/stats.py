@@ -80,11 +80,11 @@ class Stats:
 
     def tables(self) -> dict[Name, Count]:
         """Return the counts of each table, the one with most bytes first. A transaction counts once for each time."""
-        found: dict[Name, Count] = {}
+        tables: dict[Name, Count] = {}
         for (_, name), count in self.cells.items():
             ops = count.inserts, count.updates, count.deletes
-            found.setdefault(name, Count()).add(ops, count.bytes, count.transactions)
-        return dict(sorted(found.items(), key=lambda item: (-item[1].bytes, item[0])))
+            tables.setdefault(name, Count()).add(ops, count.bytes, count.transactions)
+        return dict(sorted(tables.items(), key=lambda item: (-item[1].bytes, item[0])))
 
 
 def count(
@@ -217,9 +217,9 @@ def _indexed(binlog: Log, first: int, last: int) -> Iterator[tuple[str, Any]]:
 
 def _places(binlog: Log, ranks: set[int]) -> dict[int, Transaction]:
     """Return where some transactions are."""
-    found = {}
+    places = {}
     for name, rows in _indexed(binlog, min(ranks), max(ranks)) if ranks else ():
         for row in rows[np.isin(rows[:, x.X_RANK], list(ranks))]:
             size, time, at = int(row[x.X_LENGTH]), int(row[x.X_COMMIT_US]), int(row[x.X_AT])
-            found[int(row[x.X_RANK])] = Transaction(size, 0, int(row[x.X_RANK]), time, name, at)
-    return found
+            places[int(row[x.X_RANK])] = Transaction(size, 0, int(row[x.X_RANK]), time, name, at)
+    return places

@@ -146,12 +146,12 @@ class GtidSet:
 
     def holes(self) -> "GtidSet":
         """Return the GTIDs missing between the least and the greatest number of each source and tag."""
-        found = {
+        holes = {
             source: tuple((before[1], after[0]) for before, after in pairwise(spans))
             for source, spans in self.intervals.items()
             if len(spans) > 1
         }
-        return GtidSet(found)
+        return GtidSet(holes)
 
     def contains_set(self, other: "GtidSet") -> bool:
         """Return whether every GTID of `other` is in this set."""

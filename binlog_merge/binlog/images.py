@@ -123,8 +123,8 @@ def _groups(precision: int, scale: int) -> list[int]:
     """Return the bytes and the power of ten of each group of digits; nine digits are a group."""
     whole = precision - scale
     digits = [whole % 9, *[9] * (whole // 9), *[9] * (scale // 9), scale % 9]
-    found = [number for count in digits if count for number in (DIGITS_TO_BYTES[count], 10**count)]
-    return [*found, *[0] * (6 - len(found))]
+    groups = [number for count in digits if count for number in (DIGITS_TO_BYTES[count], 10**count)]
+    return [*groups, *[0] * (6 - len(groups))]
 
 
 def _passed(number: int, size: CellSize, pad: int) -> list[int]:

@@ -134,12 +134,12 @@ def _items(cursor: Cursor) -> list[tuple[str, Node]]:
     """Parse items with their names, up to LIMIT."""
     cursor.expect("SELECT")
     skip_modifiers(cursor)
-    found = [_item(cursor)]
+    items = [_item(cursor)]
     while cursor.accept_symbol(","):
-        found.append(_item(cursor))
+        items.append(_item(cursor))
     if cursor.accept("FROM"):
         cursor.expect("DUAL")
-    return found
+    return items
 
 
 def _item(cursor: Cursor) -> tuple[str, Node]:

@@ -145,15 +145,15 @@ def keys_of(table: "model.Table") -> dict[str, str]:
         ),
         None,
     )
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for index in table.indexes:
         first = index.parts[0].column if index.parts else None
         if first is not None:
             kind = "UNI" if index.unique and len(index.parts) == 1 else "MUL"
-            found[first.lower()] = "UNI" if "UNI" in (kind, found.get(first.lower())) else kind
+            keys[first.lower()] = "UNI" if "UNI" in (kind, keys.get(first.lower())) else kind
     for part in () if primary is None else primary.parts:
-        found[(part.column or "").lower()] = "PRI"
-    return {column.name: found[column.name.lower()] for column in table.columns if column.name.lower() in found}
+        keys[(part.column or "").lower()] = "PRI"
+    return {column.name: keys[column.name.lower()] for column in table.columns if column.name.lower() in keys}
 
 
 def index_rows(table: "model.Table") -> Iterator[Row]:

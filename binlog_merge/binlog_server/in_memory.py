@@ -252,8 +252,8 @@ def in_mysqls_words(error: Exception) -> Refused:
         return Refused(ErrorCode.ER_DATA_OUT_OF_RANGE, stopped)
     text = (str(error).splitlines() or [""])[0]
     for pattern, code, message in _WORDS:
-        if found := pattern.search(text):
-            named = next((group for group in found.groups() if group is not None), "")
+        if match := pattern.search(text):
+            named = next((group for group in match.groups() if group is not None), "")
             return Refused(code, message.format(named[:64]))
     _LOG.warning("%s: %s", _OTHER, text[:1000])
     return Refused(ErrorCode.ER_NOT_SUPPORTED_YET, _OTHER)

@@ -241,12 +241,12 @@ class PublishedLog:
     def _stamp_now(self) -> tuple[int, int, int]:
         path = self.folder.directory / MANIFEST_NAME
         try:
-            found = path.stat()
+            status = path.stat()
         except (FileNotFoundError, NotADirectoryError):
             return 0, 0, 0
         except OSError as error:
             raise io_error(error, str(path)) from error
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _view_of(folder: LogFolder, state: ManifestState) -> LogView:

@@ -86,15 +86,15 @@ def known_status() -> dict[str, tuple[bool, str]]:
 @cache
 def system_tables() -> dict[tuple[str, str], SystemTable]:
     """Return the tables of the three schemas by (schema, name)."""
-    found: dict[tuple[str, str], tuple[Row, list[Row]]] = {}
+    tables: dict[tuple[str, str], tuple[Row, list[Row]]] = {}
     columns: list[Row] = []
     for row in _rows("relations"):
         if isinstance(row[0], str):
             columns = []
-            found[row[0], row[1]] = tuple(row[2:]), columns
+            tables[row[0], row[1]] = tuple(row[2:]), columns
         else:
             columns.append(tuple(row))
-    return {name: _table(*name, *parts) for name, parts in found.items()}
+    return {name: _table(*name, *parts) for name, parts in tables.items()}
 
 
 @cache

@@ -153,8 +153,8 @@ def _set(cursor: Cursor) -> Statement:
         charset = _charset(cursor)
         return SetNames(charset, _charset(cursor) if cursor.accept("COLLATE") else "")
     if cursor.accept("TRANSACTION") or cursor.accept("SESSION", "TRANSACTION") or cursor.accept("LOCAL", "TRANSACTION"):
-        found = re.search(r"isolation\s+level\s+(\w+(?:\s+(?!only)\w+)?)", rest(cursor).lower())
-        return SetIsolation("" if found is None else "-".join(found[1].split()))
+        match = re.search(r"isolation\s+level\s+(\w+(?:\s+(?!only)\w+)?)", rest(cursor).lower())
+        return SetIsolation("" if match is None else "-".join(match[1].split()))
     items = [_assignment(cursor)]
     while cursor.accept_symbol(","):
         items.append(_assignment(cursor))

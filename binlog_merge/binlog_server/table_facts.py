@@ -57,8 +57,8 @@ def _varies(type: "ColumnType") -> bool:
 
 def _options(table: "model.Table") -> str:
     written = {name: text_of(value) for name, value in table.attributes}
-    found = [f"{name}={_value(name, written[name.upper()])}" for name in _OPTIONS if name.upper() in written]
-    return " ".join([*found, "partitioned"] if table.partitioning else found)
+    options = [f"{name}={_value(name, written[name.upper()])}" for name in _OPTIONS if name.upper() in written]
+    return " ".join([*options, "partitioned"] if table.partitioning else options)
 
 
 def _value(name: str, text: str) -> str:
@@ -105,8 +105,8 @@ def _rows(how: "Partitioning") -> Iterator[Row]:
 
 
 def _tail(how: "Partitioning", name: str) -> Row:
-    found = _COMMENT.search(dict(how.said).get(name, ""))
-    comment = "" if found is None else found[1].replace("''", "'")
+    match = _COMMENT.search(dict(how.said).get(name, ""))
+    comment = "" if match is None else match[1].replace("''", "'")
     return *(None,) * 10, comment, "default", None
 
 

@@ -172,10 +172,10 @@ class DuckdbFile:
     @property
     def _record(self) -> Record:
         def ask(sql: str, arguments: Sequence[Any]) -> list[tuple[Any, ...]]:
-            found: list[tuple[Any, ...]] = self._target.connection.execute(
+            rows: list[tuple[Any, ...]] = self._target.connection.execute(
                 sql.replace("%s", "?"), list(arguments)
             ).fetchall()
-            return found
+            return rows
 
         return Record(ask, ask, qualified(META_SCHEMA), self.cluster, "VARCHAR", "VARCHAR", False)
 
@@ -220,11 +220,11 @@ class DuckdbFile:
 
     def _double(self, chunk: Chunk) -> list[Texts]:
         keys = ", ".join(f'k."bootstrap {i}"' for i in range(len(chunk.reading.key)))
-        found = self._target.connection.execute(
+        rows = self._target.connection.execute(
             f"SELECT {keys} FROM bootstrap_rows k SEMI JOIN {qualified(*chunk.reading.name)} t ON {_match(chunk)} "
             f"LIMIT {_MOST_KEYS}"
         ).fetchall()
-        return [tuple(row) for row in found]
+        return [tuple(row) for row in rows]
 
     def _write(self, chunk: Chunk, replace: bool) -> None:
         name = qualified(*chunk.reading.name)

@@ -71,8 +71,8 @@ def _reaches(place: End, end: End) -> bool:
 
 
 def _number(name: str) -> int:
-    found = _NUMBER.search(name)
-    return int(found[1]) if found else 0
+    match = _NUMBER.search(name)
+    return int(match[1]) if match else 0
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class CapturedNode:
 def captured_nodes(config: MergeConfig, password: str | None, ssl_ca: str | None) -> list[CapturedNode]:
     """Return all nodes of a cluster. Raises ConfigError for one that is not captured."""
     folders = config.captured_folders()
-    found = []
+    nodes = []
     for node in config.nodes:
         folder = folders.get(node.source_id)
         if folder is None or node.server is None:
@@ -117,5 +117,5 @@ def captured_nodes(config: MergeConfig, password: str | None, ssl_ca: str | None
                 remedy="give it a `server` and no `files`, and let `binlog-merge capture` run",
             )
         addresses = tuple(ServerAddress.parse(url, password) for url in node.servers)
-        found.append(CapturedNode(node.source_id, addresses, folder, ssl_ca))
-    return found
+        nodes.append(CapturedNode(node.source_id, addresses, folder, ssl_ca))
+    return nodes

@@ -276,11 +276,11 @@ class _Bootstrap:
 
     def _rows(self) -> dict[str, int]:
         """Return how many rows were read in this round, by table."""
-        found: dict[str, int] = {}
+        rows: dict[str, int] = {}
         for shard, done in self.target.progress().items():
             table = ".".join(self.places.name(shard) or ())
-            found[table] = found.get(table, 0) + done.rows
-        return found
+            rows[table] = rows.get(table, 0) + done.rows
+        return rows
 
     def _next(self, stage: Stage, high: int, catalog: Catalog) -> Stage:
         """Return what follows a round: the next one, or the end."""
@@ -338,16 +338,16 @@ class _Bootstrap:
 
     def _servers(self, catalog: Catalog, copied: Iterable[Name]) -> dict[str, Identity]:
         """Return the servers that the nodes have now. Raises UnsupportedInput for what cannot be copied."""
-        found: dict[str, Identity] = {}
+        servers: dict[str, Identity] = {}
         logged = True
         for node in self.nodes:
             with node.reader(None) as reader:
                 reader.check()
                 logged = logged and reader.logs_cascades
                 assert reader.identity is not None
-                found[node.name] = reader.identity
+                servers[node.name] = reader.identity
         check_tables([catalog.tables[name] for name in copied], logged)
-        return found
+        return servers
 
     def _wait_for_nodes(self) -> None:
         for node in self.nodes:

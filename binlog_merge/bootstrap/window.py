@@ -1,4 +1,4 @@
-"""What the log holds between two transactions by which a table's rows, read meanwhile, cannot be made right.
+"""Which tables' rows, read while the log went on, cannot be made right by applying it: a new round reads them again.
 
 A statement on the table: rows that were read before and after it are not of one table.
 

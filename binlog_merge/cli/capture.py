@@ -151,19 +151,19 @@ def _switches(given: Sequence[str]) -> dict[str, str]:
     """Return the URLs of servers that are to take over, by node."""
     from snapshot_store.server import ServerAddress
 
-    found: dict[str, str] = {}
+    switches: dict[str, str] = {}
     for text in given:
         node, equals, url = text.partition("=")
         try:
             ServerAddress.parse(url)
         except ValueError as error:
             raise ConfigError(f"--switch {node}: {error}") from None
-        if not equals or not node or node in found:
+        if not equals or not node or node in switches:
             raise ConfigError(
                 "--switch names a node and the server that takes over", remedy="write --switch dn-1=mysql://user@host"
             )
-        found[node] = url
-    return found
+        switches[node] = url
+    return switches
 
 
 def _report(node: str, text: str) -> None:

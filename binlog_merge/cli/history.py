@@ -79,12 +79,12 @@ def history(
 
 
 def _pairs(texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for name, value in map(_pair, texts):
-        if name.lower() in map(str.lower, found):
+        if name.lower() in map(str.lower, pairs):
             raise ConfigError(f"{name} is given twice", remedy="ask for one row after the other")
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs
 
 
 def _pair(text: str) -> tuple[str, str]:

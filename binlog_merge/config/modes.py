@@ -32,8 +32,8 @@ class Extractor:
 
     def value(self, name: str) -> str:
         """Return the text captured from a name, '' if the name does not match."""
-        found = _compiled(self.regexp).search(name)
-        return "" if found is None else "".join(group or "" for group in found.groups())
+        match = _compiled(self.regexp).search(name)
+        return "" if match is None else "".join(group or "" for group in match.groups())
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,8 +127,8 @@ def read_server_note(directory: Path) -> CaseOfNames | None:
 
     Raises ConfigError for a damaged note.
     """
-    found = read_note(directory / SERVER_NOTE, _KIND, "the note of the capture", _REMEDY, ConfigError)
-    return None if found is None else found.lower_case_table_names
+    note = read_note(directory / SERVER_NOTE, _KIND, "the note of the capture", _REMEDY, ConfigError)
+    return None if note is None else note.lower_case_table_names
 
 
 def write_server_note(directory: Path, lower_case_table_names: int) -> None:

@@ -147,13 +147,13 @@ class Schemas(Section):
 
 
 def _time_zone(value: Any) -> Any:
-    found = re.fullmatch(r"([+-])(\d{1,2}):([0-5]\d)", value) if isinstance(value, str) else None
-    if found is None:
+    match = re.fullmatch(r"([+-])(\d{1,2}):([0-5]\d)", value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"{value!r} is no offset from UTC; write it in quotes as MySQL does: '+08:00'")
-    minutes = int(f"{found[1]}1") * (int(found[2]) * 60 + int(found[3]))
+    minutes = int(f"{match[1]}1") * (int(match[2]) * 60 + int(match[3]))
     if not -839 <= minutes <= 840:
         raise ValueError(f"{value!r} is beyond what MySQL allows, -13:59 to +14:00")
-    return f"{found[1]}{int(found[2]):02d}:{found[3]}"
+    return f"{match[1]}{int(match[2]):02d}:{match[3]}"
 
 
 class Reshape(Section):

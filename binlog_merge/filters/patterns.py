@@ -102,15 +102,15 @@ def parse_pattern(text: str, fold: bool, dotted: bool) -> tuple[NamePattern, str
     if not text:
         raise PatternSyntaxError("syntax error: missing pattern")
     if text[0] == "/":
-        found = _REGEXP.match(text)
-        if found is None:
+        match = _REGEXP.match(text)
+        if match is None:
             raise PatternSyntaxError("syntax error: incomplete regexp")
-        return _expression(found[0][1:-1], fold), text[found.end() :]
+        return _expression(match[0][1:-1], fold), text[match.end() :]
     if quoted := _QUOTED.get(text[0]):
-        found = quoted.match(text)
-        if found is None:
+        match = quoted.match(text)
+        if match is None:
             raise PatternSyntaxError("syntax error: incomplete quoted identifier")
-        return NamePattern(found[0][1:-1].replace(text[0] * 2, text[0]), None, fold), text[found.end() :]
+        return NamePattern(match[0][1:-1].replace(text[0] * 2, text[0]), None, fold), text[match.end() :]
     return _wildcard(text, fold, dotted)
 
 
@@ -133,10 +133,10 @@ def _wildcard(text: str, fold: bool, dotted: bool) -> tuple[NamePattern, str]:
         elif char in "*?":
             plain, pattern, place = False, pattern + (".*" if char == "*" else "."), place + 1
         elif char == "[":
-            found = _RANGE.match(text, place)
-            if found is None:
+            match = _RANGE.match(text, place)
+            if match is None:
                 raise PatternSyntaxError("syntax error: failed to parse character class")
-            plain, pattern, place = False, pattern + _range(found[0]), found.end()
+            plain, pattern, place = False, pattern + _range(match[0]), match.end()
         elif _PLAIN.match(char):
             literal, pattern, place = literal + char, pattern + re.escape(char), place + 1
         else:

@@ -43,20 +43,20 @@ def checkpoints_of(binlog: Log, ranks: Collection[int]) -> dict[int, Checkpoint]
 
     Raises as reading the log does.
     """
-    found = {rank: Checkpoint(rank) for rank in ranks}
+    checkpoints = {rank: Checkpoint(rank) for rank in ranks}
     gone = binlog.state.gone
-    wanted = {rank for rank in found if binlog.state.first_rank <= rank <= binlog.last_rank}
-    if gone is not None and gone.last_rank in found:
+    wanted = {rank for rank in checkpoints if binlog.state.first_rank <= rank <= binlog.last_rank}
+    if gone is not None and gone.last_rank in checkpoints:
         gtid = f"{binlog.cluster_uuid}:{gone.last_rank}" if binlog.with_gtids else None
-        found[gone.last_rank] = Checkpoint(gone.last_rank, gtid, gone.last_key)
+        checkpoints[gone.last_rank] = Checkpoint(gone.last_rank, gtid, gone.last_key)
     for file in binlog.state.files:
         # The manifest has the last key of each file; a DDL's order key is nowhere else.
         if file.last_rank in wanted and binlog.with_gtids:
             gtid = f"{binlog.cluster_uuid}:{file.last_rank}"
-            found[file.last_rank] = Checkpoint(file.last_rank, gtid, file.last_key)
+            checkpoints[file.last_rank] = Checkpoint(file.last_rank, gtid, file.last_key)
             wanted.discard(file.last_rank)
     if not wanted:
-        return found
+        return checkpoints
     for piece in segments(binlog, min(wanted), max(wanted)):
         if not isinstance(piece, Segment):
             read = [(piece.begin, piece.statement.key)] if piece.begin.rank in wanted else []
@@ -65,8 +65,8 @@ def checkpoints_of(binlog: Log, ranks: Collection[int]) -> dict[int, Checkpoint]
             read = [(piece.begin(i), piece.key(i)) for i in numbers]
         for begin, key in read:
             gtid = begin.gtid if ":" in begin.gtid else f"transaction {begin.rank}"
-            found[begin.rank] = Checkpoint(begin.rank, gtid, None if key is None else key.text())
-    return found
+            checkpoints[begin.rank] = Checkpoint(begin.rank, gtid, None if key is None else key.text())
+    return checkpoints
 
 
 def resume(binlog: Log, recorded: Checkpoint, first: int | None, remedy: str = ANOTHER) -> int:

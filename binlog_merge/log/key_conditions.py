@@ -45,14 +45,14 @@ def kind_of(column: Column) -> str | None:
 
 def key_columns(table: Table) -> dict[str, tuple[int, str]]:
     """Return the columns of a table's primary key that are looked for: name in lower case -> place, kind."""
-    found: dict[str, tuple[int, str]] = {}
+    columns: dict[str, tuple[int, str]] = {}
     index = table.primary_key
     for part in () if index is None else index.parts:
         place = None if part.column is None else table.index_of(part.column)
         kind = None if place is None else kind_of(table.columns[place])
         if place is not None and kind is not None:
-            found[table.columns[place].name.lower()] = place, kind
-    return found
+            columns[table.columns[place].name.lower()] = place, kind
+    return columns
 
 
 def looks_for(terms: Sequence[Node], tables: Sequence[Table]) -> bool:

@@ -377,8 +377,12 @@ class Log:
 
     def _transaction(self, file: OutputFile, rank: int) -> Transaction:
         """Return a transaction of a file; a DDL's key comes from the store if its text has none."""
-        found = self.in_file(file).transaction(rank)
-        return self._with_key(found, file) if found.key is None and found.ddl is not None else found
+        transaction = self.in_file(file).transaction(rank)
+        return (
+            self._with_key(transaction, file)
+            if transaction.key is None and transaction.ddl is not None
+            else transaction
+        )
 
     def _with_key(self, found: Transaction, file: OutputFile) -> Transaction:
         """Return a DDL with its key: the manifest has those of a file's ends, the schema store those of logged DDL."""

@@ -276,7 +276,7 @@ class _FileWalk:
         )  # fmt: skip
 
     def _tables(self) -> tuple[TableMap, ...]:
-        found = []
+        tables = []
         for number in range(int(self.reg[k.MAPS])):
             body, end = int(self.maps[number, k.M_BODY]), int(self.maps[number, k.M_END])
             if body >= 0:
@@ -286,8 +286,8 @@ class _FileWalk:
                         self._parsed.clear()
                     self._parsed[data] = TableMap.parse(data)
                 self.tables[number] = self._parsed[data]
-            found.append(self.tables[number])
-        return tuple(found)
+            tables.append(self.tables[number])
+        return tuple(tables)
 
     def _again(self) -> None:
         """Clear the index for the next window, except for what belongs to the open transaction.

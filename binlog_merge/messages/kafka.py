@@ -345,12 +345,12 @@ def imported() -> Any:
 
 def settings_of(text: str, file: str) -> dict[str, str]:
     """Return a client's settings from a file of lines NAME=VALUE; # begins a comment. Raises ConfigError."""
-    found = {}
+    settings = {}
     for number, line in enumerate(text.splitlines(), 1):
         name, equal, value = line.strip().partition("=")
         if not name or name.startswith("#"):
             continue
         if not equal:
             raise ConfigError(f"line {number} is not NAME=VALUE", file=file)
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings

@@ -180,13 +180,13 @@ def format_of(name: str, given: Mapping[str, str]) -> Format:
 
 def given_options(texts: list[str]) -> dict[str, str]:
     """Return options from texts NAME=VALUE. Raises ConfigError."""
-    found = {}
+    options = {}
     for text in texts:
         name, equal, value = text.partition("=")
         if not equal or not name:
             raise ConfigError(f"--format-option {text!r} is not NAME=VALUE", remedy="decimal.handling.mode=string, say")
-        found[name] = value
-    return found
+        options[name] = value
+    return options
 
 
 def _found(place: str) -> Any:

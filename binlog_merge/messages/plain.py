@@ -52,13 +52,13 @@ def value_texts(rows: TableRows, side: int, place: int, binary: Callable[[Any], 
 
 def vector_texts(array: Any) -> Any:
     """Return vectors as texts like [1,2.5]."""
-    found = [
+    texts = [
         None
         if v is None
         else "[" + ",".join(np.format_float_positional(np.float32(x), unique=True, trim="-") for x in v) + "]"
         for v in array.to_pylist()
     ]
-    return pa.array(found, pa.string())
+    return pa.array(texts, pa.string())
 
 
 def member_lists(array: Any) -> Any:

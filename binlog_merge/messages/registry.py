@@ -68,16 +68,16 @@ def _type(schema: Schema, space: str, seen: set[str]) -> Any:
 
 
 def _properties(schema: Schema) -> dict[str, Any]:
-    found = {f"connect.{name}": schema[name] for name in ("doc", "version", "parameters") if name in schema}
+    properties = {f"connect.{name}": schema[name] for name in ("doc", "version", "parameters") if name in schema}
     if schema.get("default") is not None:
-        found["connect.default"] = _default(schema)
+        properties["connect.default"] = _default(schema)
     if "name" in schema:
-        found["connect.name"] = schema["name"]
+        properties["connect.name"] = schema["name"]
     if schema["type"] in ("int8", "int16"):
-        found["connect.type"] = schema["type"]
+        properties["connect.type"] = schema["type"]
     if schema.get("name") in _LOGICAL:
-        found["logicalType"] = _LOGICAL[schema["name"]]
-    return found
+        properties["logicalType"] = _LOGICAL[schema["name"]]
+    return properties
 
 
 def _optional(schema: Schema, space: str, seen: set[str]) -> Any:

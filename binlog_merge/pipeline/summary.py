@@ -131,12 +131,12 @@ def _held(held: HeldRows) -> dict[str, Any]:
 
 
 def _dependencies(kept: Sequence[GatherResult]) -> dict[str, Any]:
-    found = [g.dependencies for g in kept if g.dependencies is not None]
-    if not found:
+    dependencies = [g.dependencies for g in kept if g.dependencies is not None]
+    if not dependencies:
         return {}
     from binlog_merge.reshape.writesets import added
 
-    return added(found).to_dict()
+    return added(dependencies).to_dict()
 
 
 def _text(key: OrderKey | None) -> str | None:

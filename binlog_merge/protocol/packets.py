@@ -381,11 +381,11 @@ class Sent(Reader):
 def attributes_of(data: bytes) -> dict[str, str]:
     """Return a client's attributes; what cannot be read of them is left out, as it is in MySQL."""
     r = Sent(data, "connection attributes")
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     while r.left():
         try:
             name, value = r.packed_bytes("name"), r.packed_bytes("value")
         except BinlogFormatError:
             break
-        found[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-    return found
+        attributes[name.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+    return attributes

@@ -70,8 +70,8 @@ class Secret:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse a hash in one of MySQL's forms. Raises ValueError."""
-        if found := _NATIVE.fullmatch(text):
-            return cls(native=bytes.fromhex(found[1]))
+        if match := _NATIVE.fullmatch(text):
+            return cls(native=bytes.fromhex(match[1]))
         raw = text.encode("utf-8", "surrogateescape")
         if text[:2].lower() == "0x":
             raw = bytes.fromhex(text[2:])

@@ -122,16 +122,16 @@ class StreamSpec:
 
 def load_streams(file: Path | None, options: Sequence[str]) -> list[StreamSpec]:
     """Return the streams of a file and of options like `orders tables=shop.* port=3310`. Raises ConfigError."""
-    found: dict[str, StreamSpec] = {}
+    streams: dict[str, StreamSpec] = {}
     given = [] if file is None else [(load_yaml(file, "file of streams"), str(file), file.parent)]
     given += [(_of_option(text), f"--stream {text!r}", Path()) for text in options]
     for document, name, folder in given:
         for spec in _specs(document, name, folder):
-            if spec.name in found:
+            if spec.name in streams:
                 raise ConfigError(f"two streams have the name {spec.name}", file=name, remedy="give each its own")
-            found[spec.name] = spec
-    _check_apart(found.values())
-    return list(found.values())
+            streams[spec.name] = spec
+    _check_apart(streams.values())
+    return list(streams.values())
 
 
 def _of_option(text: str) -> YamlDocument:

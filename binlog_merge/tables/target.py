@@ -206,8 +206,8 @@ class DuckdbTarget:
     def _numbers(self, table: str, column: str) -> list[int]:
         if not self._present(META_SCHEMA, table):
             return []
-        found = self.connection.execute(f"SELECT {column} FROM {_META_PLACE}.{table} ORDER BY 1").fetchall()
-        return [int(number) for (number,) in found]
+        rows = self.connection.execute(f"SELECT {column} FROM {_META_PLACE}.{table} ORDER BY 1").fetchall()
+        return [int(number) for (number,) in rows]
 
     def position_sql(self) -> str:
         """Return the query for the number of transactions that the file has."""
@@ -221,12 +221,12 @@ class DuckdbTarget:
         return found
 
     def _present(self, schema: str, table: str) -> tuple[str, ...]:
-        found = self.connection.execute(
+        rows = self.connection.execute(
             "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
             "ORDER BY column_index",
             [CATALOG, schema, table],
         ).fetchall()
-        return tuple(name for (name,) in found)
+        return tuple(name for (name,) in rows)
 
     def as_kept(self, table: Table) -> Table:
         """Return a table with those of its columns that the file has."""

@@ -92,16 +92,16 @@ def _check_told(old: Column, new: Column, values: Any) -> None:
 def cells_of(column: Column, values: Any) -> list[bytes | None]:
     """Return the cells of an Arrow array of a column's values."""
     encoded: dict[Any, bytes] = {}
-    found: list[bytes | None] = []
+    cells: list[bytes | None] = []
     for value in values.to_pylist():
         if value is None:
-            found.append(None)
+            cells.append(None)
             continue
         key = repr(value) if isinstance(value, float | list) else value  # 0.0 and -0.0 are two values
         if key not in encoded:
             encoded[key] = _cell(column, value)
-        found.append(encoded[key])
-    return found
+        cells.append(encoded[key])
+    return cells
 
 
 def _cell(column: Column, value: Any) -> bytes:

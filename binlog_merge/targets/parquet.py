@@ -191,28 +191,28 @@ class ParquetTarget:
     def _position(self) -> tuple[int, str | None]:
         path = self.folder / POSITION_NAME
         remedy = "put it back from a copy, or name a new directory and replay from the beginning"
-        found = read_note(path, _POSITION, "the position of the change log", remedy, IoError)
-        if found is None:
+        position = read_note(path, _POSITION, "the position of the change log", remedy, IoError)
+        if position is None:
             if any(self.folder.glob("*/*/*.parquet")):
                 raise ConfigError("the directory has Parquet files and no position", file=str(self.folder))
             return 0, None
-        if found.cluster_uuid != self.cluster:
-            raise ConfigError(f"the directory is a change log of cluster {found.cluster_uuid}", file=str(path))
-        if found.columns != _COLUMNS:
+        if position.cluster_uuid != self.cluster:
+            raise ConfigError(f"the directory is a change log of cluster {position.cluster_uuid}", file=str(path))
+        if position.columns != _COLUMNS:
             raise ConfigError(
                 "the change log was begun by an earlier version, whose files have other columns (rank, committed_at)",
                 file=str(path),
                 remedy="name a new directory, and replay from the beginning: what this one has stays as it is",
             )
-        if found.temporal != ("text" if self.temporal_text else "typed"):
-            raise ConfigError(f"the change log was begun with --temporal {found.temporal}", file=str(path))
-        if (texts := found.zero_dates_as_text) != self.zero_dates.as_text:
+        if position.temporal != ("text" if self.temporal_text else "typed"):
+            raise ConfigError(f"the change log was begun with --temporal {position.temporal}", file=str(path))
+        if (texts := position.zero_dates_as_text) != self.zero_dates.as_text:
             raise ConfigError(
                 f"the change log was begun with {f'--zero-dates {texts}' if texts else 'typed dates'}",
                 file=str(path),
                 remedy="the columns of dates that are text stay so; name a new directory for others",
             )
-        return found.rank, found.order_key
+        return position.rank, position.order_key
 
     def _clean(self) -> None:
         """Remove files that were written but not committed."""

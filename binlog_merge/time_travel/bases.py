@@ -140,12 +140,12 @@ _REMEDIES = {
 
 
 def _doubts(file: DuckdbTarget) -> tuple[str, ...]:
-    found = []
+    doubts = []
     if file.filtered() and not file.only():
-        found.append(f"{file.path} was filled with a filter, so rows may not be in it, nor in the table")
+        doubts.append(f"{file.path} was filled with a filter, so rows may not be in it, nor in the table")
     if skipped := file.skipped_ranks():
-        found.append(f"{file.path}: a replay skipped transactions {', '.join(map(str, skipped))[:200]}")
-    return tuple(found)
+        doubts.append(f"{file.path}: a replay skipped transactions {', '.join(map(str, skipped))[:200]}")
+    return tuple(doubts)
 
 
 def _check(path: Path, place: Checkpoint, binlog: Log) -> None:

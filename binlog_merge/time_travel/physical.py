@@ -79,7 +79,7 @@ def node_readers(binlog: Log, selected: Selected, config: MergeConfig) -> dict[s
     keys = _keys(binlog, selected)
     if not keys:
         return {}
-    found: dict[str, list[Branch]] = {}
+    readers: dict[str, list[Branch]] = {}
     seen: set[OrderKey] = set()
     with found_transactions(InDriver(Files()), config, end_of_input=True, counts=False) as transactions:
         for task in transactions.tasks:
@@ -93,7 +93,7 @@ def node_readers(binlog: Log, selected: Selected, config: MergeConfig) -> dict[s
                     for at in branches:
                         file = paths[at["node"], at["file"]]
                         made = Branch(begin, key, file.path, at["start"], at["end"], file.checksum)
-                        found.setdefault(at["node"], []).append(made)
+                        readers.setdefault(at["node"], []).append(made)
     if missing := sorted(keys.keys() - seen):
         raise UndoRefused(
             f"the nodes' binlogs do not have {keys[missing[0]].gtid} any more, and {len(missing)} transactions in all",
@@ -102,7 +102,7 @@ def node_readers(binlog: Log, selected: Selected, config: MergeConfig) -> dict[s
     tables = _tables(binlog, selected, config, min(keys), max(keys))
     return {
         node: NodeReader(binlog, replace(selected, tables=tables[node]), branches=branches)
-        for node, branches in sorted(found.items())
+        for node, branches in sorted(readers.items())
         if node in tables
     }
 

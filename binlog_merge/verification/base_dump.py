@@ -194,13 +194,13 @@ def _rows(data: bytes, at: int, end: int) -> Iterator[list[_Value]]:
 def _columns(table: Table, names: Sequence[str] | None, file: Path) -> list[Column]:
     if names is None:
         return list(table.columns)
-    found = []
+    columns = []
     for name in names:
         place = table.index_of(name)
         if place is None:
             raise ConfigError(f"--base: {table.schema}.{table.name} has no column {name} in the log", file=str(file))
-        found.append(table.columns[place])
-    return found
+        columns.append(table.columns[place])
+    return columns
 
 
 def _texts(columns: Sequence[Column], row: Sequence[_Value], file: Path) -> Texts:

@@ -145,14 +145,14 @@ class ServerSide:
 
     def columns(self, table: Table) -> set[str]:
         """Return the names, in lower case, of a table's columns that all servers have."""
-        found = [
+        columns = [
             {
                 str(row[0]).lower()
                 for row in self.ask(f"SHOW COLUMNS FROM {quote_name(schema)}.{quote_name(name)}", (), number)
             }
             for number, schema, name in self._places(table)
         ]
-        return set.intersection(*found) if found else set()
+        return set.intersection(*columns) if columns else set()
 
     def sums(self, compared: Compared) -> Sums:
         """Return the checksums of the table's buckets, over all servers."""

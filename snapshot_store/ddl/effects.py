@@ -171,13 +171,13 @@ class Effects:
     @property
     def rows(self) -> tuple[tuple[Name, Name], ...]:
         """Return (from, to) for tables between which rows move without row events."""
-        found = [(old, new) for new, old in self.origins.items()]
+        rows = [(old, new) for new, old in self.origins.items()]
         for effect in self.all:
             if effect.other is not None and effect.verb in (Verb.EXCHANGE, Verb.COPY_ROWS):
-                found.append((effect.other, effect.table))
+                rows.append((effect.other, effect.table))
             if effect.other is not None and effect.verb is Verb.EXCHANGE:
-                found.append((effect.table, effect.other))
-        return tuple(found)
+                rows.append((effect.table, effect.other))
+        return tuple(rows)
 
     @property
     def own(self) -> tuple[Name, ...]:

@@ -320,7 +320,7 @@ def add_checks(table: Table, added: Iterable[CheckSpec]) -> Table:
 def _numbered_name(table: str, suffix: str, names: Iterable[str]) -> str:
     """Return the generated name with the next free number."""
     pattern = re.compile(rf"{re.escape(table)}_{suffix}_(\d{{1,9}})", re.IGNORECASE)
-    numbers = [int(found[1]) for name in names if (found := pattern.fullmatch(name))]
+    numbers = [int(match[1]) for name in names if (match := pattern.fullmatch(name))]
     return f"{table}_{suffix}_{max(numbers, default=0) + 1}"
 
 

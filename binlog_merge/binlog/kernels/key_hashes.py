@@ -67,6 +67,7 @@ def text_hash(b: Any, begin: int, end: int, found: Any) -> int:
         end -= 1
     plain, raw = np.uint64(0xCBF29CE484222325), np.uint64(0x84222325CBF29CE4)
     prime, is_plain = np.uint64(0x100000001B3), True
+    # Both are carried along, as only the end tells which one counts: a text is then read once.
     for i in range(begin, end):
         char = np.uint64(b[i])
         raw = (raw ^ char) * prime

@@ -55,6 +55,7 @@ def _find_map(maps: Any, slots: Any, count: int, table_id: int) -> int:
     found = np.int64(slots[table_id & 4095])
     if found >= 0 and maps[found, M_ID] == table_id:
         return found
+    # Ids are counted up, so that two of one window rarely share a slot: then the later map has it.
     for i in range(count - 1, -1, -1):
         if maps[i, M_ID] == table_id:
             return i
@@ -125,6 +126,7 @@ def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, 
             if stop - body < 8 or reg[OPEN] == 0:
                 return DAMAGED
             found = _find_map(maps, slots, reg[MAPS], u48(b, body))
+            # A server takes rows by a map of the same transaction alone, and so do all who read the log after us.
             if found < 0 or maps[found, M_RANK] != reg[RANK]:
                 return DAMAGED
             e = events[reg[EVENTS]]

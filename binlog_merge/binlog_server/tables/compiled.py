@@ -93,13 +93,13 @@ def _known(source: Source, catalog: Catalog) -> Table:
 
 def _items(query: Query, table: Table) -> list[Item]:
     """Return the items with * as the visible columns."""
-    found: list[Item] = []
+    items: list[Item] = []
     for item in query.items:
         if item.name or item.aggregate or item.number:
-            found.append(item)
+            items.append(item)
         else:
-            found += [Item(column.name, column.name) for column in table.columns if not column.invisible]
-    return found
+            items += [Item(column.name, column.name) for column in table.columns if not column.invisible]
+    return items
 
 
 def _output(

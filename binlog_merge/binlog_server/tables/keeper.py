@@ -179,11 +179,11 @@ class Tables:
         connection = self._root.cursor()
         try:
             connection.execute(f"SET streaming_buffer_size = '{_AHEAD}'; SET TimeZone = 'UTC'; BEGIN TRANSACTION")
-            found = connection.execute(self._target.position_sql()).fetchall()
+            rows = connection.execute(self._target.position_sql()).fetchall()
         except duckdb.Error as error:
             connection.close()
             raise Refused(ErrorCode.ER_UNKNOWN_ERROR, f"the tables cannot be read: {error}"[:300]) from None
-        assert found == [(log.state.rank,)], (found, log.state.rank)
+        assert rows == [(log.state.rank,)], (rows, log.state.rank)
         return View(connection, log, catalog, self.temporal_text)
 
     # The thread that applies the log

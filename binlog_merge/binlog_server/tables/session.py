@@ -215,11 +215,11 @@ class Reads:
     def minutes(self) -> int:
         """Return the offset of the session's time zone from UTC. Raises Refused for a zone with a name."""
         zone = str(self._values.get("time_zone") or "SYSTEM")
-        found = _OFFSET.fullmatch(zone)
-        if found is not None:
-            minutes = int(found[2]) * 60 + int(found[3])
+        match = _OFFSET.fullmatch(zone)
+        if match is not None:
+            minutes = int(match[2]) * 60 + int(match[3])
             if minutes <= 14 * 60:
-                return -minutes if found[1] == "-" else minutes
+                return -minutes if match[1] == "-" else minutes
         if zone.upper() in ("SYSTEM", "UTC"):
             return 0
         raise Refused(

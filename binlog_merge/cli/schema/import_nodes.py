@@ -137,12 +137,12 @@ def overlaps_of(
             for shard in (shard for own in shared.values() for shard in own if shard.node == one.name):
                 definition = bases[one.name].catalog.tables[shard.schema, shard.table]
                 beginnings[shard] = beginning_of(reader, shard, definition)
-    found = []
+    overlaps = []
     for table, own in sorted(shared.items()):
         primary = logical.tables[table].primary_key
         key = () if primary is None else tuple(part.column or "" for part in primary.parts)
-        found.append(overlap_of(table, key, {shard: beginnings[shard] for shard in own}))
-    return [one for one in found if one is not None]
+        overlaps.append(overlap_of(table, key, {shard: beginnings[shard] for shard in own}))
+    return [one for one in overlaps if one is not None]
 
 
 def proposed(

@@ -109,16 +109,16 @@ def lines_of(store: "SchemaStore", name: "NamePattern", topology: "Topology") ->
     """
     from snapshot_store.errors import UnknownTable
 
-    found: list[tuple[str | None, str, str]] = []
+    lines: list[tuple[str | None, str, str]] = []
     absent: UnknownTable | None = None
     for physical in (False, True):
         try:
-            found += store.find([name], None, physical, topology)
+            lines += store.find([name], None, physical, topology)
         except UnknownTable as error:
             absent = absent or error
-    if absent is not None and not found:
+    if absent is not None and not lines:
         raise absent
-    return found
+    return lines
 
 
 def check_order(begin: "Moment", end: "Moment") -> None:

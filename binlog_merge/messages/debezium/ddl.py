@@ -49,12 +49,12 @@ def _versions(ddl: Ddl) -> tuple[TableVersion, ...]:
 
 def _changes(ddl: Ddl, versions: tuple[TableVersion, ...]) -> list[dict[str, Any]]:
     created = action_of(ddl.statement.ddl) in CREATES
-    found = []
+    changes = []
     for version in versions:
         name = f'"{version.schema}"."{version.name}"'
         kind = "DROP" if version.table is None else "CREATE" if created else "ALTER"
-        found.append({"type": kind, "id": name, "table": None if version.table is None else _table(version.table)})
-    return found
+        changes.append({"type": kind, "id": name, "table": None if version.table is None else _table(version.table)})
+    return changes
 
 
 def _table(table: Table) -> dict[str, Any]:

@@ -97,15 +97,15 @@ def _log(state: ManifestState, log: LogFacts) -> dict[str, Any]:
 
 def _problems(facts: Facts) -> list[dict[str, Any]]:
     """Return what is wrong: damage of the log, then what stopped the last run or what `status` finds, then warnings."""
-    found: list[dict[str, Any]] = []
+    problems: list[dict[str, Any]] = []
     stopped = facts.log.stopped
     if stopped is not None:
         places = (("file", stopped.get("file")), ("position", stopped.get("position")))
         where = ", ".join(f"{name} {value}" for name, value in places if value is not None)
         what = f"the log cannot be read on: {stopped['message']}{f' ({where})' if where else ''}"
         text = f"{what}; what to do: {stopped['remedy']}" if stopped["remedy"] else what
-        found.append({"severity": "error", "code": stopped["code"], "node": None, "text": text})
-    return found + facts.running.problems(facts.state)
+        problems.append({"severity": "error", "code": stopped["code"], "node": None, "text": text})
+    return problems + facts.running.problems(facts.state)
 
 
 def _unknown(facts: Facts) -> Iterable[str]:

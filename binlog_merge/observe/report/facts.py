@@ -90,12 +90,12 @@ class Running:
         That a merge is late is no error of one that was told that its input ends.
         """
         late = LATE if state.last is not None and state.last.end_of_input else ()
-        found = []
+        problems = []
         error = self.note.get("error")
         if error is not None and self.status is None:
-            found.append(_stopped(error))
+            problems.append(_stopped(error))
         if self.status is not None:
-            found += [
+            problems += [
                 {
                     "severity": "warning" if p.code in late else str(p.severity),
                     "code": p.code,
@@ -105,12 +105,12 @@ class Running:
                 for p in sorted(self.status.problems, key=lambda p: p.severity != "error")
             ]
         warnings = self.note.get("warnings") or ()
-        found += [{"severity": "warning", "code": "warning", "node": None, "text": str(text)} for text in warnings]
+        problems += [{"severity": "warning", "code": "warning", "node": None, "text": str(text)} for text in warnings]
         more = int(self.note.get("warnings_count") or 0) - len(warnings)
         if more > 0:
             text = f"and {more} more warnings of the last run, which its own output has"
-            found.append({"severity": "warning", "code": "warning", "node": None, "text": text})
-        return found
+            problems.append({"severity": "warning", "code": "warning", "node": None, "text": text})
+        return problems
 
 
 def _branch(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _statements_of(log: LogFacts, schemas: SchemaFacts | None) -> dict[OrderKey,
     these, it is the one with the version's text, or the only one.
     """
     at_rank = {at.rank: at for at in log.statements}
-    found: dict[OrderKey, StatementFact] = {}
+    statements: dict[OrderKey, StatementFact] = {}
     taken: set[int] = set()
     versions = {v.key: v for vs in ({} if schemas is None else schemas.versions).values() for v in vs}
     for key in sorted(versions):
@@ -172,8 +172,8 @@ def _statements_of(log: LogFacts, schemas: SchemaFacts | None) -> dict[OrderKey,
         chosen = alike[-1] if alike else between[0] if len(between) == 1 else None
         if chosen is not None:
             taken.add(chosen.rank)
-            found[key] = chosen
-    return found
+            statements[key] = chosen
+    return statements
 
 
 def _same_text(a: str, b: str) -> bool:

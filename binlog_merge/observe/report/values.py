@@ -251,10 +251,10 @@ class SchemaFacts:
 
     def keys(self) -> list[OrderKey]:
         """Return all order keys of which the page shows the place, sorted."""
-        found = {v.key for versions in self.versions.values() for v in versions}
-        found |= {ddl.key for ddl in self.node_ddl} | {skew.begins for skew in self.skews}
-        found |= {skew.ends for skew in self.skews if skew.ends is not None}
-        return sorted(found)
+        keys = {v.key for versions in self.versions.values() for v in versions}
+        keys |= {ddl.key for ddl in self.node_ddl} | {skew.begins for skew in self.skews}
+        keys |= {skew.ends for skew in self.skews if skew.ends is not None}
+        return sorted(keys)
 
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -144,8 +144,8 @@ def _replicas(value: Callable[[ReplicaStatus], float | None]) -> Callable[[Statu
 
 
 def _problems(status: Status) -> Values:
-    found = [problem.code for problem in status.problems]
-    return [((code, severity.value), found.count(code)) for code, severity in CODES.items()]
+    problems = [problem.code for problem in status.problems]
+    return [((code, severity.value), problems.count(code)) for code, severity in CODES.items()]
 
 
 def _time(watermark: Watermark | None) -> float | None:
@@ -178,11 +178,11 @@ _OF_WAITING: Final = ("id", "table", "stage", "sql", "done", "awaited")
 
 def _servers(status: Status) -> Values:
     """Return 1 for the server that each node has, 0 for those that it had."""
-    found: dict[tuple[str, ...], float] = {}
+    servers: dict[tuple[str, ...], float] = {}
     for name, node in status.nodes.items():
         for server in node.servers:
-            found[name, server.server_uuid or ""] = float(server is node.servers[-1])
-    return found.items()
+            servers[name, server.server_uuid or ""] = float(server is node.servers[-1])
+    return servers.items()
 
 
 METRICS: Final = (

@@ -98,12 +98,12 @@ def _size_and_time(path: str) -> tuple[int, float | None]:
         with open_source(path) as source:
             return source.size, None
     try:
-        found = Path(local).stat()
+        status = Path(local).stat()
     except FileNotFoundError:
         return 0, None
     except OSError as error:
         raise io_error(error, path) from error
-    return found.st_size, found.st_mtime
+    return status.st_size, status.st_mtime
 
 
 def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
@@ -115,16 +115,16 @@ def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
     first = _first(node)
     if first is None and not following:
         return ()
-    found = [ServerStatus(first, None, None, "")]
+    servers = [ServerStatus(first, None, None, "")]
     for server in following:
         if server.ended is not None:
             end = server.ended
             ends = FilePosition(f"{end.folder}/{end.file}" if end.folder else end.file, end.position)
             # The one that has the log before it: a server that was never captured from has none.
-            at = next(i for i, known in reversed(list(enumerate(found))) if known.folder == end.folder)
-            found[at] = found[at].left(ends)
-        found.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
-    return tuple(found)
+            at = next(i for i, known in reversed(list(enumerate(servers))) if known.folder == end.folder)
+            servers[at] = servers[at].left(ends)
+        servers.append(ServerStatus(server.server_uuid, server.server, server.at, server.folder))
+    return tuple(servers)
 
 
 def _first(node: Node) -> str | None:

@@ -262,8 +262,8 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
 
 
 def _decisions(values: Mapping[str, Any]) -> tuple[tuple[Decision, ...], int]:
-    found = tuple(Decision(str(d["id"]), str(d["action"]), str(d["of"])) for d in values["decisions"])
-    return found, _whole(values["count"])
+    decisions = tuple(Decision(str(d["id"]), str(d["action"]), str(d["of"])) for d in values["decisions"])
+    return decisions, _whole(values["count"])
 
 
 def _waiting_ddl(values: Mapping[str, Any]) -> WaitingDdl:

@@ -166,12 +166,12 @@ class Observer:
         path = self.out / MANIFEST_NAME
         try:
             self._folder.check()
-            found = path.stat()
-            stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+            status = path.stat()
+            stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
             if stamp != self._stamp or self._manifest is None:
                 self._manifest = self._load()
                 self._stamp = stamp
-                self._growth.see(self._manifest.state, found.st_mtime)
+                self._growth.see(self._manifest.state, status.st_mtime)
         except FileNotFoundError:
             self._forget()
         except OSError as error:

@@ -110,7 +110,7 @@ def tso_conflict(
 
 def _branches(nodes: Sequence[ScannedNode], wanted: Column) -> list[Branch]:
     known = set(wanted.tolist())
-    found = []
+    branches = []
     for node in nodes:
         files = node.input.files
         for block in node.blocks:
@@ -118,12 +118,12 @@ def _branches(nodes: Sequence[ScannedNode], wanted: Column) -> list[Branch]:
             for i in np.flatnonzero(np.isin(columns["transaction"], wanted)).tolist():
                 if not columns["flags"][i] & k.OWN_TSO:
                     transaction, tso, start = (int(columns[name][i]) for name in ("transaction", "tso", "start"))
-                    found.append((transaction, tso, node.source_id, files[block.file_index].path, start))
+                    branches.append((transaction, tso, node.source_id, files[block.file_index].path, start))
         for edge in node.edges:
             if edge.transaction in known and not edge.seq:
                 file = files[edge.file_index].path if edge.file_index >= 0 else ""
-                found.append((edge.transaction, edge.tso, node.source_id, file, edge.start))
-    return sorted(found, key=lambda b: (b[1], b[2], b[3], b[4]))
+                branches.append((edge.transaction, edge.tso, node.source_id, file, edge.start))
+    return sorted(branches, key=lambda b: (b[1], b[2], b[3], b[4]))
 
 
 def _torn(branches: Sequence[Branch], unique: bool) -> list[tuple[Branch, Branch]]:

@@ -145,8 +145,8 @@ def is_transaction(id: str) -> bool:
 
 def place_of(id: str) -> TransactionAt | None:
     """Return the place that an id gives, None if it is a GTID or none."""
-    found = _PLACE.fullmatch(id)
-    return None if found is None else TransactionAt(found["node"], found["file"], int(found["position"]))
+    match = _PLACE.fullmatch(id)
+    return None if match is None else TransactionAt(match["node"], match["file"], int(match["position"]))
 
 
 def gtid_of(id: str) -> GtidSet | None:

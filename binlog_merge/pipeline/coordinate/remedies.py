@@ -143,8 +143,8 @@ def opaque_versions(
     names: dict[Name, TableVersion | None], catalog: Catalog, like: TableVersion
 ) -> Sequence[TableVersion]:
     """Return versions that mark tables as opaque. `like` has the key and position of the statement."""
-    found = []
+    versions = []
     for (schema, name), later in sorted(names.items()):
         table = catalog.get(schema, name) if later is None else later.table
-        found.append(replace(like, schema=schema, name=name, table=table, origin=OPAQUE))
-    return found
+        versions.append(replace(like, schema=schema, name=name, table=table, origin=OPAQUE))
+    return versions

@@ -109,11 +109,11 @@ def rows_hidden(
 
 def _tables_of(node: ScannedNode) -> set[Name]:
     """Return the tables that a node's row events name."""
-    found = {name for edge in node.edges for name in edge.tables}
+    tables = {name for edge in node.edges for name in edge.tables}
     for block in node.blocks:
-        found |= {name for branch in block.patch.kept for name in branch.tables}
-        found |= {name for names in block.sets for name in names}
-    return found
+        tables |= {name for branch in block.patch.kept for name in branch.tables}
+        tables |= {name for names in block.sets for name in names}
+    return tables
 
 
 def _shared(groups: Sequence[tuple[int, int, int]]) -> Iterator[tuple[tuple[int, int, int], ...]]:

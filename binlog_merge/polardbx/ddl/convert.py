@@ -413,16 +413,16 @@ def shard_keys_of(sql: str, session: DdlSession | None = None) -> tuple[ShardKey
     """
     source = Source(sql, session or DdlSession())
     cursor = source.cursor
-    found: list[ShardKey] = []
+    keys: list[ShardKey] = []
     while cursor.peek().kind != "end":
         start = cursor.place
         if cursor.word() in ("KEY", "INDEX") and cursor.peek(1).text.lower().startswith(SHARD_KEY_PREFIX):
             index = read_index(source)
             text = sql[source.token(start).start : source.token(cursor.place - 1).end]
-            found.append(ShardKey(index.name or "", index.first, text))
+            keys.append(ShardKey(index.name or "", index.first, text))
         else:
             cursor.next()
-    return tuple(found)
+    return tuple(keys)
 
 
 __all__ = [

@@ -82,11 +82,11 @@ def cut_modifiers(source: Source) -> tuple[str, tuple[str, ...]]:
     while True:
         place = cursor.place
         # Directly before the columns the word is the name of an index.
-        if not cursor.at_symbol("(", 1) and (found := cursor.accept_one(*_MODIFIERS)):
-            words.append(found)
+        if not cursor.at_symbol("(", 1) and (word := cursor.accept_one(*_MODIFIERS)):
+            words.append(word)
             source.cut(place, cursor.place)
-        elif found := cursor.accept_one(*_KINDS):
-            kind = found
+        elif word := cursor.accept_one(*_KINDS):
+            kind = word
         else:
             break
     cursor.accept_one("INDEX", "KEY")

@@ -77,10 +77,10 @@ class Source:
 
     def tokens(self) -> list[Token]:
         """Return all tokens of the statement."""
-        found: list[Token] = []
-        while (token := self.token(len(found))).kind != "end":
-            found.append(token)
-        return found
+        tokens: list[Token] = []
+        while (token := self.token(len(tokens))).kind != "end":
+            tokens.append(token)
+        return tokens
 
     def cut(self, first: int, stop: int, target: Target = Target.MYSQL) -> None:
         """Cut the tokens with indexes [first, stop)."""

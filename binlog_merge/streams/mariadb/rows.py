@@ -51,11 +51,11 @@ def _map(name: str) -> tuple[str, int] | None:
         return _BIN
     if name.startswith("gb18030"):
         return _GB18030_BIN if name.endswith("_bin") else _GB18030
-    found = _0900.fullmatch(name)
-    if found is None:
+    match = _0900.fullmatch(name)
+    if match is None:
         return None
-    language = _MYSQL.get(found["language"] or "", "")
-    strength = found["strength"]
+    language = _MYSQL.get(match["language"] or "", "")
+    strength = match["strength"]
     number = _FIRST_UCA1400 + 8 * _LANGUAGES.index(language) + _NOPAD + _STRENGTHS.index(strength)
     return f"utf8mb4_uca1400_{language + '_' if language else ''}nopad_{strength}", number
 

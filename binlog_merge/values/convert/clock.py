@@ -186,13 +186,13 @@ def _read_moment(text: str, sql_mode: int, any_day: bool = False) -> _Read | Non
 
 def _displacement(text: str) -> int | None:
     """Return the minutes of an offset from UTC, None for what is none (`time_zone_displacement_to_seconds`)."""
-    found = _DISPLACEMENT.fullmatch(text)
-    if found is None:
+    match = _DISPLACEMENT.fullmatch(text)
+    if match is None:
         return None
-    minutes = int(found[2]) * 60 + int(found[3])
-    if minutes > _GREATEST_DISPLACEMENT or (found[1] == "-" and not minutes):
+    minutes = int(match[2]) * 60 + int(match[3])
+    if minutes > _GREATEST_DISPLACEMENT or (match[1] == "-" and not minutes):
         return None
-    return -minutes if found[1] == "-" else minutes
+    return -minutes if match[1] == "-" else minutes
 
 
 def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
@@ -200,10 +200,10 @@ def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
     fields: list[str] = []
     at = 0
     while len(fields) < 6 and text[at : at + 1].isdigit():
-        found = re.compile(rf"\d{{1,{width}}}", re.ASCII).match(text, at)
-        assert found is not None
-        fields.append(found[0])
-        at, width = found.end(), 2
+        match = re.compile(rf"\d{{1,{width}}}", re.ASCII).match(text, at)
+        assert match is not None
+        fields.append(match[0])
+        at, width = match.end(), 2
         if len(fields) == 3 and text[at : at + 1] == "T":
             at += 1
         elif len(fields) < 6:
@@ -220,11 +220,11 @@ def _divided_fields(text: str) -> tuple[list[str], str, str]:
     fields: list[str] = []
     at = end = 0
     while len(fields) < 6:
-        found = _DIGITS.match(text, at)
-        if found is None:
+        match = _DIGITS.match(text, at)
+        if match is None:
             break
-        fields.append(found[0])
-        at = end = found.end()
+        fields.append(match[0])
+        at = end = match.end()
         if len(fields) == 6:
             break
         if len(fields) == 3 and text[at : at + 1] == "T":
@@ -239,8 +239,8 @@ def _divided_fields(text: str) -> tuple[list[str], str, str]:
 
 
 def _fraction(text: str, at: int, count: int) -> tuple[str, str]:
-    found = re.compile(r"\.(\d*)", re.ASCII).match(text, at) if count == 6 else None
-    return (found[1], text[found.end() :]) if found else ("", text[at:])
+    match = re.compile(r"\.(\d*)", re.ASCII).match(text, at) if count == 6 else None
+    return (match[1], text[match.end() :]) if match else ("", text[at:])
 
 
 def moment_of_number(number: int, lost: Lost, sql_mode: int = 0) -> Civil:
@@ -361,13 +361,13 @@ def _time_of_timestamp(text: str, lost: Lost, sql_mode: int, any_day: bool) -> t
 
 
 def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:
-    found = re.match(r"(\d*)(\s*)", text, re.ASCII)
-    assert found is not None
-    value, at = int(found[1] or "0"), found.end()
+    match = re.match(r"(\d*)(\s*)", text, re.ASCII)
+    assert match is not None
+    value, at = int(match[1] or "0"), match.end()
     left = text[at:]
     if value > _MAX_NUMBER:
         return None
-    if len(left) > 1 and found[2] and left[0].isdigit():  # no digits before the spaces are no days
+    if len(left) > 1 and match[2] and left[0].isdigit():  # no digits before the spaces are no days
         days, numbers = value, []
     elif len(left) > 1 and left[0] == ":" and left[1].isdigit():
         days, numbers, left = 0, [value], left[1:]
@@ -391,7 +391,7 @@ def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:
 
 def _time_fraction(text: str) -> tuple[str, str]:
     if re.match(r"\.\d", text, re.ASCII) or text == ".":
-        found = re.match(r"\.(\d*)", text, re.ASCII)
-        assert found is not None
-        return found[1], text[found.end() :]
+        match = re.match(r"\.(\d*)", text, re.ASCII)
+        assert match is not None
+        return match[1], text[match.end() :]
     return "", text

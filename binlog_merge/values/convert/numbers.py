@@ -30,11 +30,11 @@ def number_of(value: Value, lost: Lost) -> int | float | Decimal:
     """Convert a value to a number: of a text the number at its beginning, a date as YYYYMMDD, a time as HHMMSS."""
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
-        found = _NUMBER.match(text)
+        match = _NUMBER.match(text)
         # Spaces after a number are ignored in a text, but not in a binary string.
-        if found is None or (text[found.end() :].strip(_SPACES) if text is value else text[found.end() :]):
+        if match is None or (text[match.end() :].strip(_SPACES) if text is value else text[match.end() :]):
             lost.append(f"{value[:40]!r} is not a number")
-        return _limited(Decimal(found[1])) if found else Decimal(0)
+        return _limited(Decimal(match[1])) if match else Decimal(0)
     if isinstance(value, timedelta):
         seconds, micros = divmod(abs(value) // MICROSECOND, 1_000_000)
         clock = seconds // 3600 * 10_000 + seconds // 60 % 60 * 100 + seconds % 60
@@ -170,10 +170,10 @@ def to_bit(kind: ColumnType, value: Value, lost: Lost, sql_mode: int = 0) -> int
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     if isinstance(value, str):
-        found = _DIGITS.match(value)
-        if found is None or value[found.end() :].strip(_SPACES):
+        match = _DIGITS.match(value)
+        if match is None or value[match.end() :].strip(_SPACES):
             lost.append(f"{value[:40]!r} is not an integer")
-        number = int(found[1][:60]) if found else 0
+        number = int(match[1][:60]) if match else 0
         low, high = _BIGINT
     else:
         number = _whole(value, lost)

@@ -255,8 +255,8 @@ def cast(target: str, piece: Sql) -> Sql:
         raise ExpressionError("CAST of NULL to a date or time")
     if piece.kind == "null" and not target.startswith("char"):
         return NULL
-    if found := _DECIMAL.fullmatch(target):
-        size, scale = int(found[1]), int(found[2])
+    if match := _DECIMAL.fullmatch(target):
+        size, scale = int(match[1]), int(match[2])
         if size > 38:
             raise ExpressionError("DECIMAL of more than 38 digits")
         most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
@@ -271,8 +271,8 @@ def cast(target: str, piece: Sql) -> Sql:
             raise ExpressionError("0 as a DATE, of which a server makes 2000-00-00; write '0000-00-00'")
         at = moment(piece, SESSION)
         return Sql(f"(floor({at.text})::HUGEINT // 1000000 * 1000000)::DECIMAL(20,6)", "date")
-    if found := _MOMENT.fullmatch(target):
-        _check_rounding(piece, found[1], int(found[2] or 0))
+    if match := _MOMENT.fullmatch(target):
+        _check_rounding(piece, match[1], int(match[2] or 0))
     if target.startswith("datetime"):
         at = moment(piece, SESSION)
         return Sql(at.text, "datetime")
@@ -285,9 +285,9 @@ def cast(target: str, piece: Sql) -> Sql:
         if piece.kind == "binary":
             return piece
         return Sql(bytes_of(piece), "binary")
-    if found := _CHAR.fullmatch(target):
+    if match := _CHAR.fullmatch(target):
         text = string(piece) if piece.kind != "null" else Sql("NULL::VARCHAR", "string")
-        made = f"left({text.text}, {found[1]})" if found[1] else text.text
+        made = f"left({text.text}, {match[1]})" if match[1] else text.text
         return replace(
             text, text=made, collation="utf8mb4_0900_ai_ci", strength=COLUMN, constant=None, raw=None, numbers=None
         )

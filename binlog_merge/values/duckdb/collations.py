@@ -240,9 +240,9 @@ def icu_differences() -> dict[str, dict[str, str]]:
     `*n` for n that follow each other. `disordered` are ranges of characters that sort elsewhere. `blank` are those that
     make no difference after a space at a text's end.
     """
-    found = json.loads(get_data("binlog_merge.values.duckdb", "icu_differences.json") or b"{}")
+    values = json.loads(get_data("binlog_merge.values.duckdb", "icu_differences.json") or b"{}")
     parts = ("stand_ins", "disordered", "blank")
-    return {part: {rules: " ".join(lines) for rules, lines in found[part].items()} for part in parts}
+    return {part: {rules: " ".join(lines) for rules, lines in values[part].items()} for part in parts}
 
 
 @lru_cache
@@ -310,13 +310,13 @@ def _stand_ins(rules: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def _ranges(characters: Iterable[str]) -> str:
     """Return the ranges of a class of a regular expression."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in sorted(map(ord, characters)):
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in found)
+            ranges.append([number, number])
+    return "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in ranges)
 
 
 @lru_cache

@@ -149,13 +149,13 @@ class _Work:
 
     def constraints(self) -> list[Constraint]:
         """Return the new keys, checks and foreign keys in the order written."""
-        found: list[Constraint] = []
+        constraints: list[Constraint] = []
         for action in self.actions:
             if isinstance(action, AddConstraint):
-                found.append(action.constraint)
+                constraints.append(action.constraint)
             elif isinstance(action, AddColumn | ChangeColumn):
-                found += action.column.constraints
-        return found
+                constraints += action.column.constraints
+        return constraints
 
 
 _A = TypeVar("_A")

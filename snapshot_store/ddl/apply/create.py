@@ -114,11 +114,11 @@ def check_key_left(context: Context, before: Table, table: Table) -> None:
 
 def query_columns(context: Context, query: Query, tables: Sequence[Table]) -> tuple[Column, ...]:
     """Return the columns of a query's result, given the tables of its sources in order."""
-    found = []
+    columns = []
     for item in query.items:
         for table, column, outer in _meant(context, query, tables, item):
-            found.append(_as_result(column, outer, item.alias or column.name, table))
-    return tuple(found)
+            columns.append(_as_result(column, outer, item.alias or column.name, table))
+    return tuple(columns)
 
 
 def _meant(
@@ -290,10 +290,10 @@ def check_names(columns: tuple[Column, ...], table: str) -> None:
 
 def constraints_of(items: tuple[ColumnSpec | Constraint, ...]) -> list[Constraint]:
     """Return all constraints in the order written, including those inside column definitions."""
-    found: list[Constraint] = []
+    constraints: list[Constraint] = []
     for item in items:
-        found += item.constraints if isinstance(item, ColumnSpec) else [item]
-    return found
+        constraints += item.constraints if isinstance(item, ColumnSpec) else [item]
+    return constraints
 
 
 def with_constraints(context: Context, table: Table, constraints: list[Constraint]) -> Table:

@@ -68,9 +68,9 @@ def _actions(cursor: Cursor) -> list[Action]:
     """Parse one item of the list. ADD (…) is several actions; an item that does not change the definition is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
-    if found := cursor.accept_one("DISCARD", "IMPORT"):
+    if word := cursor.accept_one("DISCARD", "IMPORT"):
         cursor.expect("TABLESPACE")
-        return [TableFile(found)]
+        return [TableFile(word)]
     if cursor.at("FORCE") or cursor.at("ORDER") or cursor.at("ALGORITHM"):
         return _rebuild(cursor)
     if skip_move(cursor) or _skip_inert(cursor):
@@ -87,9 +87,9 @@ def _actions(cursor: Cursor) -> list[Action]:
         return _add(cursor)
     if cursor.accept("DROP"):
         return [_drop(cursor)]
-    if found := cursor.accept_one("CHANGE", "MODIFY"):
+    if word := cursor.accept_one("CHANGE", "MODIFY"):
         cursor.accept("COLUMN")
-        return [_change(cursor, found)]
+        return [_change(cursor, word)]
     if cursor.accept("ALTER"):
         return _alter(cursor)
     if cursor.accept("RENAME"):
@@ -172,8 +172,8 @@ def _drop(cursor: Cursor) -> Action:
         return DropConstraint("foreign key", cursor.name())
     if cursor.accept_one("INDEX", "KEY"):
         return DropConstraint("index", cursor.name())
-    if found := cursor.accept_one("CHECK", "CONSTRAINT"):
-        return DropConstraint("check" if found == "CHECK" else "any", cursor.name())
+    if word := cursor.accept_one("CHECK", "CONSTRAINT"):
+        return DropConstraint("check" if word == "CHECK" else "any", cursor.name())
     cursor.accept("COLUMN")
     action = DropColumn(cursor.name())
     cursor.accept_one("RESTRICT", "CASCADE")
@@ -213,10 +213,10 @@ def _alter(cursor: Cursor) -> list[Action]:
 
 
 def _visible(cursor: Cursor) -> bool:
-    found = cursor.accept_one("VISIBLE", "INVISIBLE")
-    if found is None:
+    word = cursor.accept_one("VISIBLE", "INVISIBLE")
+    if word is None:
         raise cursor.error("expected VISIBLE or INVISIBLE")
-    return found == "VISIBLE"
+    return word == "VISIBLE"
 
 
 def _rename(cursor: Cursor) -> Action:

@@ -72,8 +72,8 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         return replace(column, comment=cursor.string())
     if cursor.accept("COLLATE"):
         return replace(column, type=replace(column.type, collation=charset_name(cursor)))
-    if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
-        return replace(column, invisible=found == "INVISIBLE")
+    if word := cursor.accept_one("VISIBLE", "INVISIBLE"):
+        return replace(column, invisible=word == "INVISIBLE")
     if cursor.accept("SRID"):
         cursor.limit(column.type.type.family is Family.GEOMETRY, f"SRID for {column.name}, which is not spatial")
         return replace(column, type=replace(column.type, type=replace(column.type.type, srid=cursor.integer())))
@@ -117,11 +117,11 @@ def _with_key(column: ColumnSpec, key: KeySpec) -> ColumnSpec:
 
 def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     """Parse an attribute that does not affect the column's values; None if the next words are not one."""
-    if found := cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
-        return _said(column, found, cursor.word_or_name().upper())
-    if found := cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+    if word := cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
+        return _said(column, word, cursor.word_or_name().upper())
+    if word := cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept_symbol("=")
-        return _said(column, found, quote_string(cursor.string()))
+        return _said(column, word, quote_string(cursor.string()))
     return _said(column, "NOT SECONDARY", "") if cursor.accept("NOT", "SECONDARY") else None
 
 
@@ -135,8 +135,8 @@ def parse_default(cursor: Cursor) -> Default | Value:
         return Default("expression", canonical(cursor.parenthesized(), cursor.session))
     if cursor.accept("NULL"):
         return Default("null")
-    if found := cursor.accept_one("TRUE", "FALSE"):
-        return Value("number", "1" if found == "TRUE" else "0")
+    if word := cursor.accept_one("TRUE", "FALSE"):
+        return Value("number", "1" if word == "TRUE" else "0")
     charset = None
     if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
         charset = canonical_charset(cursor.next().text[1:])

@@ -43,9 +43,9 @@ def parse_constraint(cursor: Cursor) -> Constraint:
         cursor.accept_one("INDEX", "KEY")
         key = _key(cursor, "unique")
         return replace(key, name=key.name or symbol)
-    if found := cursor.accept_one("FULLTEXT", "SPATIAL"):
+    if word := cursor.accept_one("FULLTEXT", "SPATIAL"):
         cursor.accept_one("INDEX", "KEY")
-        return _key(cursor, found.lower())
+        return _key(cursor, word.lower())
     if not cursor.accept_one("INDEX", "KEY"):
         raise cursor.error("expected a constraint")
     return _key(cursor, "index")
@@ -62,10 +62,10 @@ def parse_algorithm(cursor: Cursor) -> str | None:
     """Parse USING BTREE or HASH, if it comes next."""
     if not cursor.accept_one("USING", "TYPE"):
         return None
-    found = cursor.accept_one("BTREE", "HASH", "RTREE")
-    if found is None:
+    word = cursor.accept_one("BTREE", "HASH", "RTREE")
+    if word is None:
         raise cursor.error("expected BTREE or HASH")
-    return found.lower()
+    return word.lower()
 
 
 def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
@@ -102,16 +102,16 @@ def _descending(cursor: Cursor) -> bool:
 def _option(cursor: Cursor, key: KeySpec) -> KeySpec | None:
     if cursor.at("USING") or cursor.at("TYPE"):
         return replace(key, algorithm=parse_algorithm(cursor))
-    if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
-        return replace(key, visible=found == "VISIBLE")
+    if word := cursor.accept_one("VISIBLE", "INVISIBLE"):
+        return replace(key, visible=word == "VISIBLE")
     if cursor.accept("WITH", "PARSER"):
         return _said(key, "WITH PARSER", quote_name(cursor.name()))
     if cursor.accept("COMMENT"):
         return _said(key, "COMMENT", quote_string(cursor.string()))
-    if found := cursor.accept_one("KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+    if word := cursor.accept_one("KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept_symbol("=")
-        value = str(cursor.integer()) if found == "KEY_BLOCK_SIZE" else quote_string(cursor.string())
-        return _said(key, found, value)
+        value = str(cursor.integer()) if word == "KEY_BLOCK_SIZE" else quote_string(cursor.string())
+        return _said(key, word, value)
     return None
 
 

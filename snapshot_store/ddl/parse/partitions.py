@@ -76,11 +76,11 @@ def _count(cursor: Cursor, word: str) -> int | None:
 
 def _definitions(cursor: Cursor) -> tuple[Partition, ...]:
     cursor.expect_symbol("(")
-    found = [_definition(cursor)]
+    definitions = [_definition(cursor)]
     while cursor.accept_symbol(","):
-        found.append(_definition(cursor))
+        definitions.append(_definition(cursor))
     cursor.expect_symbol(")")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def _definition(cursor: Cursor) -> Partition:
@@ -215,10 +215,10 @@ def parse_partition_work(cursor: Cursor) -> PartitionWork:
 def _names(cursor: Cursor) -> tuple[str, ...]:
     if cursor.accept("ALL"):
         return ("ALL",)
-    found = [cursor.name()]
+    names = [cursor.name()]
     while cursor.accept_symbol(","):
-        found.append(cursor.name())
-    return tuple(found)
+        names.append(cursor.name())
+    return tuple(names)
 
 
 def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitioning:

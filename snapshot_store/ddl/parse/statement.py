@@ -237,8 +237,8 @@ def _create_index(cursor: Cursor) -> Statement:
 
 
 def _skip_lock_options(cursor: Cursor) -> None:
-    while found := cursor.accept_one("ALGORITHM", "LOCK"):
-        skip_lock_option(cursor, found)
+    while word := cursor.accept_one("ALGORITHM", "LOCK"):
+        skip_lock_option(cursor, word)
 
 
 def _alter(cursor: Cursor) -> Statement:
@@ -265,13 +265,13 @@ def _alter(cursor: Cursor) -> Statement:
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("TEMPORARY"):
         return ignored(cursor, "DROP TEMPORARY TABLE")
-    if found := cursor.accept_one("TABLE", "TABLES", "VIEW"):
+    if word := cursor.accept_one("TABLE", "TABLES", "VIEW"):
         exists = cursor.accept("IF", "EXISTS")
         names = [cursor.table_name()]
         while cursor.accept_symbol(","):
             names.append(cursor.table_name())
         cursor.accept_one("RESTRICT", "CASCADE")
-        return DropViews(tuple(names), exists) if found == "VIEW" else DropTables(tuple(names), exists)
+        return DropViews(tuple(names), exists) if word == "VIEW" else DropTables(tuple(names), exists)
     if cursor.accept_one("DATABASE", "SCHEMA"):
         exists = cursor.accept("IF", "EXISTS")
         return DropSchema(cursor.database_name(), exists)

@@ -102,12 +102,12 @@ class ExpressionReader:
         if self.cursor.at("IS"):
             self.cursor.next()
             no = self.cursor.accept("NOT")
-            found = self.cursor.accept_one("TRUE", "FALSE", "UNKNOWN")
-            if found is None:
+            word = self.cursor.accept_one("TRUE", "FALSE", "UNKNOWN")
+            if word is None:
                 raise self.cursor.error("expected TRUE, FALSE, UNKNOWN or NULL")
-            if found == "UNKNOWN":
+            if word == "UNKNOWN":
                 return Node("null", "", (node,), no)
-            return Node("truth", found.lower(), (condition(node),), no)
+            return Node("truth", word.lower(), (condition(node),), no)
         return node
 
     def _boolean_primary(self) -> Node:
@@ -371,11 +371,11 @@ class ExpressionReader:
     def arguments(self) -> list[Node]:
         """Parse expressions in parentheses."""
         self.cursor.expect_symbol("(")
-        found = [self.expression()]
+        arguments = [self.expression()]
         while self.cursor.accept_symbol(","):
-            found.append(self.expression())
+            arguments.append(self.expression())
         self.cursor.expect_symbol(")")
-        return found
+        return arguments
 
     def _column(self) -> Node:
         *table, name = self._dotted()

@@ -193,11 +193,11 @@ class Cursor:
     def names(self) -> tuple[str, ...]:
         """Parse a list of names in parentheses."""
         self.expect_symbol("(")
-        found = [self.name()]
+        names = [self.name()]
         while self.accept_symbol(","):
-            found.append(self.name())
+            names.append(self.name())
         self.expect_symbol(")")
-        return tuple(found)
+        return tuple(names)
 
     def string(self) -> str:
         """Parse a string literal without introducer or N, as in COMMENT or ENUM."""

@@ -66,23 +66,23 @@ def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
     pieces: list[str] = []
     semicolons: list[int] = []
     start, opened = 0, 0
-    while found := pattern.search(sql, start):
-        pieces.append(sql[start : found.start()])
-        kind, end = found.lastgroup, found.end()
+    while match := pattern.search(sql, start):
+        pieces.append(sql[start : match.start()])
+        kind, end = match.lastgroup, match.end()
         if kind == "unclosed":
-            raise DdlNotUnderstood(sql, f"the quote {found.group()} at offset {found.start()} is never closed")
+            raise DdlNotUnderstood(sql, f"the quote {match.group()} at offset {match.start()} is never closed")
         if kind == "blank":
-            code = f"U+{ord(found.group()):04X}"
-            raise DdlNotUnderstood(sql, f"character {code} at offset {found.start()} is no blank to MySQL")
-        if kind == "executable" and int(found["version"] or 0) > session.server_version:
+            code = f"U+{ord(match.group()):04X}"
+            raise DdlNotUnderstood(sql, f"character {code} at offset {match.start()} is no blank to MySQL")
+        if kind == "executable" and int(match["version"] or 0) > session.server_version:
             kind = "comment"
         if kind == "comment":
-            end = _comment_end(sql, found.start())
+            end = _comment_end(sql, match.start())
         if kind == "semicolon":
-            semicolons.append(found.start())
+            semicolons.append(match.start())
         blank = kind in ("comment", "line", "executable", "dollar") or (kind == "close" and opened > 0)
         opened += (kind == "executable") - (kind == "close" and blank)
-        pieces.append(" " * (end - found.start()) if blank else found.group())
+        pieces.append(" " * (end - match.start()) if blank else match.group())
         start = end
     pieces.append(sql[start:])
     if opened:

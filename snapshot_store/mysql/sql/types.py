@@ -226,8 +226,8 @@ def read_precision(cursor: Cursor) -> tuple[int | None, int | None]:
 
 def _number_attributes(cursor: Cursor) -> tuple[bool, bool]:
     seen = set()
-    while found := cursor.accept_one("SIGNED", "UNSIGNED", "ZEROFILL"):
-        seen.add(found)
+    while word := cursor.accept_one("SIGNED", "UNSIGNED", "ZEROFILL"):
+        seen.add(word)
     return bool(seen & {"UNSIGNED", "ZEROFILL"}), "ZEROFILL" in seen
 
 
@@ -235,8 +235,8 @@ def read_string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
     """Parse a character set, BINARY, or both in either order; COLLATE is an attribute of the column."""
     binary = cursor.accept("BINARY")
     charset = accept_charset(cursor)
-    if charset is None and (found := cursor.accept_one("ASCII", "UNICODE")):
-        charset = {"ASCII": "latin1", "UNICODE": "ucs2"}[found]
+    if charset is None and (word := cursor.accept_one("ASCII", "UNICODE")):
+        charset = {"ASCII": "latin1", "UNICODE": "ucs2"}[word]
     return replace(spec, charset=charset, binary=binary or cursor.accept("BINARY"))
 
 

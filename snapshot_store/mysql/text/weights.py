@@ -28,8 +28,8 @@ def is_utf8(collation: str) -> bool:
 
 def weights_name(collation: str) -> str | None:
     """Return the name of a collation's table, None if it has none; see `weights`."""
-    if found := _UNICODE.fullmatch(collation):
-        rules = found[2]
+    if match := _UNICODE.fullmatch(collation):
+        rules = match[2]
         return "0900_ai_ci" if rules.startswith("0900") else rules
     return "latin1_swedish_ci" if collation == "latin1_swedish_ci" else "ascii" if _ASCII.fullmatch(collation) else None
 

@@ -132,16 +132,16 @@ def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession
 
 def time_text(number: bool, text: str, fsp: int) -> str:
     """Return the time that a literal denotes, rounded to `fsp` fractional digits."""
-    found = _CLOCK.fullmatch(text)
-    if found is None:
+    match = _CLOCK.fullmatch(text)
+    if match is None:
         moment = _DELIMITED.fullmatch(text)
         if moment is None or moment[4] is None:
             raise ValueError(f"{text!r} is no time")
         hour, minute, second = (int(moment[i] or 0) for i in (4, 5, 6))
         sign, fraction = "", moment[7] or ""
     else:
-        sign, fraction = found[1], found[7] or ""
-        hour, minute, second = _clock(found)
+        sign, fraction = match[1], match[7] or ""
+        hour, minute, second = _clock(match)
     if minute > 59 or second > 59:
         raise ValueError(f"{text!r} is no time")
     more, fraction = _rounded(fraction, fsp)
@@ -170,11 +170,11 @@ def _moment(number: bool, text: str, session: DdlSession) -> _Moment:
 
 
 def _read_text(text: str) -> _Moment | None:
-    found = _DELIMITED.fullmatch(text)
-    if found is not None:
-        year = _full_year(found[1])
-        rest = [int(found[i] or 0) for i in range(2, 7)]
-        return (year, rest[0], rest[1], rest[2], rest[3], rest[4], found[7] or "")
+    match = _DELIMITED.fullmatch(text)
+    if match is not None:
+        year = _full_year(match[1])
+        rest = [int(match[i] or 0) for i in range(2, 7)]
+        return (year, rest[0], rest[1], rest[2], rest[3], rest[4], match[7] or "")
     compact = _COMPACT.fullmatch(text)
     if compact is None:
         return None

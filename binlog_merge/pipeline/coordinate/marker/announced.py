@@ -269,12 +269,12 @@ class Announced:
 
     def _changes(self, applied: Applications, history: SchemaHistory) -> list[Change]:
         """Return all changes that a marker must announce, in order, without rows removed before the log begins."""
-        found = list(self.kept)
+        changes = list(self.kept)
         for node, ddl in applied:
             for change in changes_of(node, ddl, self.logical, self.may_hold, history):
                 if change.kind == "shape" or change.key >= self.begins:
-                    found.append(change)
-        return sorted(dict.fromkeys(found), key=lambda c: (c.key, c.node, c.table))
+                    changes.append(change)
+        return sorted(dict.fromkeys(changes), key=lambda c: (c.key, c.node, c.table))
 
     def first_unannounced(
         self, applied: Applications, history: SchemaHistory, limit: OrderKey, shards: Shards
@@ -369,14 +369,14 @@ def _filter(config: MergeConfig) -> "Filter | None":
 
 def physical_tables(known: Iterable[tuple[str, Name]], coming: Iterable[TableVersion]) -> set[tuple[str, Name]]:
     """Return the nodes' tables that exist, from those known before and the versions that this run adds."""
-    found = set(known)
+    tables = set(known)
     for version in sorted((v for v in coming if v.node is not None), key=lambda v: v.key):
         table = (version.node or "", (version.schema, version.name))
         if version.table is None and not version.opaque:
-            found.discard(table)
+            tables.discard(table)
         else:
-            found.add(table)
-    return found
+            tables.add(table)
+    return tables
 
 
 def _groups(changes: Iterable[Change]) -> Iterable[list[Change]]:

@@ -246,13 +246,13 @@ def take_messages(
 
 def _shapes(cluster: Cluster, server_version: int) -> tuple[list[Shapes], Bound]:
     """Return the shapes in the cluster's snapshots, and the bound at the first snapshot that cannot be read."""
-    found: list[Shapes] = []
+    shapes: list[Shapes] = []
     for key, databases in cluster.snapshots:
         try:
-            found.append(shapes_of(key, databases, cluster.nodes, server_version))
+            shapes.append(shapes_of(key, databases, cluster.nodes, server_version))
         except MergeError as error:
-            return found, Bound.of(error)
-    return found, NO_BOUND
+            return shapes, Bound.of(error)
+    return shapes, NO_BOUND
 
 
 def _kept_renames(view: ClusterView) -> Iterator[Rename]:

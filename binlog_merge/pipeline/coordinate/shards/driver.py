@@ -245,8 +245,8 @@ def _check_keys(name: Name, table: Table, modes: Modes) -> None:
 
 def _first_tables(log: ShardLog) -> dict[Name, Table]:
     """Return the logical tables at the beginning that no base schema has: the joins of their shards."""
-    found = {name: join_all(shards.values()) for name, shards in log.members.items() if name not in log.logical}
-    return {name: table for name, table in found.items() if table is not None}
+    tables = {name: join_all(shards.values()) for name, shards in log.members.items() if name not in log.logical}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterator[NotCarried]:

@@ -181,8 +181,8 @@ class ShardLog:
 
     def names(self) -> set[Name]:
         """Return the logical tables that are coordinated here."""
-        found = {*self.members, *self.starts, *(name for name, _ in self.events)}
-        return found | {e.new for _, e in self.events if isinstance(e, Renamed) and e.new is not None}
+        names = {*self.members, *self.starts, *(name for name, _ in self.events)}
+        return names | {e.new for _, e in self.events if isinstance(e, Renamed) and e.new is not None}
 
     def renamed(self) -> set[Name]:
         """Return the logical tables whose shards have begun to be renamed."""
@@ -285,18 +285,18 @@ class ShardLog:
 
     def _shards(self, name: Name, key: OrderKey) -> int:
         """Return how many shards a logical table has at a key."""
-        found = set(self.start(name)[1].members)
+        shards = set(self.start(name)[1].members)
         events = [(of, event) for of, event in self.events if event.key < key]
         for of, event in sorted(events, key=lambda pair: pair[1].key):
             if isinstance(event, Renamed):
-                found -= {event.shard} if event.old == name else set()
-                found |= {event.to} if event.new == name else set()
+                shards -= {event.shard} if event.old == name else set()
+                shards |= {event.to} if event.new == name else set()
             elif of == name and isinstance(event, Joins):
-                found.add(event.shard)
+                shards.add(event.shard)
             elif of == name and isinstance(event, Leaves | Moves):
-                found.discard(event.shard)
-                found |= {event.to} if isinstance(event, Moves) else set()
-        return len(found)
+                shards.discard(event.shard)
+                shards |= {event.to} if isinstance(event, Moves) else set()
+        return len(shards)
 
     def _with_columns(self, event: ShardEvent, modes: Modes, session: DdlSession) -> ShardEvent:
         """Return an event with the columns that the shard's route fills in."""

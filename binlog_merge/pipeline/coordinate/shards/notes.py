@@ -336,9 +336,9 @@ class DecidedTransaction(NamedTuple):
 
 def transactions_in(note: Note) -> list[DecidedTransaction]:
     """Return what is decided about transactions."""
-    found = [DecidedTransaction(id, "skip") for id in read_skipped(note).ids]
+    transactions = [DecidedTransaction(id, "skip") for id in read_skipped(note).ids]
     decided = (DecidedTransaction(d.id, "as" if d.given else "skip", d.rows) for d in read_decided(note))
-    return sorted([*found, *decided])
+    return sorted([*transactions, *decided])
 
 
 def note_decisions(directory: Path, note: Note) -> None:

@@ -110,8 +110,8 @@ class Removals:
 
     def heads(self, shards: Collection[Shard]) -> dict[Shard, Emptying | Owed] | None:
         """Return the emptying statement that all shards have run now, None if one has not, or another one."""
-        found = {shard: ran[0] for shard in shards if (ran := self.emptied.get(shard))}
-        return found if found and len(found) == len(shards) and len(set(map(_text, found.values()))) == 1 else None
+        heads = {shard: ran[0] for shard in shards if (ran := self.emptied.get(shard))}
+        return heads if heads and len(heads) == len(shards) and len(set(map(_text, heads.values()))) == 1 else None
 
     def head(self, ddl: ShardDdl) -> Emptying:
         """Return the emptying statement that `open` describes by a DDL."""

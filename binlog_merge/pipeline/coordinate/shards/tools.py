@@ -363,11 +363,11 @@ class _Step:
         """Return whether the statement creates a trigger of pt-online-schema-change that writes into a table."""
         if self.effect.kind != "IGNORED" or "pt_osc_" not in self.ddl.sql:
             return False
-        found = _PT_OSC_TRIGGER.search(self.ddl.sql)
-        if found is None:
+        match = _PT_OSC_TRIGGER.search(self.ddl.sql)
+        if match is None:
             return False
-        schema, table = (_plain(found.groups()[i : i + 2]) for i in (2, 4))
-        body, on = self.ddl.sql[found.end() :], (schema or self.database or "", table)
+        schema, table = (_plain(match.groups()[i : i + 2]) for i in (2, 4))
+        body, on = self.ddl.sql[match.end() :], (schema or self.database or "", table)
         names = one.of is not None and [part.lower() for part in one.of] == [part.lower() for part in on]
         return names and re.search(rf"\b{re.escape(name[1])}\b", body, re.IGNORECASE) is not None
 
