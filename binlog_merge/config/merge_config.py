@@ -223,7 +223,8 @@ class MergeConfig(Section):
         def path(value: str | None) -> str | None:
             return None if value is None else resolve_path(value, folder)
 
-        capture = self.capture.model_copy(update={"dir": resolve_path(self.capture.dir, folder)})
+        places = {"dir": resolve_path(self.capture.dir, folder), "archive": path(self.capture.archive)}
+        capture = self.capture.model_copy(update=places)
 
         def files(node: Node) -> tuple[str, ...]:
             if not node.files:

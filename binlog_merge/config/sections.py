@@ -5,10 +5,12 @@ where it goes, what it says of itself, when its files are removed, and where clo
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from binlog_merge.config.uri import OUTPUT_SCHEMES, is_uri, scheme_of
 from binlog_merge.config.values import (
     Duration,
     LocalPath,
@@ -342,12 +344,19 @@ def _off_or_duration(value: Any) -> Any:
 class Capture(Section):
     """Where `binlog-merge capture` puts the nodes' files: `dir`/source-id/file.
 
-    `clock` is how often the servers' clocks are asked, in microseconds; 0: never. `lost_after` is how many microseconds
-    a server cannot be reached before another of the node's servers may take over.
+    `archive` is where closed files are kept as well; a URL as `dir` is short for it. `clock` is how often the servers'
+    clocks are asked, in microseconds; 0: never. `lost_after` is how many microseconds a server cannot be reached before
+    another of the node's servers may take over.
     """
 
     dir: LocalPath = Field(
         default="captured", description="The directory: `dir`/source-id/file.", examples=["/var/lib/captured"]
+    )
+    archive: OutputPlace | None = Field(
+        default=None,
+        description="Where closed captured files are kept as well, for nodes that purge their binlogs early: a "
+        "directory, or a URL of an object store. Such a URL as `dir` is short for it.",
+        examples=["s3://bucket/captured"],
     )
     clock: Annotated[int, BeforeValidator(_off_or_duration)] = Field(
         default=500_000,
@@ -359,6 +368,16 @@ class Capture(Section):
         description="How long a server cannot be reached before another one of the node may take over.",
         examples=["30s"],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_url(cls, value: Any) -> Any:
+        place = value.get("dir") if isinstance(value, Mapping) else None
+        if not isinstance(place, str) or not is_uri(place) or scheme_of(place) not in OUTPUT_SCHEMES:
+            return value
+        if "archive" in value:
+            raise ValueError("dir: a URL is short for `archive`, which is given, too: let dir be a local directory")
+        return {**{key: one for key, one in value.items() if key != "dir"}, "archive": value["dir"]}
 
     @field_validator("clock")
     @classmethod

@@ -199,6 +199,11 @@ class NodeFiles:
         assert self._record is not None
         self._save(replace(self._record, begun=begun))
 
+    def leave_out(self, hole: Hole) -> None:
+        """Note what is left out of a file that is to be there next."""
+        assert self._record is not None
+        self._save(replace(self._record, hole=hole))
+
     def skip(self, position: int, merged: str) -> None:
         """Leave out what follows of the last file up to a position, and close it: `resume` goes on there.
 

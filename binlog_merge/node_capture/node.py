@@ -20,6 +20,7 @@ from binlog_merge.files.needed import Needed
 from binlog_merge.node_capture.begin import BEGINNING, NEAR, begun, shown
 from binlog_merge.node_capture.beside import Activity, Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
+from binlog_merge.node_capture.kept import Keeper
 from binlog_merge.node_capture.note import (
     CONNECTED,
     CONNECTING,
@@ -42,6 +43,7 @@ from binlog_merge.node_capture.source import (
 )
 from binlog_merge.node_capture.stream import (
     POSITION_LIMIT,
+    Begin,
     CapturedEnd,
     Stream,
     file_number,
@@ -95,7 +97,7 @@ class NodeCapture:
     node without captured files; None: the first file that its server has. `report` gets a line for every connection
     made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
     of the nodes that are captured together. `needed` is where a node without captured files begins instead, and one
-    whose files end before that.
+    whose files end before that. `keeper` makes of the capture what keeps its closed files elsewhere, too.
     """
 
     def __init__(
@@ -111,6 +113,7 @@ class NodeCapture:
         parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
         claims: Claims | None = None,
         needed: Needed | None = None,
+        keeper: Callable[["NodeCapture"], Keeper] | None = None,
     ) -> None:
         self.node = node
         say = lambda text: report(node.source_id, text)  # noqa: E731
@@ -136,6 +139,7 @@ class NodeCapture:
         self._report = report
         self._beside = beside
         self._claims = claims or Claims()
+        self._keeper = None if keeper is None else keeper(self)
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -149,6 +153,8 @@ class NodeCapture:
         try:
             for thread in self._threads:
                 thread.start()
+            if self._keeper is not None:
+                self._keeper.start()
             self._run()
         except MergeError as error:
             self.error = error.located(node=self.node.source_id)
@@ -158,6 +164,8 @@ class NodeCapture:
         finally:
             for thread in self._threads:
                 thread.stop()
+            if self._keeper is not None:
+                self._keeper.stop()
         code = None if self.error is None else self.error.code
         _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
 
@@ -333,6 +341,8 @@ class NodeCapture:
                 actions = stream.feed(event)
                 for action in actions:
                     files.apply(action)
+                    if isinstance(action, Begin) and self._keeper is not None:
+                        self._keeper.closed()
                 if actions and activity is not None:
                     activity.wrote()
                 files.tick()
@@ -408,7 +418,7 @@ class NodeCapture:
                     else f"The server has purged it: copy {name} and what follows up to {facts.files[0]} into "
                     f"{self.files.directory} from a backup of its binlogs, or from a host that has captured them. Let "
                     "the server keep its binlogs longer (binlog_expire_logs_seconds) than a host may be away, or keep "
-                    "captured files in a store (`capture.dir`)"
+                    "captured files in a store (`capture.archive`)"
                 ),
             )
         end = facts.standing.file, facts.standing.position

@@ -6,6 +6,7 @@ Nodes are captured in parallel, a thread each. If a node fails, the others conti
 """
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,13 +20,16 @@ from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.files.needed import needed_by
+from binlog_merge.files.needed import Needed, needed_by
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.node_capture.begin import prepared
 from binlog_merge.node_capture.beside import Activity
+from binlog_merge.node_capture.files import NodeFiles
+from binlog_merge.node_capture.kept import Keeper, KeptFiles
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.node_capture.note import CONNECTED
 from binlog_merge.node_capture.servers import Claims
+from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
 _LOOK_SECONDS: Final = 0.2
@@ -85,11 +89,20 @@ def capture(
             needed = needs.get(node.source_id) if start is None else None
             if needed is not None:
                 needed = prepared(directory, needed, partial(report, node.source_id))
+            keeper = None
+            if config.capture.archive is not None:
+                kept = KeptFiles(config.capture.archive, node.source_id)
+                kept.check()
+                if needed is not None:
+                    _take(kept, directory, needed, report)
+                keeper = partial(_keeper, kept, partial(report, node.source_id), config.retention.captured, merged)
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
             parsed = partial(ServerAddress.parse, password=password)
             captures.append(
-                NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed, claims, needed)
+                NodeCapture(
+                    node, addresses, directory, options, start, report, beside, by_hand, parsed, claims, needed, keeper
+                )
             )
         sync_directory(out)
         try:
@@ -108,6 +121,34 @@ def capture(
         one.error.result = result
         raise one.error
     return result
+
+
+def _take(kept: KeptFiles, directory: Path, needed: Needed, report: Callable[[str, str], None]) -> None:
+    """Fetch what is kept of a node that has no captured files, if the server whose log is needed has it still."""
+    following = needed.before.following
+    now = following[-1].folder if following else ""
+    folder = directory / needed.oldest.folder
+    if {needed.oldest.folder, needed.resume.folder} != {now} or NodeFiles(folder, needed.node).paths():
+        return
+    if count := kept.take(directory, needed):
+        report(needed.node, f"nothing is captured here: {count} files are taken from the archive")
+
+
+def _keeper(
+    kept: KeptFiles,
+    report: Callable[[str], None],
+    captured: int | None,
+    merged: str | None,
+    capture: NodeCapture,
+) -> Keeper:
+    """Return what keeps a node's closed files; `captured` is after how many microseconds they may go."""
+
+    def unneeded(kept: KeptFiles) -> None:
+        needed = None if merged is None or captured is None else needed_by(merged).get(capture.node.source_id)
+        if needed is not None and captured is not None and (gone := kept.remove(needed, time.time() - captured / 1e6)):
+            report(Routine(f"removed from the archive: {', '.join(gone)}"))
+
+    return Keeper(kept, lambda: (capture.files, capture.servers.prefix), report, unneeded)
 
 
 def _result(captures: Sequence[NodeCapture]) -> CaptureResult:

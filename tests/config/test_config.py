@@ -244,7 +244,7 @@ def test_refused(tmp_path: Path, text: str, says: str) -> None:
         ("version: 1\nname: x\nnodes: [{source-id: a}]\n", "nodes[0]: key 'files' is missing; or give the `server`"),
         ("version: 1\nname: x\nnodes: [{source-id: a, server: 'http://b'}]\n", "is no server: write mysql://user@host"),
         ("version: 1\nname: x\nnodes: [{source-id: a, server: 'mysql://b:x'}]\n", "nodes[0].server: Port could not"),
-        ("version: 1\nname: x\nnodes: [{source-id: a, files: b}]\ncapture: {dir: s3://b}\n", "only a local"),
+        ("version: 1\nname: x\nnodes: [{source-id: a, files: b}]\ncapture: {dir: hdfs://b}\n", "only a local"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: b}, {source-id: a, files: c}]\n", "a is given twice"),
         ("version: 1\nname: x\nnodes: [{source-id: 7, files: b}]\n", "nodes[0].source-id: Input should be a valid"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: b}]\nroutes: hello\n", "routes: should be a list"),

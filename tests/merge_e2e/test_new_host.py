@@ -38,6 +38,7 @@ class Node:
         self._order: Sequence[Group] = self.log
         self._folder = home
         self._captured = 0
+        self._begun: dict[str, object] | None = None
 
     def _writes(self, groups: Sequence[Group], before: list[tuple[bytes, int]]) -> None:
         first = self._rng.choice([1, 2, 900])
@@ -64,7 +65,7 @@ class Node:
 
     def _record(self) -> dict[str, object]:
         uuids = str(uuid.UUID(int=self._number * 100 + len(self._servers)))
-        return {"version": 1, "server_uuid": uuids, "replica_uuid": uuids}
+        return {"version": 1, "server_uuid": uuids, "replica_uuid": uuids, "begun": self._begun}
 
     def fail_over(self, needed: Needed) -> None:
         """Lose all that is captured, and let another server have the node: what is needed is in its log."""
@@ -84,6 +85,8 @@ class Node:
         line = FollowingServer(folder, server_uuid, "mysql://b", 1.0, needed.resume, str(captured), self._files[0][0])
         self._servers = (*kept, line)
         self._folder = self.home / folder
+        resumed = {"resumed_in": needed.resume.file, "resumed": needed.resume.position}
+        self._begun = {"merged": "out", **resumed, "read_in": self._files[0][0], "read": 0, "executed": ""}
         self.home.mkdir()
         write_servers(self.home, self._servers)
         self.capture(self._captured)

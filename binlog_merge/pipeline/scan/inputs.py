@@ -111,9 +111,10 @@ def _node_input(
     checkpoint = state.checkpoint
     resume = checkpoint.get("resume") or {"file": checkpoint["file"], "identity": checkpoint["identity"]}
     _check_captured_again(source_id, files)
-    if resume["file"] not in names and (first := _goes_on_at(files, resume, servers)) is not None:
+    if (first := _goes_on_at(files, resume, servers)) is not None:
         # Nothing is known to be late: which of these transactions were read before, of another server, no place says.
-        carry, gtids = Carry.from_dict(checkpoint["carry"], names), NodeGtids.from_dict(checkpoint["gtids"])
+        there = [f"\0{index}" if index < first else name for index, name in enumerate(names)]
+        carry, gtids = Carry.from_dict(checkpoint["carry"], there), NodeGtids.from_dict(checkpoint["gtids"])
         return NodeInput(source_id, number, files, first, carry, None, gtids)
     for name, identity in (
         (checkpoint["file"], checkpoint["identity"]),
@@ -155,7 +156,10 @@ def _goes_on_at(files: Sequence[NodeFile], resume: Mapping[str, Any], servers: S
     server = next((server for server in servers if server.ended == left), None)
     if server is None:
         return None
-    return next((i for i, file in enumerate(files) if file.name.rpartition("/")[0] == server.folder), None)
+    first = next((i for i, file in enumerate(files) if file.name.rpartition("/")[0] == server.folder), None)
+    begun = None if first is None else begun_of(files[first].path)
+    place = None if begun is None else (begun.resumed_in, begun.resumed)
+    return first if place == (left.file, left.position) else None
 
 
 def _check_captured_again(source_id: str, files: Sequence[NodeFile]) -> None:
