@@ -274,10 +274,15 @@ class Writesets:
                 parts.append((part.column, _HOW[how], *self._text(table_map, part, how, role)))
         places = sorted({column for column, *_ in parts})
         used, number = self._used, self._used["tables"]
-        row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), waits)
+        slots = _slots(table_map, places)
+        plain = [row[1] for row in rows] == [w.IDENTITY] and [part[1] for part in parts] == [w.BYTES]
+        plain = (
+            plain and slots[0][1] == 0 and slots[0][3] > 0 and not any(map(table_map.nullable, range(places[0] + 1)))
+        )
+        row = (used["steps"], used["slots"], len(places), used["keys"], len(rows), waits, int(plain))
         self._put("tables", [row])
         self._put("steps", row_steps(table_map))
-        self._put("slots", _slots(table_map, places))
+        self._put("slots", slots)
         self._put("keys", rows)
         self._put("parts", [(places.index(column), *rest) for column, *rest in parts])
         if len(places) > len(self.sets.given):

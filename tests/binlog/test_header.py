@@ -1,7 +1,9 @@
 """Framing: headers, checksums on and off, cut and damaged files."""
 
+import random
 import zlib
 
+import numpy as np
 import pytest
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, POST_HEADER_LENS, EventFlag, EventType
@@ -19,6 +21,7 @@ from binlog_merge.binlog.events import (
     walk,
 )
 from binlog_merge.binlog.header import check_magic, server_version_split
+from binlog_merge.binlog.kernels.crc32 import crc32_after
 
 
 def a_file(*bodies: tuple[int, bytes], fde: FormatDescription | None = None, flags: int = 0) -> bytes:
@@ -182,3 +185,13 @@ def test_a_post_header_of_another_length_is_refused() -> None:
 def test_format_descriptions_that_cannot_be_read(body: bytes, reason: str) -> None:
     with pytest.raises(BinlogFormatError, match=reason):
         FormatDescription.parse(body)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 15, 16, 17, 127, 128, 129, 5000])
+def test_a_checksum_goes_on(length: int) -> None:
+    """Of what has one already and of the bytes that follow, which stay as they are."""
+    data = random.Random(length).randbytes(length + 9)
+    buffer = np.frombuffer(bytearray(data), np.uint8)
+    for before in (0, 1, 0xFFFFFFFF, zlib.crc32(b"before")):
+        assert crc32_after(buffer, 5, length, before) == zlib.crc32(data[5 : 5 + length], before)
+    assert buffer.tobytes() == data

@@ -4,6 +4,7 @@ import random
 import struct
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.encode import encode_cell
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import pack_event
+from binlog_merge.binlog.kernels import writesets as w
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.metadata import from_definition
@@ -144,3 +147,66 @@ def test_a_moment_is_the_same_in_the_format_of_before_5_6(name: str) -> None:
         rows += [([(events, cells[old], bool(old))], False) for old in (is_old, not is_old)]
     found = depends([events], *rows)
     assert found == [0 if number % 2 else number - 1 for number in range(1, 2 * len(moments) + 1)]
+
+
+WIDE = table(
+    "wide", Column("id", INT, nullable=False), Column("a", VARCHAR), *(Column(f"c{n}", INT) for n in range(9)),
+    Column("b", ColumnType("blob")),
+)  # fmt: skip
+
+
+def _wide_row(chance: random.Random) -> bytes:
+    """Return a row, its NULLs first, of which some have none."""
+    cells = [number(chance.randrange(40)), text("x" * chance.randrange(60)), *(number(1) for _ in range(9))]
+    cells.append(struct.pack("<H", n := chance.randrange(300)) + bytes(n))
+    nulls = 0 if chance.random() < 0.4 else chance.randrange(1 << len(cells)) & ~1
+    kept = b"".join(cell for place, cell in enumerate(cells) if not nulls >> place & 1)
+    return nulls.to_bytes(2, "little") + kept
+
+
+def _rows_events(seed: int, kind: EventType, damage: bool) -> list[tuple[int, bytes]]:
+    chance = random.Random(seed)
+    columns = [from_definition(column) for column in WIDE.columns]
+    types, metas = bytes(c.type for c in columns), tuple(c.meta for c in columns)
+    table_map = TableMap(7, 1, "d", "wide", types, metas, b"\xfe\x0f")
+    both = b"\xff\x0f"
+    images = {EventType.WRITE_ROWS_EVENT: (None, both), EventType.DELETE_ROWS_EVENT: (both, None)}
+    rows = b"".join(_wide_row(chance) for _ in range(2 * chance.randrange(1, 5)))
+    if damage:
+        rows = rows[: -chance.randrange(1, 9)] if chance.random() < 0.5 else rows[:6] + b"\xff" * 9 + rows[15:]
+    event = RowsEvent(kind, 7, 1, b"", len(columns), *images.get(kind, (both, both)), rows)
+    begin = (EventType.QUERY_EVENT, bytes(14) + b"BEGIN")
+    named = (EventType.ROWS_QUERY_LOG_EVENT, b"\x3d# CTS::" + KEY.text().encode())
+    maps = (EventType.TABLE_MAP_EVENT, table_map.pack())
+    return [begin, named, maps, (kind, event.pack()), (EventType.XID_EVENT, bytes(8))]
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_rows_of_a_plain_key_are_taken_as_others_are(damage: bool) -> None:
+    """A table whose only key is one column of a fixed length has a shorter way."""
+    kinds = [EventType.WRITE_ROWS_EVENT, EventType.UPDATE_ROWS_EVENT, EventType.DELETE_ROWS_EVENT]
+    found = []
+    for is_plain in (True, False):
+        taken = Writesets(lambda *_: TableVersion(ORIGIN, 1, "d", "wide", WIDE), lambda _: {})
+        known, histories = taken.learn, []
+
+        def learn(table_map: TableMap, key: OrderKey | None, known: Any = known, taken: Writesets = taken) -> int:
+            of: int = known(table_map, key)
+            assert taken.sets.tables[of, w.T_PLAIN]
+            return of
+
+        taken.learn = learn  # type: ignore[method-assign]
+        for seed in range(300):
+            gtid = bytes(25) + b"\2" + struct.pack("<qq", seed, seed + 1) + bytes(7) + b"\x80" + bytes(4)
+            data = bytearray()
+            for kind, body in [(EventType.GTID_LOG_EVENT, gtid), *_rows_events(seed, kinds[seed % 3], damage)]:
+                data += pack_event(kind, body, timestamp=1, server_id=1, position=len(data))
+            taken.sets.tables[:, w.T_PLAIN] *= is_plain
+            try:
+                taken.take(np.frombuffer(data, np.uint8), len(data), False)
+                histories.append(taken.history())
+            except BinlogFormatError:
+                histories.append(None)
+                taken.sets.reg[w.GROUP] = -1
+        found.append(histories)
+    assert found[0] == found[1] and (None in found[0]) is damage

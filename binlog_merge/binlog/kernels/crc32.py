@@ -14,7 +14,7 @@ from numba import njit, uint8, uint32, uint64
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from binlog_merge.binlog.kernels.memory import load_32, load_64, pointer_to, u32
+from binlog_merge.binlog.kernels.memory import load_32, load_64, pointer_to, store_32, u32
 
 HAS_PCLMUL = bool(llvm.get_host_cpu_features().get("pclmul", False))
 
@@ -210,6 +210,24 @@ def crc32_by_folding(buffer: Any, offset: int, length: int) -> int:
 
 
 crc32 = crc32_by_folding if HAS_PCLMUL else crc32_from_tables
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def crc32_after(buffer: Any, offset: int, length: int, before: int) -> int:
+    """Return the CRC32 of what has the CRC32 `before`, followed by `buffer[offset:offset + length]`.
+
+    The bytes are changed meanwhile: what comes before counts as if its CRC were in the first four of them.
+    """
+    if length >= 4:
+        first = load_32(buffer, offset)
+        store_32(buffer, offset, first ^ uint32(before))
+        found = crc32(buffer, offset, length)
+        store_32(buffer, offset, first)
+        return np.int64(found)
+    state = uint32(before) ^ uint32(0xFFFFFFFF)
+    for i in range(offset, offset + length):
+        state = TABLES[0, (state ^ uint32(buffer[i])) & uint32(255)] ^ (state >> uint32(8))
+    return np.int64(state ^ uint32(0xFFFFFFFF))
 
 
 @njit(cache=True, nogil=True, _nrt=False)

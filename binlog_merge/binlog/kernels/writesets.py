@@ -31,7 +31,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
-from binlog_merge.binlog.kernels.memory import fetch, hash_bytes, i64, store_32, store_64, u16, u32, u48
+from binlog_merge.binlog.kernels.memory import fetch, hash_bytes, i64, same_bytes, store_32, store_64, u16, u32, u48
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NULL
 from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, prefixed
 
@@ -59,9 +59,11 @@ L_HASH, L_UNKNOWN, L_HOW, L_FIELDS = range(4)
 LAST_COMMITTED: Final = 26
 """The place of last_committed in a GTID event's body; sequence_number follows."""
 FINISHED, NEW_TABLE, BAD_EVENT, BAD_ROWS = range(4)
-T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_WAITS, T_FIELDS = range(7)
+T_STEPS, T_SLOT, T_SLOTS, T_KEY, T_KEYS, T_WAITS, T_PLAIN, T_FIELDS = range(8)
 FREE_ROWS, ORDERED_ROWS, BARRIER_ROWS = range(3)
-"""T_WAITS: whether all transactions with rows of a table are in order, or barriers."""
+"""T_WAITS: whether all transactions with rows of a table are in order, or barriers. T_PLAIN: whether its only key is
+one column that is compared by its bytes, and which stands at one place in all rows: before it are no columns of other
+lengths, or with NULL."""
 S_COLUMN, S_STEP, S_OFFSET, S_SIZE, S_FIELDS = range(5)
 K_SEED, K_ROLE, K_PART, K_PARTS, K_FIELDS = range(5)
 P_SLOT, P_HOW, P_LENGTH_BYTES, P_PREFIX, P_PAD, P_WEIGHTS, P_UTF8, P_FIELDS = range(8)
@@ -417,6 +419,81 @@ def _cut_some(
     return at
 
 
+@njit(inline="always")
+def _end_of_whole(b: Any, at: int, end: int, steps: Any, first: int) -> int:
+    """Return the end of an image with all columns and no NULL, BAD if it does not fit."""
+    while True:
+        before, prefix = steps[first], steps[first + 1]
+        at += before
+        if prefix == 0:  # the last step
+            return at if at <= end else BAD
+        if at + prefix > end:
+            return BAD
+        length = prefixed(b, at, prefix)
+        if length > steps[first + 2]:
+            return BAD
+        at += prefix + length
+        first += 3
+
+
+@njit(inline="always")
+def _end_of_some(b: Any, at: int, end: int, steps: Any, column: int, count: int, nulls: int) -> int:
+    """Return the end of an image with all columns, of which some are NULL; BAD if it does not fit."""
+    bits = np.int64(b[nulls])
+    for c in range(count):
+        if c and c & 7 == 0:
+            bits = np.int64(b[nulls + (c >> 3)])
+        if bits & 1 == 0:
+            prefix = steps[column + 1]
+            if prefix:
+                if at + prefix > end:
+                    return BAD
+                length = prefixed(b, at, prefix)
+                if length > steps[column + 2]:
+                    return BAD
+                at += prefix + length
+            else:
+                at += steps[column]
+        bits >>= 1
+        column += 4
+    return at if at <= end else BAD
+
+
+@njit(forceinline=True, _nrt=False)
+def _take_plain(
+    reg: Any, b: Any, at: int, end: int, images: int, steps: Any, shape: int, count: int, slot: Any, seed: int,
+    history: Any, listed: Any,
+) -> bool:  # fmt: skip
+    """Take the rows of a table whose only key is plain, from images with all columns; return whether they fit."""
+    first = shape + 4 * count
+    nulls, place, size = (count + 7) >> 3, slot[S_OFFSET], slot[S_SIZE]
+    last = np.uint8((1 << (count & 7)) - 1) if count & 7 else np.uint8(255)
+    while at < end:
+        before = np.int64(0)
+        for _ in range(images):
+            if at + nulls > end:
+                return False
+            any_null = b[at + nulls - 1] & last
+            for n in range(nulls - 1):
+                any_null |= b[at + n]
+            key = at + nulls + place
+            if any_null:
+                at = _end_of_some(b, at + nulls, end, steps, shape, count, at)
+            else:
+                at = _end_of_whole(b, at + nulls, end, steps, first)
+            if at < 0:
+                return False
+            if any_null and _bit(b, key - nulls - place, slot[S_COLUMN]):
+                reg[FLAGS] |= _IN_ORDER  # of a column that has no NULL: nothing is known of its value
+                _list(reg, history, listed, seed ^ _OF_UNKNOWN | 1, seed, _UNKNOWN_VALUE)
+                before = -1
+                continue
+            if before <= 0 or not same_bytes(b, before, b, key, size):
+                _list(reg, history, listed, hash_bytes(b, key, size, seed) | 1, seed, _TOUCH)
+            before = key
+    return True
+
+
 @njit(cache=True, nogil=True, _nrt=False)
 def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> bool:
     """Add the rows of an event of a table to their transaction's writeset; return whether they fit their table map.
@@ -449,6 +526,9 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
         held_0 += _bit(b, present, c)
         if images == 2:
             held_1 += _bit(b, present + bitmap, c)
+    if table[T_PLAIN] and held_0 == count and held_1 == count * (images - 1) and kind != t.PARTIAL_UPDATE_ROWS_EVENT:
+        seed = keys[table[T_KEY], K_SEED]
+        return _take_plain(reg, b, at, end, images, steps, shape, count, slots[0], seed, history, listed)
     while at < end:
         begun = at
         for image in range(images):
@@ -509,6 +589,9 @@ def ended(d: Sets, sequence: int, length: int) -> int:
     parent = reg[PARENT]
     if flags & (_BARRIER | _IN_ORDER):
         parent = sequence - 1
+    if reg[LIVE] > MOST:
+        history[:] = 0  # all of it stands before START then, and few slots in use are found at the first look
+        reg[USED] = 0
     if flags & _BARRIER or reg[LIVE] > MOST:
         reg[START], reg[LIVE], reg[UNKNOWN] = sequence, 0, 0
     reg[TRANSACTIONS] += 1

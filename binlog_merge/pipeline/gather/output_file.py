@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog.kernels.crc32 import crc32_after
 from binlog_merge.errors import io_error
 from binlog_merge.files.disk import WriteBehind
 from binlog_merge.pipeline.base.pieces import view
@@ -64,7 +65,7 @@ class OutputFile:
         """Append the first `count` bytes of the buffer to the file."""
         part = view(self.buffer)[:count]
         self._crc_before[self.position] = self.crc
-        self.crc = zlib.crc32(part, self.crc)
+        self.crc = int(crc32_after(self.buffer, 0, count, self.crc))
         try:
             while part:
                 part = part[os.write(self.fd, part) :]
