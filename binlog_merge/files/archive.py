@@ -22,7 +22,8 @@ from binlog_merge.files.archived import Archived, is_same_file, read_note, witho
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import check_whole
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
-from binlog_merge.files.object_output import PACKED, Names, ObjectOutput
+from binlog_merge.files.object_manifest import Names
+from binlog_merge.files.object_output import PACKED, ObjectOutput
 from binlog_merge.files.objects import put_new
 
 _WORK: Final = ".archive"

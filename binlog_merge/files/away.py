@@ -14,7 +14,8 @@ from typing import BinaryIO, Final, TypeVar
 
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
-from binlog_merge.files.object_output import PACKED, Segment, bring_bytes
+from binlog_merge.files.object_manifest import Segment
+from binlog_merge.files.object_output import PACKED, bring_bytes
 from binlog_merge.files.objects import FolderObjects, Objects
 
 MOST_BYTES: Final = 4 << 30

@@ -138,7 +138,8 @@ class LogFolder:
         if archived is None or not archived.has(file):
             return None
         from binlog_merge.files.away import Away
-        from binlog_merge.files.object_output import ObjectOutput, Segment
+        from binlog_merge.files.object_manifest import Segment
+        from binlog_merge.files.object_output import ObjectOutput
         from binlog_merge.files.scratch import reading_folder
 
         with self._lock:

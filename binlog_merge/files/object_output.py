@@ -23,22 +23,17 @@ its own beside it (`binlog.000003.7c0e…`), which the record says. Nothing of u
 A merge that ends puts the open file as one object. One that goes on (`follows`) puts a segment a record, joins small
 ones when it folds, and makes one object of a file that is closed, beside its rounds. What no record names any more, and
 was written before the head, is removed: no writer whose record can still come has put it.
-
-Outputs of versions before this one have an object a record (`manifest/000000000001.jsonl` …), of which each LEGACY-th
-says everything. The next record makes a head: under the name of what would be the next of those objects stands what
-older versions refuse.
 """
 
 import errno
 import hashlib
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import (
@@ -46,31 +41,25 @@ from binlog_merge.errors import (
     ManifestError,
     MergeError,
     ObjectStoreUnreachable,
-    OutputBusy,
     io_error,
 )
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.intact import PUT_BACK, TAIL, read_note, stamp_of, write_note
 from binlog_merge.files.manifest import (
-    CLAIMED_VERSION,
     MANIFEST_NAME,
     ManifestState,
     OutputFile,
     Publish,
     Record,
     Removed,
-    decode_record,
     encode_record,
 )
-from binlog_merge.files.objects import FolderObjects, Found, Objects, Version, put_new
+from binlog_merge.files.object_manifest import Names, ObjectManifest, Remembered, Segment
+from binlog_merge.files.objects import FolderObjects, Found, Objects, put_new
 from binlog_merge.files.parts import HEAD, PARTS
 from binlog_merge.files.publish import basename_of
 from binlog_merge.whole_files import write_whole
 
-FOLD: Final = 64
-"""So many records are in the head at most."""
-LEGACY: Final = 64
 SEGMENT: Final = 8 << 20
 """Segments are joined until they are so long."""
 SCHEMA_NAME: Final = "schema.duckdb"
@@ -78,13 +67,10 @@ PACKED: Final = ".zst"
 """The end of the names of objects that are compressed: those of an archive (`files.archive`)."""
 OPEN: Final = "open"
 _CLOSED: Final = ".closed"
-_HEAD_BYTES: Final = 256 << 10
-_BASE_SHARE: Final = 32  # a base of many files is written again only after so many-th of its size
 _REMEMBERED: Final = 16 << 20  # an open file's bytes after which its note is put again
 _READERS: Final = 16
 _WRITERS: Final = 4
 """A store that is far takes less of one request than a network carries."""
-_KIND: Final = "objects"
 _ATTEMPTS: Final = 5
 
 FAILPOINTS: Final = (
@@ -96,99 +82,6 @@ FAILPOINTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The bytes of a file from `start` to `end`: they are the first of an object."""
-
-    start: int
-    end: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """A note about an open file of some size: the name of its object."""
-
-    file: str
-    size: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Where files are that are not under their own names, by these; where the schema store is.
-
-    `segments` are those of files that are not one object (yet).
-    """
-
-    files: Mapping[str, str]
-    schema: str | None = None
-    segments: Mapping[str, tuple[Segment, ...]] = field(default_factory=dict)
-    remembered: Remembered | None = None
-
-    def of(self, file: str) -> str:
-        """Return the name of a file's object."""
-        return self.files.get(file, file)
-
-    def parts(self, file: OutputFile) -> tuple[Segment, ...]:
-        """Return the objects that make up a file, in order."""
-        return self.segments.get(file.name) or (Segment(0, file.size, self.of(file.name)),)
-
-    def objects(self) -> set[str]:
-        """Return the names of all objects below `open`, and of the schema store, that are needed."""
-        found = {part.name for parts in self.segments.values() for part in parts}
-        found |= set() if self.schema is None else {self.schema}
-        return found | (set() if self.remembered is None else {self.remembered.name})
-
-    def among(self, files: Iterable[OutputFile]) -> "Names":
-        """Return what is said of these files."""
-        kept = {file.name for file in files}
-        return replace(
-            self,
-            files={name: place for name, place in self.files.items() if name in kept},
-            segments={name: parts for name, parts in self.segments.items() if name in kept},
-        )
-
-    def since(self, earlier: "Names") -> dict[str, Any]:
-        """Return what differs from earlier names, as a record has it: see `after`."""
-        segments: dict[str, list[list[Any]] | None] = {
-            name: None for name in earlier.segments if name not in self.segments
-        }
-        for name, parts in self.segments.items():
-            known = earlier.segments.get(name, ())
-            same = next(
-                (i for i, (a, b) in enumerate(zip(known, parts, strict=False)) if a != b), min(len(known), len(parts))
-            )
-            if parts[same:]:
-                segments[name] = [[part.start, part.end, part.name] for part in parts[same:]]
-        files = {name: place for name, place in self.files.items() if earlier.files.get(name) != place}
-        files |= {name: name for name in earlier.files if name not in self.files}
-        note = self.remembered
-        return {
-            "files": files,
-            "schema": self.schema,
-            "segments": segments,
-            "remembered": None if note is None else [note.file, note.size, note.name],
-        }
-
-    def after(self, values: Mapping[str, Any]) -> "Names":
-        """Return the names after a record's. Segments of a file replace those from where they start on; None: all."""
-        files = {name: place for name, place in {**self.files, **values["files"]}.items() if name != place}
-        segments = dict(self.segments)
-        for name, parts in values.get("segments", {}).items():
-            if parts is None:
-                segments.pop(name, None)
-                continue
-            new = tuple(Segment(int(start), int(end), str(place)) for start, end, place in parts)
-            begins = new[0].start if new else 0
-            joined = (*(part for part in segments.get(name, ()) if part.end <= begins), *new)
-            if any(one.end != other.start for one, other in pairwise(joined)) or joined[0].start:
-                raise ManifestError(f"segments of {name} do not follow each other")
-            segments[name] = joined
-        note = values.get("remembered")
-        return Names(files, values["schema"], segments, None if note is None else Remembered(*note))
-
-
 class ObjectOutput:
     """An output below a URI, as of the last record that was read or written: `ObjectOutput(uri)`, then `load`.
 
@@ -197,9 +90,9 @@ class ObjectOutput:
 
     def __init__(self, uri: str, follows: bool = False) -> None:
         self.objects: Objects | FolderObjects = Objects(uri) if is_uri(uri) else FolderObjects(Path(uri))
+        self.manifest = ObjectManifest(self.objects)
         self.follows = follows
         self.allowed: Callable[[], None] | None = None
-        self._writer = uuid.uuid4().hex
         self._tags: dict[str, str] = {}
         self._folder: Path | None = None
         self._brought: str | None = None
@@ -212,109 +105,26 @@ class ObjectOutput:
         self._lock = Lock()
         self._old: list[str] = []
         self._shown: object = None
-        self._forget()
 
-    def _forget(self) -> None:
-        self.state, self.names = ManifestState(), Names({})
-        self._number, self._last_hash = 0, ""
-        self._tag: str | None = None
-        self._at = 0.0
-        self._base, self._base_size, self._lines = "", 0, b""
+    @property
+    def state(self) -> ManifestState:
+        """Return what is published."""
+        return self.manifest.state
+
+    @property
+    def names(self) -> Names:
+        """Return where it is."""
+        return self.manifest.names
 
     def load(self) -> None:
         """Read the manifest. Raises ManifestError if it is damaged, and what is wrong with the store within seconds."""
         self.objects.check()
-        self._forget()
-        if not self.advance():
-            self._load_legacy()
-
-    def _load_legacy(self) -> None:
-        # A head that has come since is no such record: it is read by `advance`.
-        numbers = sorted(number for name in self.objects.below("manifest") if (number := _number_of(name)))
-        first = max((n for n in numbers if n % LEGACY == 0), default=1)
-        numbers = [n for n in numbers if n >= first]
-        if numbers != list(range(first, first + len(numbers))):
-            raise ManifestError("a record of the manifest is missing", file=self.objects.place("manifest"))
-        self._number = first - 1
-        with ThreadPoolExecutor(_READERS) as readers:
-            found = readers.map(lambda n: self.objects.read(_object_of(n)), numbers)
-            for number, data in zip(numbers, found, strict=True):
-                self._take_legacy(number, data or b"")
-
-    def _take_legacy(self, number: int, data: bytes) -> None:
-        """Take the next record of those that are an object each."""
-        name = _object_of(number)
-        if number % LEGACY == 0 or _is_folded(data):
-            self.state, self.names, self._last_hash = ManifestState(), Names({}), ""  # this record says everything
-        self._take(data.splitlines(), name)
-        self._at = self.objects.written_at(name)
+        self.manifest = ObjectManifest(self.objects)
+        self.manifest.load()
 
     def advance(self) -> bool:
         """Read what was published since; return whether there is anything. Raises what `load` raises."""
-        for _ in range(_ATTEMPTS):
-            try:
-                head = self.objects.changed(HEAD, self._tag)
-            except FileNotFoundError:
-                if self._tag is not None:
-                    raise self._missing(HEAD) from None
-                return self._advance_legacy()
-            if head is None:
-                return False
-            if self._take_head(head):
-                return True
-        raise ManifestError(
-            "an object that the head refers to is missing", file=self.objects.place(HEAD), remedy=PUT_BACK
-        )
-
-    def _advance_legacy(self) -> bool:
-        found = False
-        while self._number and (data := self.objects.read(_object_of(self._number + 1))) is not None:
-            self._take_legacy(self._number + 1, data)
-            found = True
-        return found
-
-    def _take_head(self, head: Version) -> bool:
-        """Take the records of a head that are new; return False if what it refers to is gone, since it is old."""
-        first, *lines = head.data.splitlines()
-        try:
-            kind, values, _ = decode(first, "")
-            base, number = str(values["base"]), int(values["number"])
-            if kind != "head" or len(lines) % 2:
-                raise ManifestError(f"a line of the kind {kind!r}, {len(lines)} lines")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _unreadable(error, self.objects.place(HEAD)) from None
-        except ManifestError as error:
-            raise error.located(file=self.objects.place(HEAD)) from None
-        if base != self._base:
-            data = self.objects.read(base)
-            if data is None:
-                return False
-            self.state, self.names, self._last_hash = ManifestState(), Names({}), ""
-            self._number = number - 1
-            self._take(data.splitlines(), base)
-            self._base, self._base_size = base, len(data)
-        new = lines[2 * (self._number - number) :]
-        for at in range(0, len(new), 2):
-            self._take(new[at : at + 2], HEAD)
-        self._lines = b"".join(line + b"\n" for line in lines)
-        self._tag, self._at = head.tag, head.at
-        return True
-
-    def _take(self, lines: Sequence[bytes], name: str) -> None:
-        """Take the next record, which is in an object of this name."""
-        try:
-            first, second = lines
-            record, digest = decode_record(first, self._last_hash)
-            kind, values, last_hash = decode(second, digest)
-            if kind != _KIND:
-                raise ManifestError(f"a line of the kind {kind!r}")
-            state, names = self.state.after(record), self.names.after(values)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise _unreadable(error, self.objects.place(name)) from None
-        except ManifestError as error:
-            raise error.located(file=self.objects.place(name)) from None
-        self.state, self.names, self._last_hash = state, names, last_hash
-        self._number += 1
+        return self.manifest.advance()
 
     def bring(self, folder: Path) -> None:
         """Make an empty folder the local form of the output, without its closed files: what a run needs to go on.
@@ -343,12 +153,11 @@ class ObjectOutput:
 
     def _left(self, there: Mapping[str, Found]) -> list[str]:
         """Return the objects that no record needs, and that were written before the head: no record to come does."""
-        needed = {*self.names.objects(), self._base, HEAD}
+        needed = {*self.names.objects(), self.manifest.base, HEAD}
         ours = (f"{OPEN}/", "schema/", "manifest/")
+        before = self.manifest.at - 1 if self.head is not None else 0.0
         return [
-            name
-            for name, found in there.items()
-            if name.startswith(ours) and name not in needed and self._tag is not None and found.at < self._at - 1
+            name for name, found in there.items() if name.startswith(ours) and name not in needed and found.at < before
         ]
 
     def _bring_end(self, file: OutputFile, path: Path) -> None:
@@ -420,7 +229,7 @@ class ObjectOutput:
 
     def published_at(self) -> float:
         """Return when the last record was put, in seconds since 1970."""
-        return self._at
+        return self.manifest.at
 
     def removed_by_hand(self) -> frozenset[str]:
         """Return the names of the oldest files whose objects the user has removed. Raises ManifestError for others."""
@@ -467,7 +276,7 @@ class ObjectOutput:
     @property
     def head(self) -> str | None:
         """Return the tag of the head to which the next record will be added, None if there is none yet."""
-        return self._tag
+        return self.manifest.tag
 
     def append(self, record: Record, sent: Mapping[str, str]) -> None:
         """Publish a record, with the files that it names: from the folder, or `sent`, by their objects' names.
@@ -482,7 +291,7 @@ class ObjectOutput:
                 self.allowed()
             names = self._put_all(record, sent, names)
             failpoint("object-before-schema")
-            names = replace(names, schema=self._put_schema(self._number + 1))
+            names = replace(names, schema=self._put_schema(self.manifest.number + 1))
         self.record(record, self._with_composed(names))
         for file in record.files if isinstance(record, Publish) and self.follows else ():
             if file.closed and file.name in self.names.segments:
@@ -492,54 +301,14 @@ class ObjectOutput:
 
     def record(self, record: Record, names: Names) -> None:
         """Put a record whose objects are there, under these names; see `append`."""
-        state, number = self.state.after(record), self._number + 1
-        names = names.among(state.files)
-        full = len(self._lines) > max(_HEAD_BYTES, self._base_size // _BASE_SHARE)
-        folds = self._tag is None or full or self._lines.count(b"\n") >= 2 * FOLD
-        names = self._with_note(names, state, folds)
+        state = self.state.after(record)
+        folds = self.manifest.folds
+        names = self._with_note(names.among(state.files), state, folds)
         if folds:
             names = self._joined(names, state)
-            base, last_hash, size = self._fold(state, names, number)
-            lines, first = b"", number
-        else:
-            line, digest = encode_record(record, self._last_hash)
-            second, last_hash = encode(_KIND, names.since(self.names) | {"writer": self._writer}, digest)
-            lines, base, size = self._lines + line + second, self._base, self._base_size
-            first = number - lines.count(b"\n") // 2
-        head = encode("head", {"base": base, "number": first}, "")[0] + lines
-        failpoint("object-before-manifest")
-        if self.allowed is not None:
-            self.allowed()
-        tag = self.objects.create(HEAD, head) if self._tag is None else self.objects.replace(HEAD, head, self._tag)
-        if tag is None:
-            raise self._busy(number)
-        failpoint("object-after-manifest")
-        old, old_base = self.names, self._base
-        self.state, self.names, self._number, self._last_hash = state, names, number, last_hash
-        self._tag, self._lines, self._base, self._base_size = tag, lines, base, size
+        old, old_base = self.names, self.manifest.base
+        self.manifest.append(record, names, self.allowed)
         self._clear(record, old, old_base)
-
-    def _busy(self, number: int) -> OutputBusy:
-        return OutputBusy(
-            f"another merge has published record {number} of this output meanwhile",
-            file=self.objects.place(),
-            remedy="let one merge at a time write to an output; run it again, and it goes on from there",
-        )
-
-    def _fold(self, state: ManifestState, names: Names, number: int) -> tuple[str, str, int]:
-        """Put all records as one; return the name of its object, its last hash and its size."""
-        line, digest = encode_record(state.folded(CLAIMED_VERSION), "")
-        second, last_hash = encode(_KIND, names.since(Names({})) | {"writer": self._writer}, digest)
-        name, data = _object_of(number), line + second
-        failpoint("object-before-fold")
-        if self.allowed is not None:
-            self.allowed()
-        if not self.objects.create(name, data):
-            if self._tag is None:  # an older version counts what is under this name
-                raise self._busy(number)
-            name = f"manifest/{number:012d}.{self._writer[:12]}.jsonl"
-            self.objects.create(name, data)
-        return name, last_hash, len(data)
 
     def _put_all(self, record: Publish, sent: Mapping[str, str], names: Names) -> Names:
         """Put a record's files that are in the folder, several at once; return where they are."""
@@ -695,7 +464,7 @@ class ObjectOutput:
         gone = [old.of(name) for name in record.files] if isinstance(record, Removed) else []
         if old.schema is not None and old.schema != self.names.schema:
             gone.append(old.schema)
-        if self._base != old_base:
+        if self.manifest.base != old_base:
             gone += self._old
             self._old = [old_base] if old_base else []
         self._old += old.objects() - self.names.objects() - set(gone)
@@ -750,23 +519,6 @@ def _digest(path: Path) -> str | None:
         return None
     except OSError as error:
         raise io_error(error, str(path)) from error
-
-
-def _unreadable(error: Exception, place: str) -> ManifestError:
-    return ManifestError(f"a record of the manifest cannot be read: {error}", file=place)
-
-
-def _is_folded(data: bytes) -> bool:
-    return b'"kind":"folded"' in data.partition(b"\n")[0]
-
-
-def _object_of(number: int) -> str:
-    return f"manifest/{number:012d}.jsonl"
-
-
-def _number_of(name: str) -> int:
-    text = name.rpartition("/")[2].removesuffix(".jsonl")
-    return int(text) if text.isdecimal() else 0
 
 
 def loaded(uri: str, awaited: bool = False) -> "ObjectOutput":

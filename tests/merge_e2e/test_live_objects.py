@@ -13,7 +13,7 @@ import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, UnannouncedDdl
-from binlog_merge.files import failpoint, object_output
+from binlog_merge.files import failpoint, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
 from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
 from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
@@ -65,7 +65,7 @@ def test_rounds_on_any_host_give_the_files_of_one_merge(
 ) -> None:
     """Processes end now and then, and each next one has an empty disk; small folds and segments come all the time."""
     rng = random.Random(seed)
-    monkeypatch.setattr(object_output, "FOLD", rng.choice([2, 5, 64]))
+    monkeypatch.setattr(object_manifest, "FOLD", rng.choice([2, 5, 64]))
     monkeypatch.setattr(object_output, "SEGMENT", rng.choice([500, 8 << 20]))
     monkeypatch.setattr(object_output, "_REMEMBERED", rng.choice([0, 3000, 16 << 20]))
     path = copy_case(case_named(rng.choice(CASES)), tmp_path / "case", max_size(rng.choice([2000, 6000, 1 << 20])))
@@ -131,7 +131,7 @@ def test_a_round_that_fails_is_made_again(
     place: str, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, nodes, good = grown(tmp_path)
-    monkeypatch.setattr(object_output, "FOLD", 1)
+    monkeypatch.setattr(object_manifest, "FOLD", 1)
     with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
         rounds.merge()
         finish(nodes)
@@ -213,7 +213,7 @@ def test_what_is_not_allowed_any_more_is_not_put(s3: Store, tmp_path: Path) -> N
 
 def test_objects_do_not_add_up(s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there after many rounds is what there is after a few: records, segments and stores are folded."""
-    monkeypatch.setattr(object_output, "FOLD", 4)
+    monkeypatch.setattr(object_manifest, "FOLD", 4)
     path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case")
     good, nodes, rng = whole(path), nodes_of(path), random.Random(1)
     most: dict[str, int] = {}

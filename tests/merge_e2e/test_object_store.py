@@ -22,7 +22,7 @@ from binlog_merge.errors import (
     OutputBusy,
     UnannouncedDdl,
 )
-from binlog_merge.files import object_output
+from binlog_merge.files import object_manifest, object_output
 from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.remote_log import opened_log
@@ -196,7 +196,7 @@ def test_what_somebody_left_under_a_files_name_stays(case: Path, s3: Store) -> N
 
 
 def test_every_so_many_records_one_says_all(case: Path, s3: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(object_output, "FOLD", 3)
+    monkeypatch.setattr(object_manifest, "FOLD", 3)
     tsos = sorted({int(file.first_key[:19]) for file in _files(case, s3)})
     for tso in tsos[1:9]:
         merge(case, uri(s3), stop_tso=tso, end_of_input=False)
