@@ -73,7 +73,7 @@ jars() { # NAME FOLDER
 programs=$here/tests/clients/life/programs
 
 java_reader() { # NAME PROGRAM FOLDER
-  jars "$1" "$3" && javac -nowarn -d "$3/classes" -cp "$3/*" "$programs/java/$2.java" "$programs/java/Lines.java" >&2
+  jars "$1" "$3" && javac -encoding UTF-8 -nowarn -d "$3/classes" -cp "$3/*" "$programs/java/$2.java" "$programs/java/Lines.java" >&2
 }
 
 go_reader() {

@@ -63,7 +63,7 @@ BEGIN = {"file": "binlog.000001", "position": 4}
 KINDS: Final = (
     Kind("Debezium, engine", "3.6.3.Final", debezium, snapshot=True),
     Kind("Flink CDC, with Flink 1.20.5", "3.5.0", flink, snapshot=True, older=True),
-    Kind("canal, parser", "1.1.7", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
+    Kind("canal, parser", "1.1.7, decoder 1.1.8", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
     Kind("go-mysql, replication by GTID", "1.13.0", go_mysql("syncer-gtid")),
     Kind("go-mysql, replication by position", "1.13.0", go_mysql("syncer-position"), by_position=True),
     Kind("go-mysql, canal", "1.13.0", go_mysql("canal"), snapshot=True),
