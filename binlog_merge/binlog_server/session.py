@@ -95,9 +95,11 @@ class Session:
     def greeting(self) -> bytes:
         """Return the payload of the server's first packet."""
         flags = OFFERED | (Capability.CLIENT_SSL if self._tls else 0)
-        version = self._world.facts().version
+        facts = self._world.facts()
+        reads = self.settings.reads
+        reads.version = max(reads.version, facts.number)  # clients put what a version knows into comments for it
         plugin = self._login.greeted()
-        return Greeting(version, self.settings.connection_id, self._nonce, Capability(flags), plugin).pack()
+        return Greeting(facts.version, self.settings.connection_id, self._nonce, Capability(flags), plugin).pack()
 
     def tls_started(self, version: str) -> None:
         """Note that the connection is encrypted from now on; `version` is the TLS version."""

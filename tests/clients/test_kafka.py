@@ -1,7 +1,6 @@
-"""Into a broker of another maker: what was not committed is hidden, what is committed is there once.
+"""Into a Kafka broker: what was not committed is hidden, what is committed is there once, whoever is killed.
 
-The broker is noida-db's, of which every message of a transaction stays hidden until its commit, and for ever if it is
-aborted, and which fences producers; librdkafka's mock cluster (tests/messages/delivery) does neither.
+librdkafka's mock cluster (tests/messages/delivery) neither hides messages nor fences producers.
 """
 
 import json
@@ -9,9 +8,10 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,21 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from binlog_merge.errors import TargetBusy
+from binlog_merge.errors import MergeError, TargetBusy
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
+from binlog_merge.messages import delivery
 from binlog_merge.messages.delivery import deliver
 from binlog_merge.messages.kafka import KafkaTarget, routes_of
 from binlog_merge.messages.message import format_of
-from tests.clients.conftest import client
+from tests.clients.broker import Broker, broker
+from tests.effort import effort
+from tests.forked import forked
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.messages.delivery.consumed import consumed
 from tests.messages.delivery.registry import schema_registry
 from tests.messages.messages import made
-from tests.node_capture.pairs import free_port
 from tests.patience import Patience, completed
 
 pytestmark = pytest.mark.clients
@@ -45,44 +47,33 @@ def merged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@contextmanager
-def _running(folder: Path, port: int) -> Iterator[str]:
-    [program] = Path(client("broker")).glob(
-        "lib/python*/site-packages/noida_db/noida-db"
-    )  # the script runs it as a child
-    program.chmod(0o755)
-    command = [str(program), "start", "--only", "kafka", "--kafka-port", str(port), "--data-dir", str(folder)]
-    brokers = f"127.0.0.1:{port}"
-    with (
-        (folder / "broker.log").open("ab") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            _until_ready(brokers)
-            yield brokers
-        finally:
-            process.terminate()
-
-
-def _until_ready(brokers: str) -> None:
-    patience = Patience(30)
-    while True:
-        try:
-            AdminClient({"bootstrap.servers": brokers, "log_level": 0}).list_topics(timeout=1)
-            return
-        except KafkaException:
-            assert patience.lasts()
-
-
-@pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[str]:
-    with _running(tmp_path, free_port()) as found:
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with broker(tmp_path_factory.mktemp("broker")) as found:
         yield found
 
 
-def _topics(brokers: str, *names: str) -> None:
+@pytest.fixture
+def brokers(kafka: Broker) -> Iterator[str]:
+    """A broker without topics."""
+    yield kafka.brokers
+    _remove_topics(kafka.brokers)
+
+
+def _remove_topics(brokers: str) -> None:
+    """Leave a broker without topics of ours."""
     admin = AdminClient({"bootstrap.servers": brokers})
-    for topic in admin.create_topics([NewTopic(name, PARTITIONS) for name in names]).values():
+    patience = Patience(60)
+    while names := [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]:
+        for removed in admin.delete_topics(names).values():
+            with suppress(KafkaException):  # it goes already
+                removed.result()
+        assert patience.lasts()
+
+
+def _topics(brokers: str, *names: str, **settings: str) -> None:
+    admin = AdminClient({"bootstrap.servers": brokers})
+    for topic in admin.create_topics([NewTopic(name, PARTITIONS, config=settings) for name in names]).values():
         topic.result()
 
 
@@ -196,3 +187,79 @@ def test_a_second_replay_fences_the_first_and_goes_on(merged: Path, brokers: str
                     deliver(binlog, first, format_of("canal", {}), None, None, None)
                 deliver(binlog, second, format_of("canal", {}), None, None, None)
     assert len(consumed(brokers)["t"]) == len(list(made(merged, "canal")))
+
+
+def _delivers(merged: Path, brokers: str, topic: str, failpoint: str) -> int:
+    """Deliver in a process of its own; return its exit code."""
+    return forked(_deliver_all, merged, brokers, topic, failpoint=failpoint)
+
+
+def _deliver_all(merged: Path, brokers: str, topic: str) -> None:
+    settings = {"linger.ms": "0", "transaction.timeout.ms": "60000"}
+    delivery.COMMIT_BYTES = 10_000  # in this process alone: a dozen commits
+    try:
+        with (
+            opened_log(merged) as folder,
+            KafkaTarget(brokers, topic, routes_of(topic, "", None, "key"), settings) as to,
+        ):
+            deliver(Log(folder), to, format_of("debezium", {}), None, None, None)
+    except MergeError as error:
+        print(error)
+        os._exit(error.exit_code)
+
+
+@pytest.mark.parametrize("kills", [effort(20, 200)])
+def test_each_change_once_whoever_is_killed(kills: int, merged: Path, kafka: Broker, brokers: str) -> None:
+    """The one who delivers is killed at any commit or moment, and so is the broker; each topic has all, once."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    expected = Counter(_essence(key, value) for name, key, value in made(merged, "debezium") if name != "ddl")
+    killed, number = 0, 0
+    while killed < kills:
+        topic = f"kills-{number}"
+        number += 1
+        _topics(brokers, topic)
+        code = 1
+        while code:
+            point = rng.choice(("before-commit", "after-commit"))
+            last = rng.random() < 0.1
+            code = _delivers(merged, brokers, topic, "" if last else f"deliver.{point}:kill:{rng.randint(1, 6)}")
+            killed += code == -9
+            assert code in (0, -9), code
+            if rng.random() < 0.1:
+                kafka.restart()
+        read = [(_json(message.key()), _json(message.value())) for message in consumed(brokers)[topic]]
+        rows = [(key, value) for key, value in read if value is None or "ddl" not in value]
+        assert Counter(_essence(key, value) for key, value in rows) == expected, topic
+        assert len(read) - len(rows) == 2, "each statement once, too"
+    print(f"{killed} kills, {number} topics")
+
+
+def test_a_compacted_topic_keeps_the_rows_that_are_there(merged: Path, brokers: str) -> None:
+    """Of each key the newest message is left, and of a row that was deleted none: what is left is the table."""
+    quick = {"cleanup.policy": "compact", "segment.ms": "200", "min.cleanable.dirty.ratio": "0.01"}
+    more = {"delete.retention.ms": "0", "max.compaction.lag.ms": "200", "segment.bytes": "1048576"}
+    _topics(brokers, "rows", **quick, **more)
+    routes, sent = routes_of("rows", "", None, "key"), [(key, value) for _, key, value in made(merged, "debezium")]
+    patience, times = Patience(120), 0
+    with opened_log(merged) as folder:
+        while times < 2 or _written(brokers, "rows") > times * len(sent) * 2 // 3:
+            assert patience.lasts(), (_written(brokers, "rows"), times * len(sent))
+            with KafkaTarget(brokers, f"time-{times}", routes) as target:  # what comes closes the segment before it
+                deliver(Log(folder), target, format_of("debezium", {}), None, None, None)
+            times += 1
+            time.sleep(1)
+    left = _rows_left((_json(message.key()), _json(message.value())) for message in consumed(brokers)["rows"])
+    assert left == _rows_left(sent) and len(left) > 20
+
+
+def _rows_left(messages: Iterable[tuple[Any, Any]]) -> dict[str, str]:
+    """Return the rows that messages leave, by their keys."""
+    rows: dict[str, str] = {}
+    for key, value in messages:
+        if value is None:
+            rows.pop(json.dumps(key, sort_keys=True), None)
+        elif (after := value.get("after")) is not None:
+            rows[json.dumps(key, sort_keys=True)] = json.dumps(after, sort_keys=True)
+    return rows

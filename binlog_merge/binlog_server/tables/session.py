@@ -56,6 +56,10 @@ class Wanted(Enum):
     COLUMNS = auto()
 
 
+ANSWERED_AS: Final = 90704
+"""The version of MySQL whose SQL is answered."""
+
+
 @dataclass(frozen=True, slots=True)
 class Selected:
     """A result with rows of tables: its columns, and the packets of its rows."""
@@ -67,12 +71,15 @@ class Selected:
 class Reads:
     """What a session reads of tables. `collation` is the number that the client gave when it logged in.
 
+    `version` is up to which executable comments count: the one that is announced, or the one whose SQL this is.
+
     A transaction's view begins with WITH CONSISTENT SNAPSHOT or its first SELECT; without a transaction each SELECT has
     a view of its own.
     """
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self.collation: int = UTF8MB4
+        self.version = ANSWERED_AS
         self.begun = False
         self._values = values
         self._view: View | None = None
@@ -231,7 +238,7 @@ class Reads:
         """Return the session that decides how a statement is read."""
         return DdlSession(
             sql_mode_of(self._values.get("sql_mode")),
-            server_version=90704,
+            server_version=self.version,
             charset_connection=charset_named_by(self.connection()),
             validate=True,
         )

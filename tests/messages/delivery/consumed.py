@@ -12,6 +12,8 @@ def consumed(brokers: str) -> dict[str, list[Any]]:
     consumer = Consumer({**settings, "enable.partition.eof": True})
     found: dict[str, list[Any]] = defaultdict(list)
     for name, topic in consumer.list_topics(timeout=60).topics.items():
+        if name.startswith("__"):  # the broker's own
+            continue
         left = len(topic.partitions)
         consumer.assign([TopicPartition(name, number, 0) for number in topic.partitions])
         while left:

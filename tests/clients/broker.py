@@ -1,0 +1,100 @@
+"""A Kafka broker of one node (KRaft) as a process of its own, which can be killed and comes again at the same port."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.clients.conftest import client
+from tests.patience import Patience, ended
+from tools.demo_live.cluster import free_ports
+
+_JAVA = ("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_SETTINGS = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={folder}/log
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+group.initial.rebalance.delay.ms=0
+log.cleaner.backoff.ms=500
+log.retention.check.interval.ms=1000
+"""
+
+
+class Broker:
+    """A broker with its data in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.port, controller = free_ports(2)
+        settings = _SETTINGS.format(port=self.port, controller=controller, folder=folder)
+        (folder / "server.properties").write_text(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run(
+            "kafka.tools.StorageTool", "format", "--cluster-id", "5L6g3nShT-eMCtK--X86sw", "--config", self._config
+        )
+
+    @property
+    def brokers(self) -> str:
+        """Return where clients begin."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        with (self._folder / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(self._command("kafka.Kafka", self._config), stdout=log, stderr=log)
+        patience = Patience(60)
+        admin = AdminClient({"bootstrap.servers": self.brokers, "log_level": 0})
+        while True:
+            try:
+                admin.list_topics(timeout=1)
+                return
+            except KafkaException:
+                assert patience.lasts() and self._process.poll() is None, self.said()
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        assert self._process is not None
+        self._process.kill()
+        ended(self._process, 60)
+
+    def restart(self) -> None:
+        """Kill it, and start it again."""
+        self.kill()
+        self.start()
+
+    def said(self) -> str:
+        """Return the end of its log."""
+        return (self._folder / "broker.log").read_text(errors="replace")[-5000:]
+
+    @property
+    def _config(self) -> str:
+        return str(self._folder / "server.properties")
+
+    def _run(self, program: str, *options: str) -> None:
+        subprocess.run(self._command(program, *options), check=True, capture_output=True)
+
+    def _command(self, program: str, *options: str) -> list[str]:
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [*_JAVA, level, "-cp", f"{client('kafka')}/*", program, *options]
+
+
+@contextlib.contextmanager
+def broker(folder: Path) -> Iterator[Broker]:
+    """Run a broker for as long as the context lasts."""
+    found = Broker(folder)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.kill()

@@ -1,0 +1,370 @@
+"""Readers of other makers in one life: programs that write down each change that they are told of, and replicas.
+
+A reader can be killed and started again at any moment; it goes on from where it was, by its own means or from the place
+that its last line has.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pymysql.cursors import DictCursor
+
+from tests.binlog_server.running import PASSWORD, USER
+from tests.clients.conftest import client
+from tests.clients.life.sides import Side
+from tests.mysql_server import PREFIX
+
+_HERE: Final = Path(__file__).resolve().parent
+_CLIENTS: Final = _HERE.parent
+_JAVA: Final = ("java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+Image = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row's change, as a reader tells it; `op` is c, u, d, or r for a row of a snapshot."""
+
+    op: str
+    table: str
+    before: Image
+    after: Image
+
+    @property
+    def id(self) -> int:
+        image = self.after if self.before is None else self.before
+        assert image is not None
+        return int(image["id"])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A reader by name and version; `snapshot`: it reads the rows first, else the log from its beginning on."""
+
+    name: str
+    version: str
+    make: Callable[["Kind", Side, Path], "Reader"]
+    snapshot: bool = False
+    by_position: bool = False
+    older: bool = False
+    """It knows older servers only; the control is as one."""
+
+
+class Reader:
+    """What all have: it is started and killed, and tells the marks that have reached it."""
+
+    def __init__(self, kind: Kind, side: Side, home: Path) -> None:
+        self.kind = kind
+        self.side = side
+        self.home = home
+        self.second = False
+        home.mkdir(parents=True)
+
+    @property
+    def port(self) -> int:
+        """Return the port of the server that it reads: of the second one, after it has taken over."""
+        ports = self.side.older if self.kind.older else self.side.ports
+        stays = self.kind.by_position and not self.side.same_positions
+        return ports[self.second and not stays]
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+    def running(self) -> bool:
+        raise NotImplementedError
+
+    def said(self) -> str:
+        raise NotImplementedError
+
+    def marks(self) -> set[int]:
+        raise NotImplementedError
+
+
+class Program(Reader):
+    """A process that writes down changes."""
+
+    def __init__(self, kind: Kind, side: Side, home: Path, command: Callable[["Program"], Sequence[str]]) -> None:
+        super().__init__(kind, side, home)
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.settle()
+        with (self.home / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(self),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=self.home,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def said(self) -> str:
+        path = self.home / "log"
+        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+
+    def marks(self) -> set[int]:
+        return {change.id for change in self.changes() if change.table == "shop.marks"}
+
+    def changes(self) -> list[Change]:
+        """Return all that it has been told, in its order."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Before a start: give up what a kill has left half done."""
+
+
+class Lines(Program):
+    """A program with a line for each transaction, which has the place behind it: both are there, or neither."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        side: Side,
+        home: Path,
+        command: Callable[["Program"], Sequence[str]],
+        first: Mapping[str, Any],
+    ) -> None:
+        super().__init__(kind, side, home, command)
+        self.first = first
+        self.file = home / "lines"
+
+    @property
+    def place(self) -> str:
+        """Return where it goes on, as JSON."""
+        lines = self._lines()
+        return json.dumps(lines[-1]["place"] if lines else self.first)
+
+    def changes(self) -> list[Change]:
+        """Return them; a transaction that comes again after a lost connection, as go-mysql has it, counts once."""
+        by_place: dict[str, list[Any]] = {}
+        for line in self._lines():
+            if line["changes"]:
+                by_place.setdefault(json.dumps(line["place"]), line["changes"])
+        return [Change(**change) for changes in by_place.values() for change in changes]
+
+    def settle(self) -> None:
+        if self.file.exists():
+            whole = self.file.read_bytes()
+            self.file.write_bytes(whole[: whole.rfind(b"\n") + 1])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        if not self.file.exists():
+            return []
+        return [json.loads(line) for line in self.file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+class DebeziumRecords(Program):
+    """Records in Debezium's form; one that comes twice, since a kill came before its offset was stored, counts once."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        side: Side,
+        home: Path,
+        command: Callable[["Program"], Sequence[str]],
+        values: Callable[[Path], list[dict[str, Any]]],
+    ) -> None:
+        super().__init__(kind, side, home, command)
+        self._values = values
+
+    def changes(self) -> list[Change]:
+        found, seen = [], set()
+        for value in self._values(self.home):
+            source = value["source"]
+            at = (source["file"], source["pos"], source["row"], value["op"])  # another key is a d and a c
+            if value["op"] != "r" and at in seen:
+                continue
+            seen.add(at)
+            found.append(Change(value["op"], f"{source['db']}.{source['table']}", value["before"], value["after"]))
+        return found
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+
+
+def _engine_records(home: Path) -> list[dict[str, Any]]:
+    values = (record["value"] for record in _whole_lines(home / "records.jsonl"))
+    return [value for value in values if value and value.get("op")]
+
+
+def _flink_records(home: Path) -> list[dict[str, Any]]:
+    files = [path for path in (home / "records").glob("part-*") if path.is_file()]
+    return [each for path in sorted(files, key=lambda path: path.stat().st_mtime_ns) for each in _whole_lines(path)]
+
+
+def go_mysql(mode: str) -> Callable[[Kind, Side, Path], Reader]:
+    """Return how a reader with go-mysql is made."""
+
+    def make(kind: Kind, side: Side, home: Path) -> Reader:
+        first = {"file": "binlog.000001", "position": 4} if mode == "syncer-position" else {}
+
+        def command(of: Program) -> list[str]:
+            assert isinstance(of, Lines)
+            dump = [str(PREFIX / "bin" / "mysqldump")]
+            return [client("go", "reader"), mode, "127.0.0.1", str(of.port), str(of.file), of.place, *dump]
+
+        return Lines(kind, side, home, command, first)
+
+    return make
+
+
+def java(name: str, jars: str, first: Mapping[str, Any]) -> Callable[[Kind, Side, Path], Reader]:
+    """Return how a reader in Java is made."""
+
+    def make(kind: Kind, side: Side, home: Path) -> Reader:
+        def command(of: Program) -> list[str]:
+            assert isinstance(of, Lines)
+            paths = f"{client(jars, 'classes')}:{client(jars)}/*"
+            return [*_JAVA, "-cp", paths, name, "127.0.0.1", str(of.port), str(of.file), of.place]
+
+        return Lines(kind, side, home, command, first)
+
+    return make
+
+
+def debezium(kind: Kind, side: Side, home: Path) -> Reader:
+    """Return Debezium's engine, which takes a snapshot first."""
+    more = ["decimal.handling.mode=string", "time.precision.mode=isostring", "snapshot.mode=initial"]
+    more += ["database.include.list=shop", "heartbeat.interval.ms=500", "connect.keep.alive.interval.ms=1000"]
+    program = [client("python", "bin", "python"), str(_CLIENTS / "debezium_engine.py")]
+    return DebeziumRecords(kind, side, home, lambda of: [*program, str(of.home), str(of.port), *more], _engine_records)
+
+
+def flink(kind: Kind, side: Side, home: Path) -> Reader:
+    """Return a job of Flink CDC's source, which takes a snapshot first."""
+    program = [client("python", "bin", "python"), str(_CLIENTS / "flink_job.py"), client("flink")]
+    return DebeziumRecords(
+        kind, side, home, lambda of: [*program, str(of.home), str(of.port), "initial", "shop.*"], _flink_records
+    )
+
+
+def mysql_replication(kind: Kind, side: Side, home: Path) -> Reader:
+    """Return a reader with mysql-replication, by GTIDs."""
+
+    def command(of: Program) -> list[str]:
+        assert isinstance(of, Lines)
+        return [sys.executable, str(_HERE / "programs" / "mysql_replication.py"), str(of.port), str(of.file), of.place]
+
+    return Lines(kind, side, home, command, {})
+
+
+class Replica(Reader):
+    """A server that follows; what it tells is what its tables hold."""
+
+    _asked = "SHOW REPLICA STATUS"
+
+    def __init__(self, kind: Kind, side: Side, home: Path, server: Any, where: str) -> None:
+        super().__init__(kind, side, home)
+        self.server = server
+        self._where = where
+        self._begun = False
+        self._up = False
+
+    def start(self) -> None:
+        if not self._up:
+            self.server.start()
+        self._up = True
+        self._follow()
+
+    def kill(self) -> None:
+        self.server.stop()
+        self._up = False
+
+    def running(self) -> bool:
+        return not self._error()
+
+    def said(self) -> str:
+        return self._error()
+
+    def marks(self) -> set[int]:
+        try:
+            return {int(row[0]) for row in self.server.query("SELECT id FROM shop.marks")}
+        except Exception:  # the table is not there yet
+            return set()
+
+    def tables(self) -> dict[str, dict[int, dict[str, Any]]]:
+        """Return the rows that it holds, by table and id."""
+        found: dict[str, dict[int, dict[str, Any]]] = {}
+        for (table,) in self.server.query("SHOW TABLES FROM shop"):
+            names = [name for (name, *_) in self.server.query(f"SHOW COLUMNS FROM shop.{table}")]
+            rows = (dict(zip(names, row, strict=True)) for row in self.server.query(f"SELECT * FROM shop.{table}"))
+            found[f"shop.{table}"] = {row["id"]: row for row in rows}
+        return found
+
+    def _follow(self) -> None:
+        self.server.execute(
+            f"{self._stopped()}; CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={self.port}, "
+            f"SOURCE_USER='{USER}', SOURCE_PASSWORD='{PASSWORD}', SOURCE_SSL=0, SOURCE_CONNECT_RETRY=1, "
+            f"SOURCE_RETRY_COUNT=0, SOURCE_HEARTBEAT_PERIOD=1, GET_SOURCE_PUBLIC_KEY=1, {self._place()}; START REPLICA"
+        )
+
+    def _stopped(self) -> str:
+        return "STOP REPLICA" if self._status() else "DO 0"
+
+    def _place(self) -> str:
+        """Return where it goes on: to name a source anew takes a position away."""
+        status = self._status()
+        if not self.kind.by_position or not status:
+            return self._where
+        self.server.execute("STOP REPLICA")
+        status = self._status()
+        file, position = status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"]
+        return f"SOURCE_LOG_FILE='{file}', SOURCE_LOG_POS={position}"
+
+    def _status(self) -> dict[str, Any]:
+        with contextlib.closing(self.server.connect()) as connection, connection.cursor(DictCursor) as cursor:
+            cursor.execute(self._asked)
+            return cursor.fetchone() or {}
+
+    def _error(self) -> str:
+        try:
+            return str(self._status().get("Last_SQL_Error") or "")
+        except Exception as error:
+            return repr(error)
+
+
+class MariaDbReplica(Replica):
+    """A MariaDB, for which `serve` has a stream of its own; by position, as MariaDB cannot read MySQL's GTIDs."""
+
+    _asked = "SHOW SLAVE STATUS"
+
+    @property
+    def port(self) -> int:
+        assert self.side.mariadb is not None
+        return self.side.mariadb[self.second]
+
+    def _follow(self) -> None:
+        if status := self._status():
+            self.server.query("STOP SLAVE")
+            status = self._status()
+        file, position = status.get("Relay_Master_Log_File"), status.get("Exec_Master_Log_Pos")
+        self.server.query(
+            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={self.port}, MASTER_USER='{USER}', "
+            f"MASTER_PASSWORD='{PASSWORD}', MASTER_LOG_FILE='{file or 'binlog.000001'}', "
+            f"MASTER_LOG_POS={position or 4}, MASTER_USE_GTID=no, MASTER_SSL=0, MASTER_CONNECT_RETRY=1"
+        )
+        self.server.query("START SLAVE")

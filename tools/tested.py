@@ -1,0 +1,114 @@
+"""Which readers of other makers have been run against `serve`, and what came of it: the page docs/reference/tested.md.
+
+    python -m tools.tested JUNIT.xml …      after `make check-clients`: the file docs/reference/tested.json anew
+
+The life of tests/clients/life writes its own part; what else was run is told by the reports of its tests. What was not
+run this time has no row.
+"""
+
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from xml.etree import ElementTree
+
+_ROOT: Final = Path(__file__).resolve().parents[1]
+RESULT: Final = _ROOT / "docs" / "reference" / "tested.json"
+_LIFE: Final = _ROOT / "build" / "tested.json"
+ASPECTS: Final = ("snapshot", "stream", "ddl", "restart", "serve restart", "purge", "failover", "rows")
+NAMES: Final = (
+    "Debezium", "Flink CDC", "canal", "Maxwell", "go-mysql", "mysql-binlog-connector-java", "mysql-replication",
+    "zongji", "mysql-event-stream", "mysqlbinlog", "mariadb-binlog", "mydumper", "pgloader", "mysqldump", "Kafka",
+    "ConnectorX", "MySQL replica", "MariaDB replica",
+)  # fmt: skip
+"""What pages may call readers."""
+_OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "mysqlbinlog, remote": ("test_mysql", "mysqlbinlog", "every byte as it comes, by file and by GTID; compressed too"),
+    "mariadb-binlog, remote": ("test_mysql", "mariadb", "every byte as it comes, and the rows"),
+    "MySQL replica, semi-synchronous": ("test_mysql", "semi_synchronous", "acknowledges; restarts of both sides"),
+    "@vlasky/zongji, @powersync/mysql-zongji": ("test_events", "zongji", "stream, DDL, restarts of both sides"),
+    "mydumper, mysqldump": ("test_dumps", "", "a dump of a consistent moment"),
+    "pgloader": ("test_pgloader", "", "the rows in a PostgreSQL"),
+    "ConnectorX, peewee, mysql-connector-python, TypeORM, mariadb, mysql2": (
+        "test_connectors",
+        "",
+        "rows and definitions",
+    ),
+    "prometheus-mysqld-exporter": ("test_monitoring", "", "its questions"),
+    "Kafka 4.3.1, one broker: `replay --to kafka://`": (
+        "test_kafka",
+        "",
+        "each change once, for consumers that read what is committed; kills, a second writer, compacted topics",
+    ),
+}
+"""The test file of a reader, which of its tests, and what they look at."""
+
+
+def report(files: Sequence[Path]) -> dict[str, dict[str, str]]:
+    """Return of each reader in reports of tests whether it passed; those that were not run are not in it."""
+    outcomes: dict[str, list[bool]] = {}
+    for file in files:
+        for case in ElementTree.parse(file).getroot().iter("testcase"):
+            place = case.get("classname", "").rpartition(".")[2]
+            if case.find("skipped") is None:
+                bad = case.find("failure") is not None or case.find("error") is not None
+                outcomes.setdefault(f"{place}::{case.get('name')}", []).append(not bad)
+    found = {}
+    for name, (place, part, what) in _OTHERS.items():
+        mine = [all(each) for test, each in outcomes.items() if test.startswith(f"{place}::") and part in test]
+        if mine:
+            found[name] = {"tests": str(len(mine)), "result": "passed" if all(mine) else "failed", "what": what}
+    return found
+
+
+def page() -> str:
+    """Return the tables of the page."""
+    result: dict[str, Any] = json.loads(RESULT.read_text())
+    lines = [f"One life, {result['date']}:\n", f"| reader | version | {' | '.join(ASPECTS)} |", "|---" * 10 + "|"]
+    why = []
+    for name, row in result["readers"].items():
+        cells = []
+        for aspect in ASPECTS:
+            told = row.get(aspect, "not run")
+            cells.append({"not applicable": "–"}.get(told, told.partition(":")[0]))
+            if told.startswith("failed"):
+                why.append(f"- {name}, {aspect}: {_short(told)}")
+        lines.append(f"| {name} | {row['version']} | {' | '.join(cells)} |")
+    lines += ["", *why, ""] if why else [""]
+    if others := result.get("others"):
+        lines += [
+            f"Tests of their own, {result['others-date']}:\n",
+            "| what | tests | result | looked at |",
+            "|---|---|---|---|",
+        ]
+        lines += [f"| {name} | {row['tests']} | {row['result']} | {row['what']} |" for name, row in others.items()]
+    return "\n".join(lines)
+
+
+def unproven(text: str) -> list[str]:
+    """Return the readers that a text names and that have no row."""
+    result = json.loads(RESULT.read_text())
+    proven = " ".join([*result["readers"], *result.get("others", {})])
+    return [name for name in NAMES if re.search(rf"(?i)\b{name}\b", text) and name.lower() not in proven.lower()]
+
+
+def _short(text: str) -> str:
+    line = re.sub(r"[|`<>\s]+", " ", text)
+    return line if len(line) < 300 else f"{line[:300]} …"
+
+
+def main(files: Sequence[Path]) -> None:
+    """Write the result anew, of the life if it was played, and of reports of tests."""
+    result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    if _LIFE.exists():
+        result |= json.loads(_LIFE.read_text())
+    if others := report(files):
+        result |= {"others": others, "others-date": time.strftime("%Y-%m-%d")}
+    RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])
