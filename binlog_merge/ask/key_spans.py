@@ -17,7 +17,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.names import Named, Said, Tenure
 from binlog_merge.log.question import Question, select
 from binlog_merge.log.read import batches
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.log.versions import versions_between
 from binlog_merge.store_errors import as_merge_errors
 from binlog_merge.values.types import column_facts_of

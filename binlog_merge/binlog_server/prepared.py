@@ -13,7 +13,7 @@ from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog_server.answers import Answer, Rows
 from binlog_merge.binlog_server.refused import Refused
 from binlog_merge.binlog_server.tables.session import Reads, Selected, Wanted
-from binlog_merge.protocol.commands import Com
+from binlog_merge.protocol.commands import CURSOR_READ_ONLY, Com, Execute, Fetch, Parameter, Prepared, Types
 from binlog_merge.protocol.fields import (
     SERVER_STATUS_CURSOR_EXISTS,
     SERVER_STATUS_LAST_ROW_SENT,
@@ -35,7 +35,6 @@ from binlog_merge.protocol.packets import (
     Texts,
     utf8,
 )
-from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_plainly, quote_string

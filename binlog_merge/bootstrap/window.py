@@ -27,7 +27,7 @@ from binlog_merge.bootstrap.values import Name
 from binlog_merge.log.changes import Changes, changes_of
 from binlog_merge.log.log import Log
 from binlog_merge.log.segments import StatementAt, segments
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.tables.ddl import understood
 from binlog_merge.tables.rows import keys_of
 from binlog_merge.targets.server.statements import plan_statement

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from binlog_merge.binlog.encode import encode_cell as cell_of_text
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.reshape.pads import encode_now
 from binlog_merge.values.convert.cells import Policy, ReshapeOptions, make_converter
 from binlog_merge.values.convert.time import moment_of

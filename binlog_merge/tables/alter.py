@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
 from binlog_merge.tables.types import BY_HAND, definitions, duckdb_type, qualified, quoted, told_apart
 from binlog_merge.tables.values import carries, compute_values, constant_of, convert_values, needed_columns

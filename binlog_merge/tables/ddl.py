@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.tables.alter import Alteration
 from binlog_merge.tables.partitions import KeyPlaces, PartitionRows
 from binlog_merge.tables.types import BY_HAND, definitions, qualified, quoted

@@ -41,7 +41,7 @@ from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import ReplayOptions, ReplayResult, Walk
 from binlog_merge.log.rows import RowSelector, TableShapes
 from binlog_merge.log.segments import Segment, StatementAt, segments
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.log.whole_json import with_whole_json
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.tables.ddl import understood

@@ -21,7 +21,7 @@ from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.temporal import STOP, Civil, ZeroDates
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.log.altered_cells import altered_cells
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.reshape.pads import compute_pad, encode_now, pad_cell
 from binlog_merge.tables.generated import cells_by_engine, columns_of
 from binlog_merge.tables.types import BY_HAND, duckdb_type, for_duckdb

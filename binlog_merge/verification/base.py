@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import StatementSession
 from binlog_merge.tables.alter import Alteration
 from binlog_merge.tables.target import META_SCHEMA, DuckdbTarget, check_bootstrapped
 from binlog_merge.tables.types import (

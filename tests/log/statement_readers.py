@@ -12,8 +12,7 @@ from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.names import _Walk
 from binlog_merge.log.reader import Begin
 from binlog_merge.log.segments import StatementAt
-from binlog_merge.log.statement import Statement
-from binlog_merge.log.statement_session import StatementSession
+from binlog_merge.log.statement import Statement, StatementSession
 from binlog_merge.messages.message import FORMATS, action_of, canal_kind, format_of, tidb_number
 from binlog_merge.messages.read import Ddl, named_by
 from binlog_merge.streams.chosen import StatementChooser

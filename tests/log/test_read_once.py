@@ -15,7 +15,7 @@ DECODE: Final = {"binlog/query.py"}
 
 SESSIONS: Final = {
     "binlog/query_session.py": "of a QUERY event",
-    "log/statement_session.py": "of rows that no statement altered",
+    "log/statement.py": "of rows that no statement altered",
     "filters/ddl.py": "of a statement that somebody asks about",
     "cli/schema/imports.py": "of a dump",
     # What is written by no session, or by ours
