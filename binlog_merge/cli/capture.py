@@ -1,6 +1,7 @@
 """`binlog-merge capture`: the nodes' binlog files, fetched from their servers."""
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -119,8 +120,9 @@ def capture(
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
     cluster = MergeConfig.load(config)
     directory = Path(cluster.capture.dir) if out is None else out
-    # Into another directory than the merge's, one usually wants the whole log.
-    place = None if whole else merged or (cluster.output.dir if out is None else None)
+    # Into another directory than the merge's one wants the whole log, unless one says otherwise here.
+    named = merged if out is None or merged != os.environ.get(MERGED_ENV) else None
+    place = None if whole else named or (cluster.output.dir if out is None else None)
     lost_after = cluster.capture.lost_after / 1e6
     options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca), together, lost_after)
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}

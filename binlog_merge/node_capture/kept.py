@@ -179,11 +179,11 @@ class Keeper(threading.Thread):
         """Say that a file was closed. Any thread may."""
         self._news.set()
 
-    def stop(self) -> None:
-        """Have it keep what is closed by now, and end."""
+    def stop(self, seconds: float | None) -> None:
+        """Have it keep what is closed by now, and end; after so many seconds the rest is left to the next one."""
         self._stopped = True
         self._news.set()
-        self.join()
+        self.join(seconds)
 
     def run(self) -> None:
         """Keep files until `stop`; what cannot be kept is tried again."""
@@ -205,6 +205,8 @@ class Keeper(threading.Thread):
 
     def keep(self) -> None:
         """Keep the files that are closed, and not kept yet. Raises what a store raises, and IoError."""
+        if self._known is None or self._told:
+            self._kept.check()  # fails sooner than what follows would
         if self._known is None:
             self._known = set(self._kept.there())
         files, prefix = self._files()

@@ -61,6 +61,8 @@ _LONGEST_PAUSE: Final = 10.0
 _LONGEST_PAUSE_OF_SEVERAL: Final = 1.0
 _ROLE_SECONDS: Final = 2.0
 _ROOM_SECONDS: Final = 1.0
+_KEEPING_SECONDS: Final = 15.0
+"""How long a capture that is stopped waits for closed files to be kept: the next one keeps the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class NodeCapture:
             for thread in self._threads:
                 thread.stop()
             if self._keeper is not None:
-                self._keeper.stop()
+                self._keeper.stop(_KEEPING_SECONDS if self._options.follow else None)
         code = None if self.error is None else self.error.code
         _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
 

@@ -8,7 +8,7 @@ Nodes are captured in parallel, a thread each. If a node fails, the others conti
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, ObjectStoreUnreachable
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.needed import Needed, needed_by
@@ -78,7 +78,7 @@ def capture(
         if strangers := sorted(given - {node.source_id for node in chosen}):
             names = ", ".join(node.source_id for node in chosen)
             raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
-    needs = {} if merged is None else needed_by(merged)
+    needs = {} if merged is None else _needs(merged, [out / node.source_id for node in chosen], report)
     with ExitStack() as locks:
         captures, claims = [], Claims()
         for node in chosen:
@@ -92,9 +92,11 @@ def capture(
             keeper = None
             if config.capture.archive is not None:
                 kept = KeptFiles(config.capture.archive, node.source_id)
-                kept.check()
                 if needed is not None:
                     _take(kept, directory, needed, report)
+                else:
+                    with suppress(ObjectStoreUnreachable):  # files are kept when it is back
+                        kept.check()
                 keeper = partial(_keeper, kept, partial(report, node.source_id), config.retention.captured, merged)
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
@@ -121,6 +123,21 @@ def capture(
         one.error.result = result
         raise one.error
     return result
+
+
+def _needs(merged: str, folders: Sequence[Path], report: Callable[[str, str], None]) -> dict[str, Needed]:
+    """Return what is needed of the nodes' logs by a merged log. Raises what `needed_by` does.
+
+    While its store is away, nodes with captured files go on with them.
+    """
+    try:
+        return needed_by(merged)
+    except ObjectStoreUnreachable as error:
+        if not all(folder.is_dir() and NodeFiles(folder, folder.name).paths() for folder in folders):
+            raise
+        for folder in folders:
+            report(folder.name, f"the merged log cannot be read, and it goes on with what is captured: {error.message}")
+        return {}
 
 
 def _take(kept: KeptFiles, directory: Path, needed: Needed, report: Callable[[str, str], None]) -> None:

@@ -59,7 +59,7 @@ def test_the_directory_of_a_merged_log_is_called_merged(verb: str) -> None:
     options = {name: param for param in VERBS[verb].params for name in param.opts}
     assert not {"--out", "--from"} & set(options) or verb in ("capture", "schema history", "schema diff")
     if "--merged" in options:
-        assert options["--merged"].envvar == (None if verb in ("capture", "demo", "debug order-key") else MERGED_ENV)
+        assert options["--merged"].envvar == (None if verb in ("demo", "debug order-key") else MERGED_ENV)
     if "directory" in options:
         assert "--merged" in options
 

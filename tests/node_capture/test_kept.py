@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, MergeError, Purged
+from binlog_merge.errors import ConfigError, ObjectStoreUnreachable, Purged
 from binlog_merge.files.captured import hole_of
 from binlog_merge.node_capture.kept import KeptFiles
 from tests.merge_e2e.local import merge, written
@@ -113,11 +113,15 @@ def test_a_url_as_directory_is_the_archive(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_away(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    config = cluster(
-        tmp_path,
-        {"dn-1": url_of(mysql_server)},
-        capture={"archive": "s3://b/captured?endpoint_override=http://127.0.0.1:9&region=x&access_key=a&secret_key=b"},
-    )
-    with pytest.raises(MergeError) as caught:
-        capture_now(config)
-    assert caught.value.may_pass and not captured_files(config)
+    """What is captured does not depend on it, unless there is nothing to go on with."""
+    away = "?endpoint_override=http://127.0.0.1:9&region=x&access_key=a&secret_key=b"
+    config = cluster(tmp_path, {"dn-1": url_of(mysql_server)}, capture={"archive": f"s3://b/captured{away}"})
+    lines: list[str] = []
+    mysql_server.execute("FLUSH BINARY LOGS")
+    with pytest.raises(ObjectStoreUnreachable):
+        capture_now(config, merged=f"s3://b/merged{away}")
+    capture_now(config)
+    capture_now(config, merged=f"s3://b/merged{away}", report=lambda node, text: lines.append(text))
+    assert captured_files(config) == server_files(mysql_server)
+    assert any("goes on with what is captured" in line for line in lines)
+    assert any("captured files are not kept, and tried again" in line for line in lines)
