@@ -287,14 +287,14 @@ def documents(bank: Bank, megabytes: float) -> "Iterator[None]":
 
 
 @contextlib.contextmanager
-def started(home: Path, rate: float) -> "Iterator[Live]":
+def started(home: Path, rate: float, merged: str | None) -> "Iterator[Live]":
     """Start everything, and wait until the replica has the accounts."""
     shutil.rmtree(home, ignore_errors=True)
     home.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
         (port,) = free_ports(1)
         first = {NODES[0]: port}
-        cluster = stack.enter_context(LiveCluster.started(home, ("accounts", "documents"), OPTIONS, first))
+        cluster = stack.enter_context(LiveCluster.started(home, ("accounts", "documents"), OPTIONS, first, merged))
         cluster.bank.create("documents", DOCUMENTS)
         plain = stack.enter_context(MySqlServer(home / "plain", 202, OPTIONS))
         cluster.bank.servers[0].execute(
@@ -329,10 +329,14 @@ def run(
     volume: float = 10,
     rest: float = 30,
     volume_seconds: float | None = None,
+    merged: str | None = None,
 ) -> dict[str, Any]:
-    """Measure; returns lags in seconds, CPU in cores of all processes of `run`, and whether the targets are met."""
+    """Measure, with the merged log in a folder or at a URI.
+
+    Returns lags in seconds, CPU in cores of all processes of `run`, and whether the targets are met.
+    """
     found: dict[str, Any] = {}
-    with started(out, rate) as live:
+    with started(out, rate, merged) as live:
         time.sleep(10)  # what is started is warm then
         cpu, begun = live.processes.cpu(), time.monotonic()
         time.sleep(rest)
@@ -353,6 +357,7 @@ def run(
             finally:
                 live.load.stop()
         found["memory"] = live.processes.rss_mib()
+        found["puts_an_hour"] = _status(live.cluster.page)["log"]["puts_an_hour"]
     shutil.rmtree(out, ignore_errors=True)
     return {**found, "targets": verdicts(found)}
 
@@ -378,11 +383,20 @@ def main() -> None:
     parser.add_argument("--volume", type=float, default=10, help="MB/s of the last phase; 0: left out")
     parser.add_argument("--volume-seconds", type=float, help="of the last phase, if not as long as the others")
     parser.add_argument("--rest", type=float, default=30, help="seconds without load")
+    parser.add_argument("--store", action="store_true", help="once more with the merged log on S3, a server of its own")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     arguments = parser.parse_args()
     out = arguments.out.resolve() / "live"
     phases = arguments.seconds, arguments.rate, arguments.volume, arguments.rest, arguments.volume_seconds
-    print(json.dumps(run(out, *phases), indent=1))
+    found = run(out, *phases)
+    if arguments.store:
+        from tests.object_store import KEY, SECRET, object_store
+
+        with object_store() as store:
+            place = store.uri("merged", f"access_key={KEY}", f"secret_key={SECRET}")
+            found = {"folder": found, "store": run(out, *phases, merged=place)}
+            found["store"]["objects"] = len(store.objects("merged/"))
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

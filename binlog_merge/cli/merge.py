@@ -84,7 +84,11 @@ StopNever = Annotated[
 ]
 MinInterval = Annotated[
     float | None,
-    option("--min-interval", "With --stop-never: seconds from round to round at least; default 0.", min=0),
+    option(
+        "--min-interval",
+        "With --stop-never: seconds from round to round at least; default: 0; in an object store 0.5.",
+        min=0,
+    ),
 ]
 InDriver = Annotated[
     int | None,
@@ -249,10 +253,12 @@ def _run_on(config: "MergeConfig", out: str | Path, options: MergeOptions) -> No
     check_engine(config, options.master, settings)
     from binlog_merge.cli.follow import follow
     from binlog_merge.cli.status import status_shown
+    from binlog_merge.config.uri import is_uri
     from binlog_merge.files.output import working_folder
-    from binlog_merge.spark.job import IN_DRIVER, Pace
+    from binlog_merge.spark.job import IN_DRIVER, STORE_INTERVAL, Pace
 
-    pace = Pace(options.min_interval or 0.0)
+    interval = options.min_interval
+    pace = Pace((STORE_INTERVAL if is_uri(str(out)) else 0.0) if interval is None else interval)
     if options.longest_pause is not None:
         pace = replace(pace, last_pause=options.longest_pause)
     in_driver = IN_DRIVER if options.in_driver is None else options.in_driver

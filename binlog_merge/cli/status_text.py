@@ -72,6 +72,8 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
     size = f"{_count(merged.files, 'file')}, {decimal_size(merged.output_bytes)}"
     counted = f"{merged.transactions:,} transactions ({merged.totals.get('ddl', 0):,} of them DDL) in {size}"
     yield from _rows("merged", [f"{counted}, up to {merged.end}", f"published {ago(status.at - merged.published_at)}"])
+    if merged.puts_an_hour is not None:
+        yield from _rows("store", [f"{merged.puts_an_hour:,} requests an hour that write"])
     if merged.removed_at is not None:
         gone = f"{_count(merged.removed_files, 'file')}, {decimal_size(merged.removed_bytes)}"
         captured = (

@@ -292,6 +292,10 @@ class Elsewhere(Protocol):
         Raises MergeError; then it is not published.
         """
 
+    @property
+    def puts_an_hour(self) -> int | None:
+        """Return how many requests that write an hour takes; None while that is not known."""
+
     def fill(self, file: OutputFile, start: int) -> None:
         """Bring the bytes of the open file from `start` on, as far as they are not in the directory.
 

@@ -27,6 +27,7 @@ was written before the head, is removed: no writer whose record can still come h
 
 import errno
 import hashlib
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,7 @@ PACKED: Final = ".zst"
 OPEN: Final = "open"
 _CLOSED: Final = ".closed"
 _REMEMBERED: Final = 16 << 20  # an open file's bytes after which its note is put again
+_KNOWN_AFTER: Final = 30.0
 _READERS: Final = 16
 _WRITERS: Final = 4
 """A store that is far takes less of one request than a network carries."""
@@ -105,6 +107,7 @@ class ObjectOutput:
         self._lock = Lock()
         self._old: list[str] = []
         self._shown: object = None
+        self._since = time.monotonic()
 
     @property
     def state(self) -> ManifestState:
@@ -272,6 +275,12 @@ class ObjectOutput:
 
     def _missing(self, name: str) -> ManifestError:
         return ManifestError(f"{name} is missing", file=self.objects.place(name), remedy=PUT_BACK)
+
+    @property
+    def puts_an_hour(self) -> int | None:
+        """Return how many requests that write an hour takes, by those so far; None while that is hardly known."""
+        seconds = time.monotonic() - self._since
+        return None if seconds < _KNOWN_AFTER else round(self.objects.puts * 3600 / seconds)
 
     @property
     def head(self) -> str | None:

@@ -66,12 +66,13 @@ class Version:
 class Objects:
     """The objects below a URI. All methods raise what `object_stores.refused` returns, or IoError.
 
-    `answer` is how long an answer may take at most, for who has no time to ask again; by default what is sent decides,
-    and what may pass is tried several times.
+    `puts` counts the requests that write: stores take most for them. `answer` is how long an answer may take at most,
+    for who has no time to ask again; by default what is sent decides, and what may pass is tried several times.
     """
 
     def __init__(self, uri: str, answer: timedelta | None = None) -> None:
         self.uri = Uri.parse(uri)
+        self.puts = 0
         self._limit = answer
         self._attempts = _READ_ATTEMPTS if answer is None else 1
 
@@ -234,6 +235,7 @@ class Objects:
         try:
             with _bytes_of(data) as (view, size), self._explained("write to"):
                 store = self._opened(_ANSWER + timedelta(seconds=size // _BYTES_A_SECOND))
+                self.puts += 1
                 try:
                     return _quoted(obstore.put(store, name, view, mode=mode, use_multipart=False)["e_tag"])
                 except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
@@ -329,6 +331,8 @@ class FolderObjects:
     is only made if there is none of the name. So an object that is replaced becomes `NAME~000000000001`, and so on: the
     last one counts, and the one before it stays for who is reading it.
     """
+
+    puts = 0
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
@@ -31,6 +31,10 @@ from binlog_merge.pipeline.values import MergeResult, RoundState
 
 IN_DRIVER = 16 << 20
 """Bytes that a stage's tasks read before an engine runs them: the driver has read them before Spark has begun."""
+
+
+STORE_INTERVAL: Final = 0.5
+"""Seconds from round to round at least, where each is paid for: two requests that write."""
 
 
 class Rounds:

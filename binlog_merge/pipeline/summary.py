@@ -172,6 +172,7 @@ def note_run(run: Run, written: WrittenRun, result: MergeResult, collided: Seque
             "warnings_count": len(result.warnings),
             "collisions": _collisions(earlier, state.gone, collided),
             "last_ddl": _last_ddl(run, written) or earlier.get("last_ddl"),
+            "puts_an_hour": None if (store := run.inputs.manifest.elsewhere) is None else store.puts_an_hour,
             "samples": _samples(earlier, state.rank, dict(state.last.totals) if state.last is not None else {}),
             "error": None,
         },

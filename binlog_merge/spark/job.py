@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.lease_keeper import LeaseKeeper
-from binlog_merge.pipeline.rounds import IN_DRIVER, Pace, Rounds, Watcher, follow_leading
+from binlog_merge.pipeline.rounds import IN_DRIVER, STORE_INTERVAL, Pace, Rounds, Watcher, follow_leading
 from binlog_merge.pipeline.rounds import follow as follow_rounds
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.pipeline.values import MergeResult
@@ -18,7 +18,7 @@ from binlog_merge.spark.runner import SparkRunner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IN_DRIVER", "MergeResult", "Pace", "Watcher", "follow", "merge"]
+__all__ = ["IN_DRIVER", "STORE_INTERVAL", "MergeResult", "Pace", "Watcher", "follow", "merge"]
 
 
 def merge(

@@ -92,7 +92,7 @@ def test_a_reader_sees_what_is_published_meanwhile(seed: int, case: Path, s3: St
 def test_it_reads_on_over_a_record_that_says_all(
     case: Path, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("binlog_merge.files.object_output.FOLD", 3)
+    monkeypatch.setattr("binlog_merge.files.object_manifest.FOLD", 3)
     merge(case, tmp_path / "local")
     tsos = sorted({int(file.first_key[:19]) for file in state_of(tmp_path / "local").files})
     merge(case, s3.uri("merged"), stop_tso=tsos[1], end_of_input=False)

@@ -105,7 +105,7 @@ def started(home: Path, seed: int) -> Iterator[FaultyCluster]:
         _replicate(second, servers[0])
         bank = SturdyBank(servers)
         bank.open()
-        live = LiveCluster(home, bank, replica, *free_ports(2))
+        live = LiveCluster(home, bank, replica, *free_ports(2), str(home / "merged"))
         targets = (*(server.port or 0 for server in (*servers, second)), live.port)
         proxies = [stack.enter_context(Proxy(target, f"{seed} {i}")) for i, target in enumerate(targets)]
         cluster = FaultyCluster(live, bank, second, proxies)

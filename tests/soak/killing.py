@@ -125,7 +125,7 @@ def started(home: Path) -> Iterator[tuple[LiveCluster, SturdyBank]]:
         bank.open()
         (home / "cluster.yaml").write_text(configuration(servers, TABLES) + "output: {max-size: 400KB}\n")
         (home / "merged").mkdir()  # as `run` does
-        yield LiveCluster(home, bank, replica, *free_ports(2)), bank
+        yield LiveCluster(home, bank, replica, *free_ports(2), str(home / "merged")), bank
 
 
 def kept_apart(live: LiveCluster, kills: int, seed: int) -> list[Kept]:

@@ -26,6 +26,7 @@ class LiveCluster:
     replica: MySqlServer
     port: int
     page: int
+    merged: str
 
     @classmethod
     @contextlib.contextmanager
@@ -35,10 +36,11 @@ class LiveCluster:
         tables: Sequence[str] = ("accounts",),
         options: Sequence[str] = (),
         ports: Mapping[str, int] = MappingProxyType({}),
+        merged: str | None = None,
     ) -> "Iterator[LiveCluster]":
         """Start the nodes' servers and the replica's, open the bank, and write cluster.yaml.
 
-        `ports` are those of nodes that listen on TCP.
+        `ports` are those of nodes that listen on TCP. `merged` is where the merged log is to be, by default a folder.
         """
         with contextlib.ExitStack() as stack:
             servers = {
@@ -50,7 +52,7 @@ class LiveCluster:
             bank = Bank(list(servers.values()))
             bank.open()
             (home / "cluster.yaml").write_text(configuration(servers, tables))
-            yield cls(home, bank, replica, *free_ports(2))
+            yield cls(home, bank, replica, *free_ports(2), merged or str(home / "merged"))
 
     @property
     def log(self) -> Path:
@@ -61,7 +63,7 @@ class LiveCluster:
     def running(self) -> "Iterator[subprocess.Popen[bytes]]":
         """Run `binlog-merge run`; it is ended at the latest when the context ends."""
         command = [str(Path(sys.executable).with_name("binlog-merge")), "run"]
-        command += ["--config", str(self.home / "cluster.yaml"), "--merged", str(self.home / "merged")]
+        command += ["--config", str(self.home / "cluster.yaml"), "--merged", self.merged]
         command += ["--port", str(self.port), "--listen", str(self.page)]
         with self.log.open("wb") as log:
             process = subprocess.Popen(

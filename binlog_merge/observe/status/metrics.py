@@ -226,6 +226,10 @@ METRICS: Final = (
     _archive("waiting_bytes", "The size of the files that are not archived yet.", lambda a: a.waiting_bytes),
     _archive("failing", "Whether something is in the way of archiving: 1 or 0.", lambda a: a.error is not None),
     _merged("last_removal_timestamp_seconds", "When files were removed last.", lambda m: m.removed_at),
+    _merged(
+        "object_puts_per_hour", "Requests an hour with which the merge writes to an object store.",
+        lambda m: m.puts_an_hour,
+    ),
     _merged("held_branches", "Branches that are read and wait for the watermark.", lambda m: m.held),
     _merged("held_bytes", "The size of the branches that wait for the watermark.", lambda m: m.held_bytes),
     _merged("waiting_branches", "Branches of shards that wait for a DDL of other shards.", lambda m: m.waiting),

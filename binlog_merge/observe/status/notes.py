@@ -151,6 +151,7 @@ class MergeNote:
     collisions: Mapping[str, str] = field(default_factory=dict)
     last_ddl: LastDdl | None = None
     samples: tuple[Sample, ...] = ()
+    puts_an_hour: int | None = None
     error: str | None = None
 
 
@@ -257,6 +258,7 @@ def _merge_note(values: Mapping[str, Any]) -> MergeNote:
         if ddl is None
         else LastDdl(str(ddl["key"]), str(ddl["schema"]), str(ddl["sql"]), time_of_key(str(ddl["key"])), None),
         samples=tuple(Sample(float(at), int(rank), int(size)) for at, rank, size in samples_of(values)),
+        puts_an_hour=None if values.get("puts_an_hour") is None else _whole(values["puts_an_hour"]),
         error=None if error is None else _error_text(error),
     )
 

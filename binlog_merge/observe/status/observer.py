@@ -291,6 +291,7 @@ def _merged(state: ManifestState, note: MergeNote, published_at: float, now: flo
         waiting=note.waiting,
         locks=note.locks,
         waiting_ddl=note.waiting_ddl,
+        puts_an_hour=note.puts_an_hour,
         first_file=state.files[0].name if state.files else None,
         **_removed(state.gone),
     )

@@ -253,8 +253,9 @@ class MergedStatus:
     `began_at` is when the last run that was published began. `first_file` is the first file kept; `removed_files`,
     `removed_bytes` and the captured ones are counted since the beginning, `removed_at` is when files went last.
 
-    `totals` are those of the manifest. `held` are branches that are read and wait for the watermark. `locks` is how
-    many DDL of shards wait, `waiting_ddl` are the first 20 of them.
+    `totals` are those of the manifest. `puts_an_hour` are the requests that write to an object store, by those of the
+    merge's process so far. `held` are branches that are read and wait for the watermark. `locks` is how many DDL of
+    shards wait, `waiting_ddl` are the first 20 of them.
     """
 
     run: int
@@ -280,6 +281,7 @@ class MergedStatus:
     removed_captured_files: int = 0
     removed_captured_bytes: int = 0
     removed_at: float | None = None
+    puts_an_hour: int | None = None
     waiting_ddl: tuple[WaitingDdl, ...] = ()
 
 
