@@ -338,7 +338,8 @@ class Manifest:
     def load(cls, directory: str | os.PathLike[str], known: "Manifest | None" = None) -> Self:
         """Read the manifest of a directory; an empty one if there is none. Raises ManifestError.
 
-        Of a manifest that is `known` only what was appended since is read.
+        Of a manifest that is `known` only what was appended since is read: of one whose lines were all replaced by one
+        meanwhile, everything, though a file system may have given that file the number of the one before.
         """
         path = Path(directory) / MANIFEST_NAME
         found = cls(path, ManifestState(), 0, "", 0, 0)
@@ -359,12 +360,19 @@ class Manifest:
             ) from None
         except OSError as error:
             raise io_error(error, str(path)) from error
-        for line in whole_lines(data):
-            found._take(line)
+        continued = found._length > 0
+        try:
+            for line in whole_lines(data):
+                found._take(line)
+        except ManifestError:
+            if continued:
+                return cls.load(directory)
+            raise
         return found
 
     def _is_beginning_of(self, status: os.stat_result) -> bool:
-        return self._inode == status.st_ino and 0 < self._length <= status.st_size
+        appended = self._length > self._folded  # of a line alone, another one of its length may be in its place
+        return appended and self._inode == status.st_ino and self._length <= status.st_size
 
     def _take(self, line: bytes) -> None:
         try:

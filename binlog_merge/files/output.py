@@ -16,7 +16,7 @@ from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import ConfigError, ManifestError, NoFiles, OutputBusy, io_error
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
-from binlog_merge.files.manifest import Claim, Header, Manifest
+from binlog_merge.files.manifest import MANIFEST_NAME, Claim, Header, Manifest
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
@@ -55,8 +55,16 @@ class Output:
                 remedy="one that holds the lease writes; let this one wait for it",
             )
         if self.elsewhere is not None:
+            output_directory(self.directory)  # which may be gone
             _clear(self.directory)
             self.elsewhere.bring(self.directory)
+
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the folder was a copy of what is in a store, and is gone."""
+        if self.elsewhere is None or (self.elsewhere.state.header is None and self.elsewhere.state.claim is None):
+            return False
+        return not (self.directory / MANIFEST_NAME).exists()
 
     def claim(self, epoch: int, holder: str) -> None:
         """Append to the manifest that a holder writes from here on; whoever did so before cannot any more.
@@ -163,6 +171,8 @@ def _clear(directory: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)  # an executor of a killed driver may be writing there
             elif path.name not in (LOCK_NAME, _NOTE):
                 path.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass  # somebody has removed the folder itself
     except OSError as error:
         raise io_error(error, str(directory)) from error
 

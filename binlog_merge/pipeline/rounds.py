@@ -16,7 +16,7 @@ from typing import Final, Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, NoFiles, OutputBusy
+from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, NoFiles, OutputBusy, io_error
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lease_keeper import LeaseKeeper
 from binlog_merge.files.output import opened_output
@@ -136,7 +136,7 @@ class Rounds:
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
-        if self._failed:
+        if self._failed or self._output.is_lost:
             self.again()
             self._failed = False
         try:
@@ -145,6 +145,8 @@ class Rounds:
             self._state, self._failed = self._state.forgotten(), True
             if isinstance(error, MergeError) and error.result is not None:
                 error.result = placed(error.result, self._output)
+            if isinstance(error, OSError):  # somebody removes what a round is working on: the next one makes it anew
+                raise io_error(error, str(error.filename or self._output.directory)) from error
             raise
         return placed(result, self._output)
 

@@ -9,7 +9,7 @@ import pytest
 from binlog_merge.errors import ManifestError
 from binlog_merge.files import failpoint, manifest
 from binlog_merge.files.failpoint import FailpointReached
-from binlog_merge.files.manifest import MANIFEST_NAME, Folded, Manifest
+from binlog_merge.files.manifest import MANIFEST_NAME, Folded, Manifest, encode_record
 from tests.files.outputs import header, output_file, record
 
 
@@ -111,3 +111,24 @@ def test_what_is_folded_stands_first(tmp_path: Path) -> None:
     assert state.header is not None
     with pytest.raises(ManifestError, match="folded"):
         Manifest.load(tmp_path).append(Folded(state.header, state.last, state.files))
+
+
+def test_a_reader_is_not_misled_by_a_new_file_with_the_number_of_the_old_one(tmp_path: Path) -> None:
+    """File systems give numbers of files again; a copy of a log in an object store is replaced all the time."""
+    grown(tmp_path, 3)
+    path = tmp_path / MANIFEST_NAME
+
+    def fold() -> None:
+        line, _ = encode_record(Manifest.load(tmp_path).state.folded(), "")
+        path.write_bytes(line)  # into the same file
+
+    fold()
+    known = Manifest.load(tmp_path)
+    for runs in (1, 30):
+        grown(tmp_path, runs)  # a file of the same size, and one that is longer
+        fold()
+        assert Manifest.load(tmp_path, known).state == Manifest.load(tmp_path).state
+    known = grown(tmp_path, 2)
+    grown(tmp_path, 200)
+    fold()
+    assert Manifest.load(tmp_path, known).state == Manifest.load(tmp_path).state

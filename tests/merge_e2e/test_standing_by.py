@@ -1,0 +1,94 @@
+"""Faults of hosts that stand by, and of their store: one writes at a time, and what comes out is what one merge makes.
+
+Long, with a seed, and with processes that are killed and stopped: `tests/soak/test_standing_by.py`, which also takes
+folders away.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.errors import LeaseLost
+from binlog_merge.files.lease_keeper import lease_objects
+from binlog_merge.files.lease_seen import hand_over
+from tests.merge_e2e.standing_by import Host, Writing
+from tests.object_store import Store
+from tests.store_proxy import Mode
+
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture
+def writing(s3: Store, tmp_path: Path) -> Writing:
+    return Writing(s3, tmp_path)
+
+
+def test_a_leader_that_cannot_reach_the_store_is_followed_by_another_and_writes_no_more(writing: Writing) -> None:
+    with Host(writing, "a") as one:
+        writing.progress()
+        with Host(writing, "b", patient=True) as two:
+            writing.progress()
+            assert one.leads
+            one.proxy.mode = Mode.CUT
+            writing.progress()
+            assert two.leads
+            one.proxy.mode = Mode.PASS
+            while one.alive:
+                writing.progress()
+            assert isinstance(one.error, LeaseLost)
+            writing.finish(two)
+            assert set(writing.epochs) == {0, 1, 2} or set(writing.epochs) == {1, 2}
+
+
+@pytest.mark.parametrize("mode", [Mode.E500, Mode.E503, Mode.SLOW])
+def test_who_leads_goes_on_when_the_store_was_away_from_all(mode: Mode, writing: Writing) -> None:
+    """For longer than the lease: whoever is first then has it."""
+    with Host(writing, "a") as one, Host(writing, "b", patient=True) as two:
+        writing.progress()
+        for host in (one, two):
+            host.proxy.slow = 0.6
+            host.proxy.mode = mode
+        writing.grow(5)
+        assert not one._stop.wait(1.5)
+        for host in (one, two):
+            host.proxy.mode = Mode.PASS
+        writing.progress()
+        assert one.alive or two.alive
+        writing.finish(one, two)
+
+
+def test_answers_that_are_lost_after_what_was_asked_for_was_done(writing: Writing) -> None:
+    with Host(writing, "a") as one, Host(writing, "b", patient=True) as two:
+        writing.progress()
+        for _ in range(3):
+            one.proxy.mode = two.proxy.mode = Mode.LOST
+            writing.grow(3)
+            assert not one._stop.wait(0.3)
+            one.proxy.mode = two.proxy.mode = Mode.PASS
+            writing.progress()
+        writing.finish(one, two)
+
+
+def test_a_handover_and_back_loses_nothing(writing: Writing) -> None:
+    with Host(writing, "a") as one:
+        writing.progress()
+        with Host(writing, "b", patient=True) as two:
+            for to in (two, one, two):
+                objects = lease_objects(one.place, 10.0)
+                while not objects.below(f"standby/{to.name}") and not objects.below("standby"):
+                    writing.progress()
+                hand_over(objects, to.name, 60)
+                writing.progress()
+                assert to.leads
+            assert one.alive
+            writing.finish(one, two)
+
+
+def test_a_lease_that_is_removed_is_made_anew(writing: Writing) -> None:
+    with Host(writing, "a") as one, Host(writing, "b", patient=True) as two:
+        writing.progress()
+        lease_objects(one.place, 10.0).delete(["lease.json"])
+        writing.progress()
+        assert one.leads
+        assert not two.leads
+        writing.finish(one)
