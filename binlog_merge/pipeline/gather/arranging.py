@@ -91,7 +91,7 @@ def window_in_order(
             order, doubted = in_order(plans, pieces, own, changes, start + begin)
             orders[begin] = np.column_stack([chosen[pieces[order, t.P_SEGMENT]], pieces[order][:, [t.P_POS, t.P_END]]])
         doubts += doubted
-    return _put_together(read, orders), tuple(doubts)
+    return _put_together(read, orders) if orders else read, tuple(doubts)
 
 
 def _of_many_branches(read: Window) -> npt.NDArray[np.bool_]:
@@ -128,11 +128,13 @@ def transactions_that_exchange(of: Ints, branch: Ints, changes: Changes) -> Ints
         (0 * changes.value, frees & ~clear, takes),
         (0 * changes.value, frees, takes & ~clear),
     ):
+        if not (freeing.any() and taking.any()):
+            continue
         which = np.flatnonzero(freeing | taking)
         groups, examples = _groups(transaction[which], changes.key[which], values[which])
         between = _between_branches(groups, own[which], freeing[which], taking[which])
         found.append(transaction[which][examples[between]])
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(found)) if found else of[:0]
 
 
 def _groups(*columns: Ints) -> tuple[Ints, Ints]:
