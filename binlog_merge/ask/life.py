@@ -333,13 +333,13 @@ def _literal(kind: str, text: str) -> str:
 
 def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) -> tuple[set[int], list[Key]]:
     """Return the numbers of the rows that are of the life, and the other keys that it has had."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     others: dict[Key, None] = {}
     ahead: list[tuple[int, Key, int]] = []
     for number, (before, after) in enumerate(sides):
         was, became = before in wanted, after in wanted
         if was or became:
-            found.add(number)
+            numbers.add(number)
         if was and after is not None and not became:
             ahead.append((number, after, 1))
         if became and before is not None and not was:
@@ -352,7 +352,7 @@ def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) 
             # In time's direction a row comes from `here` and goes on as `there`.
             here, there = sides[number] if step == 1 else sides[number][::-1]
             if here == key:
-                found.add(number)
+                numbers.add(number)
                 if there is None:
                     break
                 if there != key:
@@ -361,7 +361,7 @@ def _followed(sides: Sequence[tuple[Key | None, Key | None]], wanted: Set[Key]) 
             elif there == key:
                 break  # another row has the key: a statement took ours away
             number += step
-    return found, list(others)
+    return numbers, list(others)
 
 
 def _key(image: Mapping[str, Any] | None, columns: Sequence[str], altered: int) -> Key | None:

@@ -94,9 +94,11 @@ def ask(binlog: Log, question: str, batch_rows: int = 10_000) -> Answer:
         reader = connection.sql(text)
         if reader is None:
             raise ConfigError("the statement asks for nothing", remedy=_REMEDY)
-        found = reader.to_arrow_reader(batch_rows)
+        columns_read = reader.to_arrow_reader(batch_rows)
     return Answer(
-        tuple(_distinct(found.schema.names)), found.schema, _read(found, list(relations.values()), connection)
+        tuple(_distinct(columns_read.schema.names)),
+        columns_read.schema,
+        _read(columns_read, list(relations.values()), connection),
     )
 
 
@@ -212,14 +214,14 @@ def _lists(connection: Any, binlog: Log) -> None:
 
 def _needed(connection: Any, text: str) -> Needed:
     """Return the columns that the scans of a query's plan read; those of all its relations together."""
-    found: dict[str, frozenset[str] | None] = {}
+    read: dict[str, frozenset[str] | None] = {}
     plan = json.loads(connection.execute(f"EXPLAIN (FORMAT JSON) {text}").fetchall()[0][1])
     for path in _projections(plan):
         name, dot, part = path.partition(".")
         name, part = name.strip('"'), part.strip('"')
-        known = found.get(name, frozenset())
-        found[name] = None if not dot or known is None else known | {part}
-    return found
+        known = read.get(name, frozenset())
+        read[name] = None if not dot or known is None else known | {part}
+    return read
 
 
 def _projections(nodes: Sequence[Any]) -> Iterator[str]:

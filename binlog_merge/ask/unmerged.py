@@ -121,10 +121,10 @@ class UnmergedLog(Log):
         for file in self._unmerged.files:
             rank = file.first_rank
             for rows in file.rows():
-                found = wanted(rows)[np.flatnonzero(rows.first)]
-                if found.any():
-                    return rank + int(np.argmax(found))
-                rank += len(found)
+                chosen = wanted(rows)[np.flatnonzero(rows.first)]
+                if chosen.any():
+                    return rank + int(np.argmax(chosen))
+                rank += len(chosen)
         return self.last_rank + 1
 
 

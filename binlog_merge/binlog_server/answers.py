@@ -137,8 +137,8 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case SetVariables(items):
             return _set(items, settings, _facts(settings, world))
         case ShowDefinitions() as show:
-            found = replace(show, where=hidden(show.where))
-            return Rows(*shown(found, _definitions(settings, world), settings.schema))
+            asked = replace(show, where=hidden(show.where))
+            return Rows(*shown(asked, _definitions(settings, world), settings.schema))
         case StartTransaction(snapshot):
             settings.end()
             settings.reads.begun = True
@@ -186,12 +186,12 @@ def use(schema: str, settings: Settings, world: World) -> Ok | Err:
     """Make a schema the session's default if there is one of this name."""
     if schema and schema.lower() not in _SYSTEM:
         try:
-            found = _definitions(settings, world).schemas.get(schema)
+            schema_there = _definitions(settings, world).schemas.get(schema)
         except MergeError as error:
             return _failed(error)
-        if found is None:
+        if schema_there is None:
             return unknown_database(schema).answer
-        settings.database = found.charset, found.collation
+        settings.database = schema_there.charset, schema_there.collation
     else:
         settings.database = _SYSTEM.get(schema.lower())
     settings.schema = schema or None

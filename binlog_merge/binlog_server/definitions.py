@@ -99,8 +99,8 @@ Row = tuple[Value, ...]
 
 def columns(text: str) -> tuple[Column, ...]:
     """Return columns of a result, written as `name name:kind`; kinds are those of _KINDS, `~` is a space in a name."""
-    found = (part.partition(":") for part in text.split())
-    return tuple(Column(name.replace("~", " "), *_KINDS[kind]) for name, _, kind in found)
+    parts = (part.partition(":") for part in text.split())
+    return tuple(Column(name.replace("~", " "), *_KINDS[kind]) for name, _, kind in parts)
 
 
 Rows = Callable[[Definitions], Iterable[Row]]

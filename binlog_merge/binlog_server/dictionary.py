@@ -67,8 +67,8 @@ def _tables_extensions(definitions: Definitions) -> Iterator[Row]:
 
 def engine_attributes(attributes: "model.Attributes") -> Row:
     """Return ENGINE_ATTRIBUTE and SECONDARY_ENGINE_ATTRIBUTE as JSON, None where they are not written."""
-    found = dict(attributes)
-    written = (found.get(name) for name in ("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"))
+    values = dict(attributes)
+    written = (values.get(name) for name in ("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"))
     return tuple(None if text is None else text_of(text) for text in written)
 
 
@@ -276,9 +276,9 @@ def relations() -> dict[str, Relation]:
 
     They hold what definitions tell, and what is so on each server; of all else there are no rows.
     """
-    found = {}
+    relation_of = {}
     for (schema, name), table in system_tables().items():
         inner = schema == "information_schema"
         rows = (_OF_DEFINITIONS.get(name) or _constant(name)) if inner else _constant("")
-        found[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased, table.kept)
-    return found
+        relation_of[name if inner else f"{schema}.{name}"] = Relation(table.columns, rows, table.cased, table.kept)
+    return relation_of

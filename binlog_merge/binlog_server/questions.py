@@ -437,7 +437,7 @@ def _described(
     from sqlglot import exp
 
     items = tree.expressions if len(tree.expressions) == len(described) else [None] * len(described)
-    found = []
+    columns = []
     for place, (item, (name, number)) in enumerate(zip(items, described, strict=True)):
         inner = item.this if isinstance(item, exp.Alias) else item
         column, view = names.get((inner.name if isinstance(inner, exp.Column) else name).lower(), (None, True))
@@ -449,5 +449,5 @@ def _described(
             name = column.name
         elif item is not None:
             name = texts[place] if len(texts) == len(items) else item.sql(dialect="mysql")
-        found.append(Column(name, number) if column is None else Column(name, column.number, column.kind))
-    return found
+        columns.append(Column(name, number) if column is None else Column(name, column.number, column.kind))
+    return columns

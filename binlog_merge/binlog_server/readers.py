@@ -305,18 +305,18 @@ class Repeats:
             if at is None:
                 return
             if before is None or before[0] != at or now - before[1].latest > _SETTLED:
-                found = Repeated(name, place, 1, now, now)
+                repeated = Repeated(name, place, 1, now, now)
             else:
-                found = replace(before[1], times=before[1].times + 1, latest=now)
-            self._begun[who] = at, found
+                repeated = replace(before[1], times=before[1].times + 1, latest=now)
+            self._begun[who] = at, repeated
             if len(self._begun) > _MOST:
                 del self._begun[next(iter(self._begun))]  # who has not come for the longest time
 
     def now(self) -> tuple[Repeated, ...]:
         """Return the readers that have begun often at one place, the last time not long ago."""
         with self._lock:
-            found = [one for _, one in self._begun.values()]
-        return tuple(one for one in found if one.times >= OFTEN and self._clock() - one.latest <= _SETTLED)
+            repeated = [one for _, one in self._begun.values()]
+        return tuple(one for one in repeated if one.times >= OFTEN and self._clock() - one.latest <= _SETTLED)
 
 
 def _at(view: LogView, start: DumpRequest) -> At | None:

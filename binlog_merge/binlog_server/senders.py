@@ -70,9 +70,9 @@ class Senders:
         if state is None:
             return False
         with self._lock:
-            found = [one if one is not None and one.alive else _Sender() for one in self._senders]
-            self._senders = list(found)
-        sender = min(found, key=lambda one: one.load)
+            senders = [one if one is not None and one.alive else _Sender() for one in self._senders]
+            self._senders = list(senders)
+        sender = min(senders, key=lambda one: one.load)
         sender.send(wire, directory, state, options, reader, told)
         return True
 

@@ -248,10 +248,10 @@ class BinlogServer:
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
         with self._lock:
-            found = [c for c in self._clients if c.session.settings.connection_id == connection_id]
-        for client in found:
+            clients = [c for c in self._clients if c.session.settings.connection_id == connection_id]
+        for client in clients:
             client.end()
-        return bool(found)
+        return bool(clients)
 
     # Clients
 
@@ -296,8 +296,8 @@ class BinlogServer:
         name = _uuid_of(client.session)
         with self._lock:
             others = [c for c in self._clients if c is not client and c.log() is client.log()]
-            found = [c for c in others if name and _uuid_of(c.session) == name]
-        for other in found:
+            namesakes = [c for c in others if name and _uuid_of(c.session) == name]
+        for other in namesakes:
             self._report(f"{other.peer}: left, the same replica has come again as {client.peer}")
             other.end()
 

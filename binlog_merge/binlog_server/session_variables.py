@@ -94,19 +94,19 @@ def _of_session(settings: Settings) -> Mapping[str, Value]:
     """Return what differs in a session from what is global."""
     given, number = settings.values, settings.reads.collation
     charset, collation = charset_of(number), collation_name(number)
-    found: dict[str, Value] = {"pseudo_thread_id": settings.connection_id, "timestamp": f"{time.time():.6f}"}
+    values: dict[str, Value] = {"pseudo_thread_id": settings.connection_id, "timestamp": f"{time.time():.6f}"}
     if charset is not None and collation is not None:
-        found |= dict.fromkeys(_CHARSETS, charset)
-        found["collation_connection"] = collation
+        values |= dict.fromkeys(_CHARSETS, charset)
+        values["collation_connection"] = collation
     if settings.database is not None:
-        found["character_set_database"], found["collation_database"] = settings.database
-    found |= {name: value for name, value in given.items() if value is not None or name == "character_set_results"}
+        values["character_set_database"], values["collation_database"] = settings.database
+    values |= {name: value for name, value in given.items() if value is not None or name == "character_set_results"}
     named = given.get("character_set_connection") or given.get("character_set_client")
     if named is not None and "collation_connection" not in given:
         chosen = int(given.get("collation_results") or 0)
         number = chosen if charset_of(chosen) == named else collation_id(str(named), None) or 0
-        found["character_set_connection"], found["collation_connection"] = named, collation_name(number)
-    return found
+        values["character_set_connection"], values["collation_connection"] = named, collation_name(number)
+    return values
 
 
 def _value(variable: Variable, value: Value | object) -> Value:
@@ -141,10 +141,10 @@ def _taken(variable: Variable, value: Value) -> Value:
 
 
 def _switched(name: str, value: Value) -> int:
-    found = _ON.get(str(value).lower())
-    if found is None:
+    switch = _ON.get(str(value).lower())
+    if switch is None:
         raise _wrong(name, value)
-    return found
+    return switch
 
 
 def _modes(value: Value) -> str:
@@ -166,12 +166,12 @@ def _named_charset(name: str, value: Value) -> str:
         if collation_id(None, str(value)) is None:
             raise Refused(ErrorCode.ER_UNKNOWN_COLLATION, f"Unknown collation: '{str(value)[:64]}'")
         return str(value).lower()
-    found = canonical_charset(str(value))
-    if found is None:
+    charset = canonical_charset(str(value))
+    if charset is None:
         raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(value)[:64]}'")
     if name == "character_set_client":
-        check_spoken(found)
-    return found
+        check_spoken(charset)
+    return charset
 
 
 def _wrong(name: str, value: Value) -> Refused:

@@ -109,11 +109,11 @@ def _columns(asked: ShowDefinitions, definitions: Definitions, default: str | No
 
 def _system_columns(asked: ShowDefinitions, default: str | None) -> list[Row] | None:
     """Return the rows of SHOW FULL COLUMNS of a system table, None for any other table."""
-    found = system_table(asked.schema or default or "", asked.table)
-    if found is None:
+    relation = system_table(asked.schema or default or "", asked.table)
+    if relation is None:
         return None
     return [
-        (row[0], row[12], row[11], row[3], row[13], row[2], row[14], PRIVILEGES, row[16]) for row in found.described
+        (row[0], row[12], row[11], row[3], row[13], row[2], row[14], PRIVILEGES, row[16]) for row in relation.described
     ]
 
 

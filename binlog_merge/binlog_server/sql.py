@@ -140,10 +140,10 @@ def _statement(cursor: Cursor) -> Statement:
         return _kill(cursor)
     if cursor.accept_one("DESCRIBE", "DESC", "EXPLAIN"):
         return describe(cursor)
-    found = transaction(cursor)
-    if found is None:
+    statement = transaction(cursor)
+    if statement is None:
         raise cursor.error("not understood")
-    return found
+    return statement
 
 
 def _set(cursor: Cursor) -> Statement:
@@ -162,8 +162,8 @@ def _set(cursor: Cursor) -> Statement:
 
 
 def _charset(cursor: Cursor) -> str:
-    found = name(cursor)
-    return "" if found.lower() == "default" else found
+    charset = name(cursor)
+    return "" if charset.lower() == "default" else charset
 
 
 def _assignment(cursor: Cursor) -> tuple[str, Node | None]:
@@ -264,12 +264,12 @@ def _condition(cursor: Cursor) -> list[str]:
         return [exactly(cursor.literal_string())]
     if not (cursor.accept("IN") and cursor.accept_symbol("(")):
         raise cursor.error("not understood")
-    found = [exactly(cursor.literal_string())]
+    patterns = [exactly(cursor.literal_string())]
     while cursor.accept_symbol(","):
-        found.append(exactly(cursor.literal_string()))
+        patterns.append(exactly(cursor.literal_string()))
     if not cursor.accept_symbol(")"):
         raise cursor.error("not understood")
-    return found
+    return patterns
 
 
 def _show_events(cursor: Cursor) -> ShowEvents:

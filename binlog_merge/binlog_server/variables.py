@@ -60,11 +60,11 @@ def traits_of(view: LogView) -> Traits:
     """Return the traits of the first rows in the newest file that has any; unreadable files are ignored."""
     for file in reversed(view.there):
         try:
-            found = _traits(view.folder, file)
+            traits = _traits(view.folder, file)
         except (BinlogFormatError, MergeError):
-            found = None
-        if found is not None:
-            return found
+            traits = None
+        if traits is not None:
+            return traits
     return Traits()
 
 

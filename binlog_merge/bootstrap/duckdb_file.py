@@ -68,11 +68,11 @@ class DuckdbFile:
     def stage(self) -> Stage | None:
         """Return how far an earlier run came; what stopped before its first record is begun anew."""
         if self._target.columns_of(META_SCHEMA, "bootstrap"):
-            found = self._record.stage()
-            if found is not None:
+            stage = self._record.stage()
+            if stage is not None:
                 self._begun = True
                 self._check_name()
-                return found
+                return stage
         self._target.__exit__()
         self._remove()
         self._target = self._opened()

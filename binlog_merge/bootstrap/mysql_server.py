@@ -78,8 +78,8 @@ class MysqlServer:
 
     def stage(self) -> Stage | None:
         """Return how far an earlier run came; None: not yet begun, or over."""
-        found = self._recorded()
-        return None if found is None or found.phase == EXACT else found
+        stage = self._recorded()
+        return None if stage is None or stage.phase == EXACT else stage
 
     def begin(self, stage: Stage, catalog: Catalog, binlog: Log, wanted: Sequence[Name]) -> None:
         """Create the tables as they are in the log, without rows. Raises ConfigError for one that exists."""
@@ -254,8 +254,8 @@ class MysqlServer:
         return parse_dump(f"{text};", name[0]).table(*name)
 
     def _known(self, name: Name) -> Table:
-        found = self._catalog.get(*name)
-        return found if found is not None else self._table(name)
+        table = self._catalog.get(*name)
+        return table if table is not None else self._table(name)
 
     def _alter(self, name: Name, clauses: Iterable[str]) -> None:
         if listed := list(clauses):
@@ -281,10 +281,10 @@ class MysqlServer:
         keys = [row[width:] for row in chunk.rows]
         own = replace(chunk.reading, constants={})
         there = Shard("", *chunk.reading.name)
-        found: list[Texts] = []
+        rows: list[Texts] = []
         for begin in range(0, len(keys), _MOST_KEYS):
-            found += self._session.ask(found_sql(there, own, keys[begin : begin + _MOST_KEYS]))
-        return found[:_MOST_KEYS]
+            rows += self._session.ask(found_sql(there, own, keys[begin : begin + _MOST_KEYS]))
+        return rows[:_MOST_KEYS]
 
 
 def _busy(address: str) -> Exception:

@@ -83,9 +83,9 @@ class NodeReader:
     def check(self) -> None:
         """Raise UnsupportedInput if the server is set so that rows read while it is written to cannot be made right."""
         asked = ", ".join(f"'{name}'" for name in _SETTINGS)
-        found = dict(self.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})"))
+        settings = dict(self.ask(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({asked})"))
         for name, (wanted, why) in _SETTINGS.items():
-            value = str(found.get(name, wanted)).upper()
+            value = str(settings.get(name, wanted)).upper()
             if value != wanted:
                 raise UnsupportedInput(
                     f"{name} is {value or 'empty'}: {why}",
@@ -96,8 +96,8 @@ class NodeReader:
     @property
     def logs_cascades(self) -> bool:
         """Return whether the server logs the rows that it changes because of a foreign key."""
-        found = self.ask("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
-        return bool(found) and str(found[0][1]).upper() in ("OFF", "0")
+        rows = self.ask("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+        return bool(rows) and str(rows[0][1]).upper() in ("OFF", "0")
 
     def wait_for(self, gtids: str) -> None:
         """Wait until a new statement sees all these transactions. Raises ServerRefused if that lasts too long."""
@@ -247,8 +247,8 @@ class NodeReader:
 
     def _is_durable(self) -> bool:
         names = ", ".join(f"'{name}'" for name, _ in _DURABLE)
-        found = self._rows_of(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-        return {(str(name), str(value)) for name, value in found} == _DURABLE
+        settings = self._rows_of(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        return {(str(name), str(value)) for name, value in settings} == _DURABLE
 
     def _uptime(self) -> int:
         return int(self._rows_of("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
@@ -272,10 +272,10 @@ def difference(reading: Reading, physical: Table) -> str | None:
     for column in reading.columns:
         if column.name.lower() in reading.constants:
             continue
-        found = there.get(column.name.lower())
-        if found is None:
+        counterpart = there.get(column.name.lower())
+        if counterpart is None:
             return f"it has no column {column.name}"
-        own, wanted = found.type, column.type
+        own, wanted = counterpart.type, column.type
         if (own.name, own.length, own.decimals, own.fsp, own.unsigned, own.charset, own.members, own.srid) != (
             wanted.name, wanted.length, wanted.decimals, wanted.fsp, wanted.unsigned, wanted.charset, wanted.members,
             wanted.srid,

@@ -99,10 +99,10 @@ def _least(reader: NodeReader, place: str, columns: tuple[Column, ...]) -> dict[
     compared = [_compared(column) for column in columns]
     there = " AND ".join(f"{name} IS NOT NULL" for name in names)
     order = ", ".join(names)
-    found = reader.ask(
+    rows = reader.ask(
         f"SELECT {', '.join([*compared, *names])} FROM {place} WHERE {there} ORDER BY {order} LIMIT {ROWS}"
     )
-    return {tuple(row[: len(names)]): tuple(row[len(names) :]) for row in found}
+    return {tuple(row[: len(names)]): tuple(row[len(names) :]) for row in rows}
 
 
 def _compared(column: Column) -> str:

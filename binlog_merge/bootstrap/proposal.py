@@ -194,7 +194,7 @@ class _Maker:
 
     def _keyed(self, name: Name, key: bool) -> list[Rule]:
         """Return new routes, with the columns, of the shards of a table that have none of their own."""
-        found: dict[tuple[str, str], Rule] = {}
+        rules: dict[tuple[str, str], Rule] = {}
         for shard in self._shards[name]:
             if self._changeable(shard) is None:
                 number = self._rule(shard)
@@ -202,8 +202,8 @@ class _Maker:
                 schema = str(there.get("schema-pattern", _pattern(shard.schema)))
                 target = {"target-schema": name[0], "target-table": name[1]}
                 rule = {**there, "schema-pattern": schema, "table-pattern": _pattern(shard.table), **target}
-                found[schema, shard.table] = self._with_columns(rule, key)
-        return list(found.values())
+                rules[schema, shard.table] = self._with_columns(rule, key)
+        return list(rules.values())
 
     def _with_columns(self, rule: Rule, key: bool) -> Rule:
         changed = dict(rule)

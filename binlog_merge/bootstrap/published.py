@@ -46,13 +46,13 @@ def unpublished(state: ManifestState, ends: Mapping[str, End]) -> dict[str, End 
     All transactions that the node committed before such an end are in the log then, none is held back.
     """
     nodes = {} if state.last is None else state.last.nodes
-    found: dict[str, End | None] = {}
+    ends_by_node: dict[str, End | None] = {}
     for node, end in ends.items():
         known = nodes.get(node)
         place = None if known is None else published_to(known)
         if place is None or not _reaches(place, end):
-            found[node] = place
-    return found
+            ends_by_node[node] = place
+    return ends_by_node
 
 
 def published_to(state: NodeState) -> End:

@@ -174,12 +174,12 @@ class _Bootstrap:
 
     def _under_way(self, readers: Mapping[str, NodeReader], work: Mapping[Shard, Reading]) -> dict[Name, str]:
         """Return the tables of which a shard is not as the logical table, with the reasons."""
-        found: dict[Name, str] = {}
+        reasons: dict[Name, str] = {}
         for shard, reading in work.items():
-            if reading.name not in found and (why := readers[shard.node].unsettled(shard, reading)) is not None:
-                found[reading.name] = why.reason
+            if reading.name not in reasons and (why := readers[shard.node].unsettled(shard, reading)) is not None:
+                reasons[reading.name] = why.reason
                 self._say(f"{'.'.join(reading.name)} is not copied yet: {why.reason}")
-        return found
+        return reasons
 
     def _work(
         self, stage: Stage, catalog: Catalog, shards: Sequence[Shard]
@@ -262,16 +262,16 @@ class _Bootstrap:
     def _not_published(self, stage: Stage, ends: Mapping[str, End]) -> str:
         """Return what of the nodes' logs is not published yet, as text; "" if all is."""
         self.binlog.refresh()
-        found = unpublished(self.binlog.state, ends)
+        unpublished_ends = unpublished(self.binlog.state, ends)
         for node in self.nodes:
-            if node.name in found:
+            if node.name in unpublished_ends:
                 with node.reader(stage.servers[node.name]):
                     pass  # raises Changed
         return ", ".join(
             f"{node} up to {ends[node].file}:{ends[node].position} (now {place.file}:{place.position})"
             if place is not None
             else node
-            for node, place in found.items()
+            for node, place in unpublished_ends.items()
         )
 
     def _rows(self) -> dict[str, int]:

@@ -96,10 +96,10 @@ def key_moves(changes: Changes, key: list[int]) -> KeyMoves:
 
 
 def _keys_changed(changes: Changes, key: list[int], updates: Any) -> Any:
-    found = np.zeros(len(updates), bool)
+    changed = np.zeros(len(updates), bool)
     for row in np.flatnonzero(updates).tolist():
-        found[row] = _image(changes, key, BEFORE, row) != _image(changes, key, AFTER, row)
-    return found
+        changed[row] = _image(changes, key, BEFORE, row) != _image(changes, key, AFTER, row)
+    return changed
 
 
 def _rows_of(of_row: Any, transactions: Any) -> Iterator[list[int]]:
@@ -130,8 +130,8 @@ def _given_first(changes: Changes, key: list[int], inserts: Any, deletes: Any, r
 
 def _image(changes: Changes, columns: list[int], side: int, row: int) -> tuple[Any, ...]:
     cut = changes.cut
-    found = []
+    cells = []
     for column in columns:
         start, size = int(cut.starts[side, column, row]), int(cut.sizes[side, column, row])
-        found.append((size, bytes(cut.buffer[start : start + size]) if size > 0 else b""))
-    return tuple(found)
+        cells.append((size, bytes(cut.buffer[start : start + size]) if size > 0 else b""))
+    return tuple(cells)

@@ -186,12 +186,12 @@ def block(
 def _block_files(path: Path) -> list[Path]:
     """Return the files that a path stands for. Raises IoError where there are none."""
     if path.is_dir():
-        found = sorted(path.glob("*.arrow"))
+        paths = sorted(path.glob("*.arrow"))
     else:
-        found = [path] if path.exists() else sorted(path.parent.glob(f"{glob.escape(path.name)}.*.arrow"))
-    if not found:
+        paths = [path] if path.exists() else sorted(path.parent.glob(f"{glob.escape(path.name)}.*.arrow"))
+    if not paths:
         raise IoError("no blocks are there", file=str(path), remedy=CHECK_PATH)
-    return found
+    return paths
 
 
 def _block(path: Path, most: int) -> dict[str, Any]:

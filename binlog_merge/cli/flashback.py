@@ -289,12 +289,12 @@ def _sid(text: str | None, log: "Log") -> bytes | None:
     if text == "none" or (text is None and not log.with_gtids):
         return None
     try:
-        found = uuid4() if text is None else UUID(text)
+        given = uuid4() if text is None else UUID(text)
     except ValueError:
         raise ConfigError(f"--gtids: {text!r} is no UUID", remedy="give a UUID, or none") from None
-    if str(found) == log.cluster_uuid:
+    if str(given) == log.cluster_uuid:
         raise ConfigError(
             f"--gtids {text}: a server that has the log's own GTIDs would pass over the transactions",
             remedy="give a new UUID, or none",
         )
-    return found.bytes
+    return given.bytes

@@ -34,19 +34,19 @@ def schema_of(verb: str, line: bool = False) -> dict[str, Any]:
     """
     if verb not in verbs():
         raise ConfigError(f"{verb!r} prints no JSON", remedy=f"give one of {', '.join(verbs())}")
-    found: dict[str, Any] = _read(verb)
-    defs = {**_read(_COMMON)["$defs"], **found.pop("$defs", {})}
+    schema: dict[str, Any] = _read(verb)
+    defs = {**_read(_COMMON)["$defs"], **schema.pop("$defs", {})}
     if not line or "line" not in defs:
         defs.pop("line", None)
-        return {**found, "$defs": defs}
+        return {**schema, "$defs": defs}
     failure = {
         "type": "object",
         "properties": {"schema_version": {"$ref": "#/$defs/schema_version"}, "error": {"$ref": "#/$defs/failure"}},
         "required": ["schema_version", "error"],
         "additionalProperties": True,
     }
-    title = f"{found['title']}: a line"
-    return {"$schema": found["$schema"], "title": title, "anyOf": [{"$ref": "#/$defs/line"}, failure], "$defs": defs}
+    title = f"{schema['title']}: a line"
+    return {"$schema": schema["$schema"], "title": title, "anyOf": [{"$ref": "#/$defs/line"}, failure], "$defs": defs}
 
 
 def _read(name: str) -> Any:

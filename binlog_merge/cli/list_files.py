@@ -57,8 +57,8 @@ def listed(log: "Log", file: "OutputFile") -> Listed:
     keys = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
     times = time_of_key(keys[0]), time_of_key(keys[1])
     if times == (None, None):
-        found = log.in_file(file)
-        times = time_text(found.commit_us(file.first_rank)), time_text(found.commit_us(file.last_rank))
+        transactions = log.in_file(file)
+        times = time_text(transactions.commit_us(file.first_rank)), time_text(transactions.commit_us(file.last_rank))
     ranks = f"{file.first_rank}-{file.last_rank}" if file.last_rank > file.first_rank else str(file.first_rank)
     tsos = keys[0].commit_tso, keys[1].commit_tso
     gtids = f"{log.cluster_uuid}:{ranks}"

@@ -158,10 +158,10 @@ def _merge_error(error: BaseException) -> MergeError:
 
 def _stopped_by(error: BaseException) -> BaseException | None:
     """Return the signal's exception that caused an error, None if none did: closing after a signal may fail."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, KeyboardInterrupt | Terminated):
-        found = found.__context__
-    return found
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt | Terminated):
+        cause = cause.__context__
+    return cause
 
 
 def _gist(text: str) -> str:

@@ -87,15 +87,15 @@ def print_failure(error: MergeError, output: str | None) -> None:
 
 def wanted_output(arguments: Sequence[str]) -> str | None:
     """Return what -o of a line says, None if it has none; of a line, too, that cannot be parsed."""
-    found = None
+    form = None
     for number, word in enumerate(arguments):
         if word == "--":
             break
         if word in ("-o", "--output"):
-            found = arguments[number + 1] if number + 1 < len(arguments) else None
+            form = arguments[number + 1] if number + 1 < len(arguments) else None
         elif match := _GIVEN.match(word):
-            found = word[match.end() :]
-    return found
+            form = word[match.end() :]
+    return form
 
 
 _GIVEN = re.compile(r"--output=|-o=?")

@@ -74,14 +74,14 @@ def position_of(
         log = Log(folder)
         branch = None if node is None else _branch(node, text, config)
         place = _place(text, option) if branch is None else Place.at_key(option, branch.key)
-        found = find_place(log, place)
+        around = find_place(log, place)
     if output is not OutputFormat.text:
         print_document(
-            {"at": text, **({"tso": tso} if tso else {}), **_branch_values(branch), **_values_around(found)}, output
+            {"at": text, **({"tso": tso} if tso else {}), **_branch_values(branch), **_values_around(around)}, output
         )
     else:
-        print(f"{found.file}:{found.position}")
-        _print(found, branch)
+        print(f"{around.file}:{around.position}")
+        _print(around, branch)
 
 
 def tso_of(

@@ -92,10 +92,10 @@ def _chosen(
 
 def _moment(text: str) -> float:
     try:
-        found = datetime.fromisoformat(re.sub(r"\s+", "T", text.strip(), count=1))
+        moment = datetime.fromisoformat(re.sub(r"\s+", "T", text.strip(), count=1))
     except ValueError:
         raise ConfigError(f"--before {text!r} is no time", remedy="write it as 2026-11-20T00:00:00Z") from None
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _report(

@@ -83,16 +83,16 @@ def stats(
         begin = None if start is None else parse_place("--start", start, time_zone)
         end = None if stop is None else parse_place("--stop", stop, time_zone)
         first, last = binlog.between(begin, end)
-        found = count(binlog, first, last, every_us=_STEPS[per] * 1_000_000, top=top, named=_named(table))
-        _check_names(binlog, table, found)
+        counts = count(binlog, first, last, every_us=_STEPS[per] * 1_000_000, top=top, named=_named(table))
+        _check_names(binlog, table, counts)
         uuid = binlog.cluster_uuid if binlog.with_gtids else None
     if plot is not None and to is not None:
-        _write_plot(found, plot, per, to)
+        _write_plot(counts, plot, per, to)
     if output is OutputFormat.text:
-        print("\n".join(printable(line) for line in _lines(found, per, uuid)))
+        print("\n".join(printable(line) for line in _lines(counts, per, uuid)))
         return
-    biggest, most = _transactions(found.biggest, uuid), _transactions(found.most_rows, uuid)
-    document = {**_totals(found), "per": per.value, "by_time": list(_cells(found)), "biggest": biggest}
+    biggest, most = _transactions(counts.biggest, uuid), _transactions(counts.most_rows, uuid)
+    document = {**_totals(counts), "per": per.value, "by_time": list(_cells(counts)), "biggest": biggest}
     print_document({**document, "most_rows": most}, output, "by_time")
 
 
@@ -228,9 +228,9 @@ def svg(stats: "Stats", value: "Callable[[Count], int]", title: str) -> str:
 
 def _steps(stats: "Stats") -> tuple[list[int], int]:
     """Return the beginnings of the bars and the time between them: several steps where there are too many."""
-    found = sorted({time for time, _ in stats.cells}) or [0]
-    step = stats.every_us * max(1, -(-((found[-1] - found[0]) // stats.every_us + 1) // _MOST_BARS))
-    return list(range(found[0], found[-1] + 1, step)), step
+    times = sorted({time for time, _ in stats.cells}) or [0]
+    step = stats.every_us * max(1, -(-((times[-1] - times[0]) // stats.every_us + 1) // _MOST_BARS))
+    return list(range(times[0], times[-1] + 1, step)), step
 
 
 def _frame(title: str, most: int, times: Sequence[int]) -> list[str]:

@@ -123,9 +123,9 @@ def _rank(log: "Log", place: str, option: str) -> int:
     from binlog_merge.log.log import check_inside
     from binlog_merge.log.place import parse_place
 
-    found = parse_place(option, place)
-    check_inside(log, found)
-    return log.through(found)
+    place_given = parse_place(option, place)
+    check_inside(log, place_given)
+    return log.through(place_given)
 
 
 def _deliver(log: "Log", made: "Made", to: str, text: bool, password_file: Path | None, ssl_ca: Path | None) -> None:

@@ -73,11 +73,11 @@ def show(
     """Show the physical tables of logical tables at a moment."""
     with opened(merged_of(None, merged)) as store:
         moment = moment_in(store, at_tso, at_time)
-        found = placed_in(store, names_of(tables), moment, config)
+        placed = placed_in(store, names_of(tables), moment, config)
     if output is not OutputFormat.text:
-        print_document({"at": moment.text, "tables": _values(found)}, output, "tables")
+        print_document({"at": moment.text, "tables": _values(placed)}, output, "tables")
         return
-    for line in _lines(found, moment.text):
+    for line in _lines(placed, moment.text):
         print(printable(line))
 
 
@@ -100,15 +100,15 @@ def placed_in(
             logical = topology.logical_name(version.node, version.schema, version.name, moment.key)
             if logical is not None:
                 every.append(Placed(logical, version.node, version.schema, version.name, None))
-    found = [placed for placed in every if any(pattern.matches(*placed.logical) for pattern in wanted)]
+    placed_there = [placed for placed in every if any(pattern.matches(*placed.logical) for pattern in wanted)]
     for pattern in wanted:
-        if not any(pattern.matches(*placed.logical) for placed in found):
+        if not any(pattern.matches(*placed.logical) for placed in placed_there):
             known = sorted({".".join(placed.logical) for placed in every})[:5]
             raise ConfigError(
                 f"no physical table belongs to {pattern} at {moment.text}",
                 remedy=f"those of {', '.join(known)} do" if known else "no table had any then",
             )
-    return sorted(found, key=lambda placed: (placed.logical, placed.node, placed.schema, placed.table))
+    return sorted(placed_there, key=lambda placed: (placed.logical, placed.node, placed.schema, placed.table))
 
 
 def _values(found: list[Placed]) -> list[dict[str, Any]]:

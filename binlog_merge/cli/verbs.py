@@ -49,14 +49,14 @@ class Verb(typer.core.TyperCommand):
 def _renamed(args: list[str], old: tuple[str, ...]) -> list[str]:
     """Return a line with --merged for its old names, and say so to whoever sits at a terminal."""
     end = args.index("--") if "--" in args else len(args)
-    found = list(args)
+    renamed = list(args)
     for i, word in enumerate(args[:end]):
         name, equals, value = word.partition("=")
         if name in old:
-            found[i] = f"--merged{equals}{value}"
+            renamed[i] = f"--merged{equals}{value}"
             if sys.stderr.isatty():
                 say(f"binlog-merge: {name} is now called --merged; the old name goes with release 0.2")
-    return found
+    return renamed
 
 
 HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one MySQL-compatible binlog out.

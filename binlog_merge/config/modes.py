@@ -75,8 +75,8 @@ ShardMode = Literal["marker", "pessimistic", "optimistic"]
 
 def key_columns(extracts: Mapping[Route, Extract], name: tuple[str, str]) -> tuple[str, ...]:
     """Return the extracted columns that are part of the keys of a logical table: all its shards have the same."""
-    found = (extract.keys for route, extract in extracts.items() if extract.keys and route.makes(*name))
-    return next(found, ())
+    keys_of_routes = (extract.keys for route, extract in extracts.items() if extract.keys and route.makes(*name))
+    return next(keys_of_routes, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class Modes:
         """Return whether a physical schema has tables that are coordinated without markers."""
         if self.topology.is_ignored(schema):
             return False
-        found = [self.routes.get(r, self.default) for r in self.topology.routes if r.matches_schema(node, schema)]
-        return any(mode != "marker" for mode in found or [self.default])
+        modes = [self.routes.get(r, self.default) for r in self.topology.routes if r.matches_schema(node, schema)]
+        return any(mode != "marker" for mode in modes or [self.default])
 
     def key_columns(self, name: tuple[str, str]) -> tuple[str, ...]:
         """Return the extracted columns that are part of the keys of a logical table."""

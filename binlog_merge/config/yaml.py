@@ -140,7 +140,7 @@ def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: KeyPath, lines: dict[
 
 def explain(model: type[BaseModel], error: ValidationError, document: YamlDocument, name: str) -> ConfigError:
     """Return a ConfigError that lists all problems, with the line of the first."""
-    found: list[tuple[int, str]] = []
+    problems: list[tuple[int, str]] = []
     details = error.errors(include_url=False, include_context=True)
     unknown = {d["loc"] for d in details if d["type"] == "extra_forbidden"}
     meant = {(*loc[:-1], nearest) for loc in unknown if (nearest := _nearest(model, loc))}
@@ -151,14 +151,14 @@ def explain(model: type[BaseModel], error: ValidationError, document: YamlDocume
             continue  # too short only because its items are wrong, which is reported
         if detail["type"] == "missing" and loc in meant:
             continue  # the key is misspelt, which is reported
-        found.append((document.line_of(loc) or 0, _sentence(model, detail)))
-    found.sort()
-    line = found[0][0]
-    if len(found) == 1:
-        message = found[0][1]
+        problems.append((document.line_of(loc) or 0, _sentence(model, detail)))
+    problems.sort()
+    line = problems[0][0]
+    if len(problems) == 1:
+        message = problems[0][1]
     else:
-        message = f"{len(found)} problems" + "".join(
-            f"\n    {'line ' + str(at) + ': ' if at else ''}{text}" for at, text in found
+        message = f"{len(problems)} problems" + "".join(
+            f"\n    {'line ' + str(at) + ': ' if at else ''}{text}" for at, text in problems
         )
     return ConfigError(
         message, file=f"{name}:{line}" if line else name, remedy=f"correct the {document.what}; nothing was run"

@@ -29,23 +29,23 @@ def altered_cells(
     else, so that a server that can do it in place does so. Raises ConversionError, CellValueError and UnsupportedInput
     for what is not known, and ReplayStopped for an unknown time zone.
     """
-    found = list(cells)
+    cells_now = list(cells)
     if old.type.family is Family.TIME and new.type.family in DATES:
-        old, found = _on_the_clock(old), _today(old, found, session)
+        old, cells_now = _on_the_clock(old), _today(old, cells_now, session)
     if old.type.name == "char" and new.type.name != "char" and session.ddl.sql_mode & PAD_CHAR_TO_FULL_LENGTH:
-        old, found = _padded(old, found)
+        old, cells_now = _padded(old, cells_now)
     zoned = (old.type.name == "timestamp") != (new.type.name == "timestamp")
     now = encode_now(new, session.now_us) if new.type.name == "timestamp" and not new.nullable else None
     new = replace(new, nullable=new.nullable or now is not None)
     if zoned and old.type.name == "timestamp":
-        found, old = [_moved(old, cell, session.local) for cell in found], _on_the_clock(old)
+        cells_now, old = [_moved(old, cell, session.local) for cell in cells_now], _on_the_clock(old)
     if zoned and new.type.name == "timestamp":
         # No TIMESTAMP is behind a month's end, and a server looks before it rounds (`validate_for_timestamp`).
         ddl = replace(session.ddl, sql_mode=session.ddl.sql_mode & ~ALLOW_INVALID_DATES)
-        found, old = _converted(old, _on_the_clock(new), found, replace(session, ddl=ddl)), _on_the_clock(new)
-        found = [_moved(old, cell, session.utc) for cell in found]
+        cells_now, old = _converted(old, _on_the_clock(new), cells_now, replace(session, ddl=ddl)), _on_the_clock(new)
+        cells_now = [_moved(old, cell, session.utc) for cell in cells_now]
     change = _in_place if _may_stay(old, new) else _converted
-    return [now if cell is None else cell for cell in change(old, new, found, session, alone)]
+    return [now if cell is None else cell for cell in change(old, new, cells_now, session, alone)]
 
 
 def _may_stay(old: Column, new: Column) -> bool:
@@ -77,13 +77,13 @@ def _today(column: Column, cells: Cells, session: StatementSession) -> Cells:
     """Return a TIME column's cells as those of DATETIME, counted from the day of the statement."""
     now = session.local(moment_of(session.now_us))
     midnight, moments = datetime(now.year, now.month, now.day), _on_the_clock(column)
-    found: Cells = []
+    cells_today: Cells = []
     for cell in cells:
         span = None if cell is None else decode_cell(column.type, cell)
         there = isinstance(span, timedelta)
         text = (midnight + span).isoformat(" ", "microseconds") if isinstance(span, timedelta) else ""
-        found.append(cell_of_text(*binlog_column(moments), text) if there else None)
-    return found
+        cells_today.append(cell_of_text(*binlog_column(moments), text) if there else None)
+    return cells_today
 
 
 def _padded(column: Column, cells: Cells) -> tuple[Column, Cells]:

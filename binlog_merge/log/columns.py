@@ -142,10 +142,10 @@ def fitted(array: Any, kind: Any, facts: ColumnFacts) -> Any:
         if pa.types.is_decimal(kind) and pa.types.is_integer(array.type):
             # Arrow asks for room for every digit of the integer's type.
             return pc.cast(pc.cast(array, pa.decimal256(_MOST_DIGITS - 40, 0)), kind)
-        found = pc.cast(array, kind)
-        if not wider(array.type, kind).equals(kind) and not pc.cast(found, array.type).equals(array):
+        cast = pc.cast(array, kind)
+        if not wider(array.type, kind).equals(kind) and not pc.cast(cast, array.type).equals(array):
             raise pa.ArrowInvalid(f"{kind} does not hold every value of {array.type} here")
-        return found
+        return cast
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ConversionFailed(
             f"column {facts.name}: {str(error).splitlines()[0]}",

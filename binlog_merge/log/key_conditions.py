@@ -128,6 +128,6 @@ def _hash_of_number(value: Node) -> int | None:
 
 
 def _hash_of_bytes(data: bytes) -> int:
-    found: Any = np.zeros(1, np.int64)
-    k.text_hash(np.frombuffer(bytearray(data + b"\0"), np.uint8), 0, len(data), found)
-    return int(found[0])
+    room: Any = np.zeros(1, np.int64)
+    k.text_hash(np.frombuffer(bytearray(data + b"\0"), np.uint8), 0, len(data), room)
+    return int(room[0])

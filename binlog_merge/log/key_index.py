@@ -69,14 +69,14 @@ class KeyIndex:
 
     def chunks_with(self, wanted: Callable[[str, str], bool], terms: Sequence[Node]) -> Any:
         """Return which chunks may have rows of wanted tables that satisfy what AND joins."""
-        found = np.zeros(len(self.chunks), bool)
+        chosen = np.zeros(len(self.chunks), bool)
         for number, shape in enumerate(self.shapes):
             if wanted(*shape[:2]):
                 entries = self.entries[self.entries[:, SHAPE] == number]
                 here = self._chunks_of(entries, np.ones(len(entries), bool))
                 asked = needed(terms, lambda name, value: self._leaf(shape, entries, name, value), _every, _some)  # noqa: B023
-                found |= here if asked is None else here & asked
-        return found
+                chosen |= here if asked is None else here & asked
+        return chosen
 
     def _leaf(self, shape: Shape, entries: Any, name: str, value: Node) -> Any:
         """Return which chunks may have a value in a column of a shape's rows, None if that is not known."""
@@ -328,8 +328,8 @@ class _Making:
         if (schema, name) not in self._versions:
             if self._store is False:
                 self._store = self._opened()
-            found = history_in(self._store, schema, name) if isinstance(self._store, Store) else ()
-            self._versions[schema, name] = TableVersions(schema, name, found)
+            history = history_in(self._store, schema, name) if isinstance(self._store, Store) else ()
+            self._versions[schema, name] = TableVersions(schema, name, history)
         return self._versions[schema, name]
 
     def _opened(self) -> Store | None:

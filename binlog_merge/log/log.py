@@ -218,10 +218,10 @@ class Log:
         if not 4 <= place.number <= file.size:
             wrong = ConfigError if file.closed or place.number < 4 else OutsideLog
             raise wrong(f"{file.name} ends at {file.size}: there is no position {place.number}", file=shown)
-        found = self.in_file(file)
-        rank = found.ended_by(place.number)
-        begin = found.end(rank) if rank >= file.first_rank else 4
-        stop = found.end(rank + 1) if rank < file.last_rank else file.size
+        transactions = self.in_file(file)
+        rank = transactions.ended_by(place.number)
+        begin = transactions.end(rank) if rank >= file.first_rank else 4
+        stop = transactions.end(rank + 1) if rank < file.last_rank else file.size
         if place.number in (begin, stop):
             return rank
         event = begin
@@ -285,17 +285,19 @@ class Log:
 
         def reached(rank: int) -> bool:
             keys = (said(later).key for later in range(rank, high))
-            return next((found for found in keys if found is not None), its_key) >= key
+            return next((key_there for key_there in keys if key_there is not None), its_key) >= key
 
         undecided: Transaction | None = None
         for rank in range(low + 1 + bisect_left(range(low + 1, high), True, key=reached), high):
-            found: Transaction = said(rank)
-            is_after = found.key >= key if found.key is not None else self._is_after(found, key, file, clocked)
+            key_there: Transaction = said(rank)
+            is_after = (
+                key_there.key >= key if key_there.key is not None else self._is_after(key_there, key, file, clocked)
+            )
             if is_after and undecided is None:
                 return rank
             if is_after:
                 break
-            undecided = None if is_after is False else undecided or found
+            undecided = None if is_after is False else undecided or key_there
         if undecided is None:
             return high
         raise ConfigError(
@@ -355,13 +357,13 @@ class Log:
 
     def in_file(self, file: OutputFile) -> FileTransactions:
         """Return a file's transactions; the last few files asked for are remembered."""
-        found = self._found.get(file.name)
-        if found is None or found.file.size != file.size:
+        transactions = self._found.get(file.name)
+        if transactions is None or transactions.file.size != file.size:
             self._found.pop(file.name, None)
             if len(self._found) > 3:
                 self._found.pop(next(iter(self._found)))
-            found = self._found[file.name] = FileTransactions(self.folder, file)
-        return found
+            transactions = self._found[file.name] = FileTransactions(self.folder, file)
+        return transactions
 
     def at_rank(self, rank: int) -> Transaction | None:
         """Return the transaction with this rank, None if the log does not have it."""

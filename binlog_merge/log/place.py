@@ -132,10 +132,10 @@ def _digits(option: str, text: str) -> Place:
 
 def _time(option: str, text: str, time_zone: str) -> Place:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise ConfigError(f"{option}: {text!r} is no place in a log", remedy=f"give {FORMS}") from None
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=zone_named(time_zone))
-    micros = (found - _EPOCH) // timedelta(microseconds=1)
-    return Place(option, text, "time", Moment.at_time(found), micros)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone_named(time_zone))
+    micros = (moment - _EPOCH) // timedelta(microseconds=1)
+    return Place(option, text, "time", Moment.at_time(moment), micros)

@@ -272,11 +272,11 @@ def name_of(table: str | Name) -> Name:
     """Return the schema and the name of a table as a user writes it. Raises ConfigError."""
     if isinstance(table, tuple):
         return table
-    found = _pattern_of(table)
-    if any(found.wild):
+    pattern = _pattern_of(table)
+    if any(pattern.wild):
         why = "is a pattern" if "." in table else "names no schema"
         raise ConfigError(f"table {table!r} {why}", remedy="name one table, like shop.orders")
-    return found.schema, found.table
+    return pattern.schema, pattern.table
 
 
 def _known(fields: Iterable[str] | None, known: Iterable[str]) -> tuple[str, ...]:

@@ -250,10 +250,10 @@ class _FileWalk:
         """Yield the wanted transactions that were indexed since the last flush as a segment."""
         count, events = int(self.reg[k.TRANSACTIONS]), int(self.reg[k.EVENTS])
         tables = self._tables()
-        found = self.transactions[:count].copy()
+        rows = self.transactions[:count].copy()
         opened = bool(self.reg[k.OPEN])
         segment = Segment(
-            self.buffer, found, self.events[:events], tables, self.path, self.base,
+            self.buffer, rows, self.events[:events], tables, self.path, self.base,
             bool(self.reg[k.CHECKSUM]), self.carried, self.carried_key, not opened,
         )  # fmt: skip
         if opened and count:
@@ -261,17 +261,17 @@ class _FileWalk:
         elif not opened:
             self.carried = self.carried_key = None
         # A transaction that has no rows event here yet comes in the next segment.
-        if opened and count and found[-1, k.T_EVENTS] == 0:
+        if opened and count and rows[-1, k.T_EVENTS] == 0:
             count -= 1
-        wanted = int(np.searchsorted(found[:count, k.T_RANK], self.first_rank))
+        wanted = int(np.searchsorted(rows[:count, k.T_RANK], self.first_rank))
         if wanted >= count:
             return
-        ended = bool(found[count - 1, k.T_END] >= 0)
-        first_event = int(found[wanted, k.T_FIRST_EVENT])
+        ended = bool(rows[count - 1, k.T_END] >= 0)
+        first_event = int(rows[wanted, k.T_FIRST_EVENT])
         kept = segment.events[first_event:].copy()
         kept[:, k.E_TRANSACTION] -= wanted
         yield Segment(
-            segment.buffer, found[wanted:count], kept, tables, segment.file, self.base, segment.checksum,
+            segment.buffer, rows[wanted:count], kept, tables, segment.file, self.base, segment.checksum,
             segment.carried, segment.carried_key, ended,
         )  # fmt: skip
 
@@ -373,8 +373,8 @@ def statements(binlog: Log, first: int = 1, last: int | None = None) -> Iterator
         if file.last_rank < first or file.first_rank > until:
             continue
         for rows in transactions_of(binlog.folder, file):
-            found = rows[(rows[:, x.X_ROWS] != 1) & (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= until)]
-            for rank, position in found[:, [x.X_RANK, x.X_AT]].tolist():
+            chosen = rows[(rows[:, x.X_ROWS] != 1) & (rows[:, x.X_RANK] >= first) & (rows[:, x.X_RANK] <= until)]
+            for rank, position in chosen[:, [x.X_RANK, x.X_AT]].tolist():
                 pieces = file_segments(binlog, file, rank, rank, _WINDOW, position)
                 yield from (piece for piece in pieces if isinstance(piece, StatementAt))
 

@@ -45,11 +45,11 @@ class Shapes:
         if self._passed is None or key <= self._passed:
             self._begin(key)
         self._advance(key)
-        found = self._now.get((schema, name))
-        if found is None and key <= self._folded:
+        version = self._now.get((schema, name))
+        if version is None and key <= self._folded:
             with as_merge_errors(self._store):
                 raise folded_away(f"{schema}.{name}", key, self._folded, None)
-        return found
+        return version
 
     def catalog(self, key: OrderKey) -> Catalog:
         """Return all tables that a transaction with this key sees. Raises BeforeBase as `at` does."""
@@ -83,9 +83,9 @@ class Shapes:
                 self._now[version.schema, version.name] = version
 
     def _read(self, store: Store, after: OrderKey) -> None:
-        found = store.logical_changes(after, self._ahead)
-        self._all_read = len(found) < self._ahead
-        self._next.extend(found)
+        changes = store.logical_changes(after, self._ahead)
+        self._all_read = len(changes) < self._ahead
+        self._next.extend(changes)
 
 
 class LatestShapes:

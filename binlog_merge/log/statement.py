@@ -155,12 +155,12 @@ class StatementSession:
     @classmethod
     def of(cls, statement: Statement, system_zone: str | None = None) -> "StatementSession":
         """Return a statement's session; `system_zone` is the time zone meant by SYSTEM."""
-        found = statement.query.status_vars
-        name = bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1") or "+00:00"
+        variables = statement.query.status_vars
+        name = bytes(variables.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1") or "+00:00"
         if name == _SYSTEM:
             name = system_zone or _SYSTEM
-        now = statement.timestamp * 1_000_000 + int(found.get(StatusVar.Q_MICROSECONDS, 0))
-        step, first = found.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
+        now = statement.timestamp * 1_000_000 + int(variables.get(StatusVar.Q_MICROSECONDS, 0))
+        step, first = variables.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
         session = cls(now, name, statement.session, step, first)
         try:
             session.known_zone()

@@ -148,10 +148,10 @@ def _like(binlog: Log, schema: str, name: str) -> str:
     with binlog.folder.schema_store() as (path, _):
         if not path.exists():
             return ""
-        found: tuple[HistoryKey, ...] = ()
+        tables: tuple[HistoryKey, ...] = ()
         with as_merge_errors(path), Store.open(path, True) as store, suppress(NothingFound):
-            found = store.find([NamePattern("*", "*", (True, True))])
-    return like([(schema, table) for _, schema, table in found], schema, name)
+            tables = store.find([NamePattern("*", "*", (True, True))])
+    return like([(schema, table) for _, schema, table in tables], schema, name)
 
 
 def like(known: Sequence[tuple[str, str]], schema: str, name: str) -> str:
@@ -194,9 +194,9 @@ def key_before(binlog: Log, rank: int) -> OrderKey:
     for file in reversed([f for f in binlog.state.files if f.first_rank < rank]):
         if file.last_rank < rank:
             return OrderKey.parse(file.last_key)
-        found = _last_key(binlog, file, file.first_rank, rank - 1)
-        if found is not None:
-            return found
+        key = _last_key(binlog, file, file.first_rank, rank - 1)
+        if key is not None:
+            return key
     return ORIGIN
 
 

@@ -28,8 +28,8 @@ class Who:
 def who_wrote(log: Log, name: str, position: int) -> Who:
     """Return who made the rows event at a position of a file. Raises what reading the log does."""
     file = next(file for file in log.state.files if file.name == name)
-    found = log.in_file(file)
-    begin = int(found.row(found.ended_by(position) + 1)[x.X_AT])
+    transactions = log.in_file(file)
+    begin = int(transactions.row(transactions.ended_by(position) + 1)[x.X_AT])
     thread, statement = None, None
     try:
         for event in events_of(log.folder, file, begin):

@@ -58,8 +58,8 @@ def _buffers(array: Any) -> tuple[Any, Any]:
 
 
 def _texts(offsets: Any, out: Any, like: Any) -> Any:
-    found = pa.LargeStringArray.from_buffers(len(like), pa.py_buffer(offsets), pa.py_buffer(out))
-    return found if like.null_count == 0 else pc.if_else(like.is_valid(), found, pa.scalar(None, found.type))
+    texts = pa.LargeStringArray.from_buffers(len(like), pa.py_buffer(offsets), pa.py_buffer(out))
+    return texts if like.null_count == 0 else pc.if_else(like.is_valid(), texts, pa.scalar(None, texts.type))
 
 
 def quoted(array: Any) -> Any:

@@ -235,8 +235,8 @@ class KafkaTarget:
 
     def _partitions(self, topic: str) -> int:
         if topic not in self._counts:
-            found = self._topic(topic)
-            self._counts[topic] = max(1, len(found.partitions))
+            metadata = self._topic(topic)
+            self._counts[topic] = max(1, len(metadata.partitions))
         return self._counts[topic]
 
     def _topic(self, name: str) -> Any:
@@ -244,18 +244,18 @@ class KafkaTarget:
         end = time.monotonic() + _SECONDS
         while True:
             try:
-                found = self._producer.list_topics(name, timeout=_SECONDS).topics[name]
+                metadata = self._producer.list_topics(name, timeout=_SECONDS).topics[name]
             except self._kafka.KafkaException as error:
                 raise self._refused(error) from None
-            if found.error is None and found.partitions:
-                return found
+            if metadata.error is None and metadata.partitions:
+                return metadata
             if time.monotonic() > end or (
-                found.error is not None
-                and not found.error.retriable()
-                and found.error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+                metadata.error is not None
+                and not metadata.error.retriable()
+                and metadata.error.code() != self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
             ):
                 raise ServerRefused(
-                    f"topic {name}: {found.error}",
+                    f"topic {name}: {metadata.error}",
                     remedy="make it, or let the cluster make topics when they are written",
                 )
             time.sleep(0.2)
@@ -302,7 +302,7 @@ class KafkaTarget:
     def _last(self, consumer: Any, start: int, stop: int) -> Any:
         """Return the last position of this name between two offsets, None if there is none."""
         consumer.assign([self._kafka.TopicPartition(self.progress_topic, 0, start)])
-        found, end = None, time.monotonic() + _SECONDS
+        values, end = None, time.monotonic() + _SECONDS
         while True:
             record = consumer.poll(1.0)
             if record is None:
@@ -311,12 +311,12 @@ class KafkaTarget:
                 continue
             if record.error() is not None:
                 if record.error().code() == self._kafka.KafkaError._PARTITION_EOF:
-                    return found
+                    return values
                 raise ServerRefused(f"topic {self.progress_topic}: {record.error().str()}")
             if record.offset() >= stop:
-                return found
+                return values
             if record.key() == self.name.encode():
-                found = json.loads(record.value())
+                values = json.loads(record.value())
 
     def _refused(self, error: Any) -> Exception:
         reason = error.args[0]

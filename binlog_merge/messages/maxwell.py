@@ -183,8 +183,8 @@ def schema_change(ddl: Ddl) -> list[Message]:
     if not ddl.versions:
         schema, table = ddl.names[0] if ddl.names else (ddl.schema, "")
         word = _DATABASES.get(action, "table-alter")
-        found = {"type": word, "database": schema}
-        return [_message(ddl, schema, table, found | ({"table": table} if table else {}))]
+        values = {"type": word, "database": schema}
+        return [_message(ddl, schema, table, values | ({"table": table} if table else {}))]
     if action in RENAMES and len(ddl.versions) == 2:
         gone, come = sorted(zip(ddl.versions, ddl.before, strict=True), key=lambda each: each[0].table is not None)
         if gone[0].table is None and gone[1] is not None and come[0].table is not None and come[1] is None:
@@ -222,16 +222,16 @@ def _definition(table: Table) -> dict[str, Any]:
 
 def _column(column: Column) -> dict[str, Any]:
     type_ = column.type
-    found: dict[str, Any] = {"type": type_.name, "name": column.name}
+    values: dict[str, Any] = {"type": type_.name, "name": column.name}
     if type_.family is Family.INTEGER:
-        found["signed"] = not type_.unsigned
+        values["signed"] = not type_.unsigned
     if type_.family is Family.TEXT:
-        found["charset"] = type_.charset
+        values["charset"] = type_.charset
     if type_.family in MEMBERS:
-        found["enum-values"] = list(type_.members)
+        values["enum-values"] = list(type_.members)
     if type_.family in (Family.TIME, Family.MOMENT):
-        found["column-length"] = type_.fsp
-    return found
+        values["column-length"] = type_.fsp
+    return values
 
 
 _NAMES: Final = (

@@ -80,20 +80,20 @@ def go_quoted(array: Any) -> Any:
 
 def go_quote(cell: bytes) -> str:
     """Return bytes as Go's strconv.Quote writes them, without the quotes."""
-    found = []
+    pieces = []
     for char in cell.decode("utf-8", "surrogateescape"):
         code = ord(char)
         if char in _GO:
-            found.append(_GO[char])
+            pieces.append(_GO[char])
         elif 0xDC80 <= code <= 0xDCFF:
-            found.append(f"\\x{code - 0xDC00:02x}")
+            pieces.append(f"\\x{code - 0xDC00:02x}")
         elif char.isprintable():
-            found.append(char)
+            pieces.append(char)
         elif code < 0x80:
-            found.append(f"\\x{code:02x}")
+            pieces.append(f"\\x{code:02x}")
         else:
-            found.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
-    return "".join(found)
+            pieces.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    return "".join(pieces)
 
 
 _GO = {

@@ -34,8 +34,8 @@ _LOGICAL: Final = {
 
 def avro_schema(schema: Schema) -> dict[str, Any]:
     """Return the Avro schema of a struct of Kafka Connect."""
-    found: dict[str, Any] = _type(schema, "", set())
-    return found
+    converted: dict[str, Any] = _type(schema, "", set())
+    return converted
 
 
 def full_name(schema: Schema) -> str:
@@ -81,19 +81,21 @@ def _properties(schema: Schema) -> dict[str, Any]:
 
 
 def _optional(schema: Schema, space: str, seen: set[str]) -> Any:
-    found = _type(schema, space, seen)
+    converted = _type(schema, space, seen)
     if not schema.get("optional"):
-        return found
-    return ["null", found] if schema.get("default") is None else [found, "null"]  # a default is of the first one
+        return converted
+    return (
+        ["null", converted] if schema.get("default") is None else [converted, "null"]
+    )  # a default is of the first one
 
 
 def _field(field: Schema, space: str, seen: set[str]) -> dict[str, Any]:
-    found = {"name": field["field"], "type": _optional(field, space, seen)}
+    values = {"name": field["field"], "type": _optional(field, space, seen)}
     if field.get("default") is not None:
-        found["default"] = _default(field)
+        values["default"] = _default(field)
     elif field.get("optional"):
-        found["default"] = None
-    return found
+        values["default"] = None
+    return values
 
 
 def _default(schema: Schema) -> Any:
@@ -135,13 +137,13 @@ def _converter(schema: Schema) -> Convert | None:
 
 def _some(schema: Schema) -> Convert | None:
     """Return the function of what may be optional."""
-    found = _converter(schema)
+    convert = _converter(schema)
     if not schema.get("optional"):
-        return found
+        return convert
     if schema["type"] == "struct":
         name = full_name(schema)
-        return lambda value: None if value is None else (name, value if found is None else found(value))
-    return None if found is None else lambda value: None if value is None else found(value)
+        return lambda value: None if value is None else (name, value if convert is None else convert(value))
+    return None if convert is None else lambda value: None if value is None else convert(value)
 
 
 _STRATEGIES: Final[dict[str, Callable[[str, str, str], str]]] = {
@@ -198,10 +200,10 @@ def _flag(name: str, value: str, file: str | None) -> bool:
 
 def _number(name: str, value: str, file: str | None) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
         raise ConfigError(f"{name}={value} is no number", file=file) from None
-    return found if name == "timeout" else int(found)
+    return number if name == "timeout" else int(number)
 
 
 def not_installed(what: str) -> ConfigError:

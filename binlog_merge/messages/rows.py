@@ -182,10 +182,10 @@ class TableRows(TableChanges):
 
 def u32_at(buffer: Any, places: Any) -> Any:
     """Return four little-endian bytes of a buffer at each place as numbers."""
-    found = np.zeros(len(places), np.int64)
+    numbers = np.zeros(len(places), np.int64)
     for number in range(4):
-        found |= buffer[places + number].astype(np.int64) << (8 * number)
-    return found
+        numbers |= buffer[places + number].astype(np.int64) << (8 * number)
+    return numbers
 
 
 def select_places(table: Table, names: Sequence[str] | None) -> tuple[int, ...]:

@@ -75,8 +75,8 @@ class StorageTarget:
         return cls(_Folder(folder), str(folder), form, cluster)
 
     def __enter__(self) -> "StorageTarget":
-        found = self.objects.below(_PROGRESS)
-        records = sorted(name for name in found if name.endswith(".json"))
+        objects = self.objects.below(_PROGRESS)
+        records = sorted(name for name in objects if name.endswith(".json"))
         if records:
             text = self.objects.read(records[-1])
             known = json.loads(text or b"{}")
@@ -199,14 +199,14 @@ def _part(name: str) -> str:
 
 def _column(table: Table, column: Column) -> dict[str, str]:
     type_, key = column.type, table.primary_key
-    found = {"ColumnName": column.name, "ColumnType": type_.name.upper() + (" UNSIGNED" if type_.unsigned else "")}
+    values = {"ColumnName": column.name, "ColumnType": type_.name.upper() + (" UNSIGNED" if type_.unsigned else "")}
     if type_.length is not None:
-        found["ColumnPrecision"] = str(type_.length)
+        values["ColumnPrecision"] = str(type_.length)
     scale = type_.decimals if type_.family is Family.DECIMAL else type_.fsp or None
     if scale is not None:
-        found["ColumnScale"] = str(scale)
+        values["ColumnScale"] = str(scale)
     if not column.nullable:
-        found["ColumnNullable"] = "false"
+        values["ColumnNullable"] = "false"
     if key is not None and any((part.column or "").lower() == column.name.lower() for part in key.parts):
-        found["ColumnIsPk"] = "true"
-    return found
+        values["ColumnIsPk"] = "true"
+    return values

@@ -314,11 +314,11 @@ class StatementChooser:
     @staticmethod
     def _of_part(hashing: Hashing, events: list[DdlEvent], once: bool) -> list[DdlEvent]:
         """Return the parts of a statement that are in this stream; of renames all, as names may be swapped."""
-        found = [event for event in events if hashing.has_statement(event.effects.changed or event.tables, once)]
-        if found and any(event.effects.moves for event in events):
+        statements = [event for event in events if hashing.has_statement(event.effects.changed or event.tables, once)]
+        if statements and any(event.effects.moves for event in events):
             names = [name for event in events for name in event.effects.changed]
             return events if hashing.has_statement(names, once) else []
-        return found
+        return statements
 
     def _events(self, statement: Statement) -> Sequence[DdlEvent]:
         """Return the parts of a statement; none of one that is not understood, which only a filter needs to be."""

@@ -133,8 +133,8 @@ def _now(before: RowImage | None, after: RowImage | None) -> RowImage:
 
 def key_columns(table: TableMap, shapes: TableShapes | None, key: OrderKey | None) -> tuple[int, ...] | None:
     """Return the indexes of a table's primary key columns; None if it has none, or it is not known."""
-    if table.optional is not None and (found := table.optional.primary_key()) is not None:
-        return found
+    if table.optional is not None and (key_of_map := table.optional.primary_key()) is not None:
+        return key_of_map
     if shapes is None or key is None:
         return None
     version = shapes.at(table.schema, table.table, key)

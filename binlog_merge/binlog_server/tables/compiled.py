@@ -85,10 +85,10 @@ def _table(query: Query, shape: Shape) -> tuple[Table, str]:
 
 
 def _known(source: Source, catalog: Catalog) -> Table:
-    found = catalog.tables.get((source.schema, source.name))
-    if found is None:
+    table = catalog.tables.get((source.schema, source.name))
+    if table is None:
         raise unknown_table(source.schema, source.name)
-    return found
+    return table
 
 
 def _items(query: Query, table: Table) -> list[Item]:
@@ -167,10 +167,10 @@ def _condition(query: Query, reading: Reading, columns: Mapping[str, Column]) ->
 
 
 def _column(columns: Mapping[str, Column], name: str) -> Column:
-    found = columns.get(name.lower())
-    if found is None:
+    column = columns.get(name.lower())
+    if column is None:
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{name[:64]}' in 'field list'")
-    return found
+    return column
 
 
 def _in_file(column: Column) -> str:

@@ -152,19 +152,19 @@ def _flags(column: Column) -> FieldFlag:
 
 
 def _key_flags(table: Table, column: Column) -> FieldFlag:
-    found = FieldFlag(0)
+    flags = FieldFlag(0)
     primary = primary_of(table)
     for index in table.indexes:
         for place, part in enumerate(index.parts):
             if part.column is None or not column.same_name(part.column):
                 continue
-            found |= FieldFlag.PART_KEY
+            flags |= FieldFlag.PART_KEY
             if index is primary:
-                found |= FieldFlag.PRI_KEY
+                flags |= FieldFlag.PRI_KEY
             elif place == 0:
                 single = index.unique and len(index.parts) == 1
-                found |= FieldFlag.UNIQUE_KEY if single else FieldFlag.MULTIPLE_KEY
-    return found
+                flags |= FieldFlag.UNIQUE_KEY if single else FieldFlag.MULTIPLE_KEY
+    return flags
 
 
 def primary_of(table: Table) -> Index | None:

@@ -141,9 +141,9 @@ def _made_zero(node: Node) -> bool:
 def _nodes(node: Node) -> Iterator[Node]:
     left = [node]
     while left:
-        found = left.pop()
-        yield found
-        left += found.args
+        node_here = left.pop()
+        yield node_here
+        left += node_here.args
 
 
 def _small(query: Query) -> bool:
@@ -187,8 +187,8 @@ def _query(cursor: Cursor, schema: str | None) -> Query:
     padded = bool(cursor.session.sql_mode & PAD_CHAR_TO_FULL_LENGTH)
     _check_tables(source, {*reader.tables, *(item.table for item in items), *(table for *_, table in order)})
     _check_names(cursor, items, order, source)
-    found = Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), most, offset, padded)
-    return _flat(cursor, found) if isinstance(source, Query) and not found.aggregated else found
+    query = Query(tuple(items), source, where, tuple((name, desc) for name, desc, _ in order), most, offset, padded)
+    return _flat(cursor, query) if isinstance(source, Query) and not query.aggregated else query
 
 
 def _flat(cursor: Cursor, query: Query) -> Query:
@@ -256,16 +256,16 @@ def _item(cursor: Cursor) -> Item:
         return Item("")
     start = cursor.peek().start
     if cursor.word() in _AGGREGATES and cursor.at_symbol("(", 1):
-        found = _aggregate(cursor, start)
+        item = _aggregate(cursor, start)
     elif cursor.peek().kind == "number":
         number = str(cursor.integer())
-        found = Item(cursor.text[start : cursor.peek(-1).end], number=number)
+        item = Item(cursor.text[start : cursor.peek(-1).end], number=number)
     else:
         *table, name = _qualified(cursor)
         if name == "*":
             return Item("", table=tuple(table))
-        found = Item(name, name, table=tuple(table))
-    return _named(cursor, found)
+        item = Item(name, name, table=tuple(table))
+    return _named(cursor, item)
 
 
 def _named(cursor: Cursor, found: Item) -> Item:
@@ -280,10 +280,10 @@ def _named(cursor: Cursor, found: Item) -> Item:
 
 def _qualified(cursor: Cursor) -> list[str]:
     """Parse a column's name, with its table before it, or schema and table; after a table it may be *."""
-    found = [cursor.name()]
+    names = [cursor.name()]
     while cursor.accept_symbol("."):
-        found.append("*" if cursor.accept_symbol("*") else cursor.after_dot())
-    return found
+        names.append("*" if cursor.accept_symbol("*") else cursor.after_dot())
+    return names
 
 
 def _aggregate(cursor: Cursor, start: int) -> Item:
@@ -326,12 +326,12 @@ _Key = tuple[str, bool, tuple[str, ...]]
 
 def _order(cursor: Cursor) -> list[_Key]:
     """Parse columns of ORDER BY: a name, whether it is descending, and what stands before the name."""
-    found = []
+    keys = []
     while True:
         *table, name = _qualified(cursor)
-        found.append((name, cursor.accept_one("ASC", "DESC") == "DESC", tuple(table)))
+        keys.append((name, cursor.accept_one("ASC", "DESC") == "DESC", tuple(table)))
         if not cursor.accept_symbol(","):
-            return found
+            return keys
 
 
 def _locking(cursor: Cursor) -> None:

@@ -43,15 +43,15 @@ class View:
 
     def columns(self, schema: str, table: str) -> tuple[str, ...]:
         """Return a table's columns in the file, none if it does not exist."""
-        found = self._columns.get((schema, table))
-        if found is None:
+        columns = self._columns.get((schema, table))
+        if columns is None:
             rows = self._connection.execute(
                 "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND "
                 "table_name = ? ORDER BY column_index",
                 [CATALOG, schema, table],
             ).fetchall()
-            found = self._columns[schema, table] = tuple(name for (name,) in rows)
-        return found
+            columns = self._columns[schema, table] = tuple(name for (name,) in rows)
+        return columns
 
     def rows(self, compiled: Compiled, results: Results, binary: bool, done: Callable[[], None]) -> "Rows":
         """Run a SELECT; `done` is called when its rows are read or given up. Raises IoError."""

@@ -61,16 +61,16 @@ def field_names(table: Table, columns: Sequence[Column], options: DebeziumOption
     names = [column.name for column in columns]
     if options.field_names == "none":
         return names
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name in names:
         field = _adjusted(name, options.field_names, frozenset())
-        if field in found:
+        if field in fields:
             raise ConfigError(
-                f"the columns {found[field]} and {name} of {table.schema}.{table.name} both become the field {field}",
+                f"the columns {fields[field]} and {name} of {table.schema}.{table.name} both become the field {field}",
                 remedy="--format-option field.name.adjustment.mode=avro_unicode keeps them apart",
             )
-        found[field] = name
-    return list(found)
+        fields[field] = name
+    return list(fields)
 
 
 def _adjusted(name: str, mode: str, more: frozenset[str]) -> str:

@@ -61,11 +61,11 @@ _TRANSACTION: Final = {
 def column_schema(column: Column, field: str, options: DebeziumOptions) -> dict[str, Any]:
     """Return the schema of a column, with its default."""
     kind = kind_of(column, options)
-    found = {**kind.schema, "optional": column.nullable}
+    schema = {**kind.schema, "optional": column.nullable}
     default = default_of(column, options)
     if default is not None:
-        found["default"] = default
-    return {**found, "field": field}
+        schema["default"] = default
+    return {**schema, "field": field}
 
 
 def default_of(column: Column, options: DebeziumOptions) -> Any:

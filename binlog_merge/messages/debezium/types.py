@@ -191,10 +191,10 @@ def _shapes(array: Any) -> Any:
 
 
 def _points(array: Any) -> Any:
-    found: list[tuple[float, float] | None] = []
+    points: list[tuple[float, float] | None] = []
     for value in array.to_pylist():
-        found.append(None if value is None else tuple(np.frombuffer(value[9:25], "<f8").tolist()))
-    x, y = (pa.array([None if v is None else v[i] for v in found], pa.float64()) for i in (0, 1))
+        points.append(None if value is None else tuple(np.frombuffer(value[9:25], "<f8").tolist()))
+    x, y = (pa.array([None if v is None else v[i] for v in points], pa.float64()) for i in (0, 1))
     return _parts_of_shapes(array, ['"x":', j.floats(x), ',"y":', j.floats(y), ","])
 
 

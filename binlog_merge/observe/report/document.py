@@ -210,10 +210,10 @@ def watersheds(facts: Facts) -> list[dict[str, Any]]:
 
 def node_ddl(facts: Facts) -> list[dict[str, Any]]:
     """Return the statements with which nodes changed their tables."""
-    found = () if facts.schemas is None else facts.schemas.node_ddl
+    statements = () if facts.schemas is None else facts.schemas.node_ddl
     return [
         {"node": d.node, "table": d.table, "sql": d.sql, "at": f"{d.file}:{d.position}", **_place(facts, d.key)}
-        for d in found
+        for d in statements
     ]
 
 

@@ -148,8 +148,8 @@ def first_time(binlog: Log) -> int | None:
         for piece in segments(binlog, files[0].first_rank):
             if isinstance(piece, Segment):
                 keys = keys_of(transactions_of(piece))
-                if len(found := np.flatnonzero(timed(keys))):
-                    return tso_millis(int(keys.tso[found[0]])) * 1000
+                if len(places := np.flatnonzero(timed(keys))):
+                    return tso_millis(int(keys.tso[places[0]])) * 1000
     except MergeError:
         return None  # the walk itself meets it, and says so
     return None

@@ -86,8 +86,8 @@ class Bins:
 def sparse(counts: Numbers) -> list[int]:
     """Return the bins that are not empty as a flat list: number, count, number, count…"""
     places = np.flatnonzero(counts)
-    found: list[Any] = np.stack([places, counts[places]], axis=1).reshape(-1).tolist()
-    return found
+    pairs: list[Any] = np.stack([places, counts[places]], axis=1).reshape(-1).tolist()
+    return pairs
 
 
 SHARED: Final = 0

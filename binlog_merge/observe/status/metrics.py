@@ -115,7 +115,7 @@ def _total(name: str, text: str, key: str) -> Metric:
 
 def _node(name: str, text: str, value: Callable[[NodeStatus], float | None]) -> Metric:
     def values(status: Status) -> Values:
-        return [((node,), value(found)) for node, found in status.nodes.items()]
+        return [((node,), value(waiting)) for node, waiting in status.nodes.items()]
 
     return Metric(f"{PREFIX}_node_{name}", text, ("node",), values)
 
@@ -167,8 +167,10 @@ def _capture_up(node: NodeStatus) -> float | None:
 
 def _waiting(value: Callable[[WaitingDdl], float | None]) -> Callable[[Status], Values]:
     def values(status: Status) -> Values:
-        found = () if status.merged is None else status.merged.waiting_ddl
-        return [((d.id, d.table, d.stage, d.sql[:200], ",".join(d.done), ",".join(d.awaited)), value(d)) for d in found]
+        waiting = () if status.merged is None else status.merged.waiting_ddl
+        return [
+            ((d.id, d.table, d.stage, d.sql[:200], ",".join(d.done), ",".join(d.awaited)), value(d)) for d in waiting
+        ]
 
     return values
 

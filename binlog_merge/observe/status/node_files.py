@@ -130,6 +130,6 @@ def servers_of_node(node: Node) -> tuple[ServerStatus, ...]:
 def _first(node: Node) -> str | None:
     """Return the UUID of the server that was captured first, None if no capture has recorded it."""
     for pattern in node.files:
-        if (found := recorded_server_uuid(pattern)) is not None:
-            return found
+        if (server_uuid := recorded_server_uuid(pattern)) is not None:
+            return server_uuid
     return None

@@ -186,12 +186,12 @@ class Observer:
     def _load(self) -> Manifest:
         """Read what was appended to the manifest; all of it if that does not continue what was known."""
         try:
-            found = Manifest.load(self.out, self._manifest)
+            manifest = Manifest.load(self.out, self._manifest)
         except ManifestError:
-            found = Manifest.load(self.out)
-        if self._manifest is not None and found.state.rank < self._manifest.state.rank:
+            manifest = Manifest.load(self.out)
+        if self._manifest is not None and manifest.state.rank < self._manifest.state.rank:
             self._forget()
-        return found
+        return manifest
 
     def _forget(self) -> None:
         """Begin anew: there is no output any more, or another one."""
@@ -257,11 +257,11 @@ def _is_elsewhere(lease: LeaseStatus | None) -> bool:
 def _disk(of: str, path: Path) -> DiskStatus | None:
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
     try:
-        found = os.statvfs(there)
+        disk = os.statvfs(there)
     except OSError:
         return None
-    room = found.f_bavail * found.f_frsize
-    return DiskStatus(of, room, found.f_blocks * found.f_frsize, found.f_favail > 0 or not found.f_files)
+    room = disk.f_bavail * disk.f_frsize
+    return DiskStatus(of, room, disk.f_blocks * disk.f_frsize, disk.f_favail > 0 or not disk.f_files)
 
 
 def _merged(state: ManifestState, note: MergeNote, published_at: float, now: float) -> MergedStatus | None:

@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, body: bool) -> None:
         parts = urlsplit(self.path)
-        found = _PAGES.get(parts.path)
+        page = _PAGES.get(parts.path)
         host = self.headers.get("Host")
         if not _is_ours(host, str(self.connection.getsockname()[0])):
             text = (
@@ -246,11 +246,11 @@ class _Handler(BaseHTTPRequestHandler):
                 "a proxy that hands the name on must not, or --listen another address\n"
             )
             code, content, data = HTTPStatus.MISDIRECTED_REQUEST, _TEXT, text.encode("utf-8", "replace")
-        elif found is None:
+        elif page is None:
             text = f"there is no {parts.path[:200]!r}; there are {', '.join(_PAGES)}\n"
             code, content, data = HTTPStatus.NOT_FOUND, _TEXT, text.encode("utf-8", "replace")
         else:
-            code, content, data = found(self.server.source, parts.query, self.headers.get("Accept") or "")
+            code, content, data = page(self.server.source, parts.query, self.headers.get("Accept") or "")
         self.send_response(code)
         for name, value in (("Content-Type", content), ("Content-Length", str(len(data))), *_HEADERS):
             self.send_header(name, value)
