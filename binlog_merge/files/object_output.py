@@ -406,6 +406,28 @@ class ObjectOutput:
         self.objects.create(name, data)
         return replace(names, remembered=Remembered(file.name, size, name))
 
+    def compose(self) -> None:
+        """Make one object of each file that is not yet, for who reads no manifest, and remove what is not needed then.
+
+        Raises as `append` does.
+        """
+        files = [file for file in self.state.files if file.name in self.names.segments]
+        for file in files:
+            self._holes.setdefault(file.name, file.size if file.closed else 0)
+            self.fill(file, 0)
+            self._composed[file.name] = self._whole(file, self.names)
+        if files and self.state.header is not None:
+            self.record(self.state.header, self._with_composed(self.names))
+        self.objects.delete(self._old)
+        self._old = []
+
+    def _whole(self, file: OutputFile, names: Names) -> str:
+        """Put a file whose local form is whole as one object, and return its name."""
+        path, first = self._local(file.name), names.parts(file)[0].name
+        if first == names.of(file.name):
+            return self._replaced(file, path)
+        return put_new(self.objects, file.name, path)
+
     def _compose(self, file: OutputFile) -> None:
         """Make one object of a file that is closed, beside what goes on; the next record names it."""
         with self._lock:
@@ -429,11 +451,7 @@ class ObjectOutput:
     def _compose_now(self, file: OutputFile, names: Names) -> None:
         try:
             self.fill(file, 0)
-            path = self._local(file.name)
-            first = names.parts(file)[0].name
-            place = (
-                self._replaced(file, path) if first == names.of(file.name) else put_new(self.objects, file.name, path)
-            )
+            place = self._whole(file, names)
             with self._lock:
                 self._composed[file.name] = place
         except (MergeError, OSError):

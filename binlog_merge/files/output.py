@@ -118,6 +118,8 @@ def opened_output(out: str | Path, work: Path | None = None, follows: bool = Fal
         output.bring(directory)
         try:
             yield Output(directory, output, uri)
+            if not follows:
+                output.compose()
         finally:
             _clear(directory)
 

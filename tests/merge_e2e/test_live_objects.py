@@ -257,9 +257,24 @@ def test_a_merge_that_ends_goes_on_from_rounds_and_makes_whole_objects(s3: Store
     finish(nodes)
     merge(path, uri(s3), end_of_input=False)
     merge(path, uri(s3))
-    names = {name: data for name, data in s3.objects("out/merged/").items() if name.startswith("binlog.0")}
     assert published(uri(s3)) == good
-    assert names[max(good)] == good[max(good)]
+    assert whole_objects(s3) == good
+    assert not [name for name in s3.objects("out/merged/open/") if "note" not in name]
+
+
+def whole_objects(s3: Store) -> dict[str, bytes]:
+    return {name: data for name, data in s3.objects("out/merged/").items() if name.startswith("binlog.0")}
+
+
+def test_a_merge_that_finds_nothing_new_makes_whole_objects(s3: Store, tmp_path: Path) -> None:
+    path, nodes, good = grown(tmp_path)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge()
+        finish(nodes)
+        rounds.merge(end_of_input=True)
+    assert whole_objects(s3).keys() != good.keys()
+    merge(path, uri(s3))
+    assert whole_objects(s3) == good == published(uri(s3))
 
 
 def as_before(s3: Store) -> None:
