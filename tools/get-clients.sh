@@ -9,6 +9,7 @@
 #   PREFIX/canal   canal's parser                          versions in clients/canal.xml, hashes in clients/canal.sha256
 #   PREFIX/osheroff  mysql-binlog-connector-java           version in clients/osheroff.xml, hash in clients/osheroff.sha256
 #   PREFIX/kafka   a Kafka broker                          versions in clients/kafka.xml, hashes in clients/kafka.sha256
+#   PREFIX/corpus  binlogs of many versions                of MySQL's test suite (GPL 2), in Debian's mysql-testsuite
 #   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
 #
 # Each is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
@@ -70,6 +71,22 @@ jars() { # NAME FOLDER
     rm -rf "$2/store" && (cd "$2" && sha256sum --check --strict --quiet "$here/tools/clients/$1.sha256") >&2
 }
 
+# Of a package of 340 MB only the binlogs stay.
+corpus() (
+  set -e
+  name=clients
+  prefix=$1
+  # shellcheck source=tools/debian.sh
+  . "$here/tools/debian.sh"
+  apt=$prefix/apt
+  private_apt "$apt" "${GET_MYSQL_MIRROR:-$(find_mirror)}"
+  export APT_CONFIG=$apt/apt.conf
+  apt-get -qq update
+  (cd "$apt/debs" && apt-get -qq download mysql-testsuite)
+  dpkg-deb --fsys-tarfile "$apt"/debs/mysql-testsuite*.deb | tar -x -C "$prefix" --wildcards '*/std_data/*'
+  rm -rf "$apt"
+)
+
 programs=$here/tests/clients/life/programs
 
 java_reader() { # NAME PROGRAM FOLDER
@@ -95,6 +112,7 @@ kept_or kafka "$here/tools/clients/kafka.sha256" jars kafka || lacking+=("those 
 kept_or canal "$here/tools/clients/canal.sha256" java_reader canal CanalParser || lacking+=("those of Maven (canal)")
 kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Osheroff ||
   lacking+=("those of Maven (mysql-binlog-connector-java)")
+kept_or corpus "$here/tools/debian.sh" corpus || lacking+=("the binlogs of Debian's mysql-testsuite")
 kept_or go "$programs/go/go.sum" go_reader || lacking+=("those of Go (go-mysql)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

@@ -348,4 +348,5 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "views": views,
     "metrics": metrics,
     "tested": tested.page,
+    "tested-versions": tested.versions,
 }

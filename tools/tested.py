@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 _ROOT: Final = Path(__file__).resolve().parents[1]
 RESULT: Final = _ROOT / "docs" / "reference" / "tested.json"
 _LIFE: Final = _ROOT / "build" / "tested.json"
+_CORPUS: Final = _ROOT / "build" / "corpus.json"
 ASPECTS: Final = ("snapshot", "stream", "ddl", "restart", "serve restart", "purge", "failover", "rows")
 NAMES: Final = (
     "Debezium", "Flink CDC", "canal", "Maxwell", "go-mysql", "mysql-binlog-connector-java", "mysql-replication",
@@ -88,6 +89,24 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def versions() -> str:
+    """Return the table of the servers whose binlogs have been read."""
+    result: dict[str, Any] = json.loads(RESULT.read_text())
+    lines = [
+        "| written by | files | rows as `mysqlbinlog -v` shows them | merged, verified, served byte for byte | "
+        "leaves on a 9.7 what the file leaves | refused |",
+        "|---|---|---|---|---|---|",
+    ]
+    for series, row in result["corpus"].items():
+        refused = ", ".join(f"{count} {name}" for name, count in row.items() if name not in _COUNTED)
+        cells = [row["files"], f"{row['lines of rows']} lines", *(row.get(name, 0) for name in _COUNTED[2:4])]
+        lines.append(f"| MySQL {series} | {' | '.join(map(str, cells))} | {refused or '–'} |")
+    return "\n".join(lines)
+
+
+_COUNTED: Final = ("files", "lines of rows", "merged", "applied alike", "not taken by 9.7", "without a transaction")
+
+
 def unproven(text: str) -> list[str]:
     """Return the readers that a text names and that have no row."""
     result = json.loads(RESULT.read_text())
@@ -105,6 +124,8 @@ def main(files: Sequence[Path]) -> None:
     result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     if _LIFE.exists():
         result |= json.loads(_LIFE.read_text())
+    if _CORPUS.exists():
+        result |= {"corpus": json.loads(_CORPUS.read_text())}
     if others := report(files):
         result |= {"others": others, "others-date": time.strftime("%Y-%m-%d")}
     RESULT.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
