@@ -186,6 +186,10 @@ class WrongNode(MergeError):
     )
 
 
+class ShorterThanMerged(WrongNode):
+    """A node's file has less than was merged from it: the node lost it, or it was merged where more is captured."""
+
+
 class EncryptedBinlog(MergeError):
     """A file is encrypted on disk."""
 

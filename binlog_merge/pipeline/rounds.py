@@ -16,7 +16,16 @@ from typing import Final, Protocol, Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import EngineLost, InternalError, LeaseLapsed, MergeError, NoFiles, OutputBusy, io_error
+from binlog_merge.errors import (
+    EngineLost,
+    InternalError,
+    LeaseLapsed,
+    MergeError,
+    NoFiles,
+    OutputBusy,
+    ShorterThanMerged,
+    io_error,
+)
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lease_keeper import LeaseKeeper
 from binlog_merge.files.output import opened_output
@@ -145,6 +154,13 @@ class Rounds:
             self._state, self._failed = self._state.forgotten(), True
             if isinstance(error, MergeError) and error.result is not None:
                 error.result = placed(error.result, self._output)
+            if isinstance(error, ShorterThanMerged) and self._claimed and error.node in self._config.captured_folders():
+                raise NoFiles(
+                    f"{error.message}: another host has captured more, and the capture here catches up",
+                    node=error.node,
+                    file=error.file,
+                    remedy=f"wait; if its capture has all that the server has, {error.remedy}",
+                ) from error
             if isinstance(error, OSError):  # somebody removes what a round is working on: the next one makes it anew
                 raise io_error(error, str(error.filename or self._output.directory)) from error
             raise

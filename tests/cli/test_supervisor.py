@@ -263,3 +263,59 @@ def test_a_command_gets_the_files_and_the_environment_that_it_is_to_have(tmp_pat
         assert run.stopped_when(lambda: run.ups() == 1).supervisor.run() == 0
     assert ("a", "first") in run.lines
     assert held.read(tmp_path / "settings") == b"half an ed"
+
+
+def _leading(signs: str) -> Component:
+    """Return a component that gives signs of who leads, a word each: a number is a pause until so many lines came."""
+    program = (
+        "import signal, sys, time\nfrom pathlib import Path\nfrom binlog_merge.heartbeat import HEARTBEAT\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nHEARTBEAT.works()\n"
+        f"for word in {signs.split()!r}:\n"
+        "    if word in '+-':\n        HEARTBEAT.leads(word == '+')\n        print(word, flush=True)\n"
+        "    else:\n        time.sleep(float(word))\n"
+        "while True:\n    time.sleep(60)"
+    )
+    return replace(_python("merge", program), says_who_leads=True)
+
+
+GATED = "from binlog_merge.heartbeat import await_gate\nprint('loaded', flush=True)\nawait_gate()\n" + WAITS
+
+
+def test_who_waits_for_the_lead_begins_when_this_machine_leads_and_ends_when_it_does_no_longer() -> None:
+    """Another is loaded at once, which begins with the next lead; that is no accident."""
+    waiting = replace(_python("capture", GATED), waits_for_lead=True)
+    run = _Run(_leading("0.5 + 0.5 - 0.5 +"), waiting)
+    run.stopped_when(lambda: run.ups() == 2)
+    assert run.supervisor.run() == 0
+    assert run.events("capture") == ["started", "begins", "sent back", "started", "begins"]
+    assert [line for name, line in run.lines if name == "capture"].count("loaded") == 2
+    assert all(pid != other for pid, other in zip(run.pids(), run.pids()[1:], strict=False))
+    assert run.supervisor.leads() is True
+
+
+def test_nobody_who_waits_begins_while_this_machine_does_not_lead() -> None:
+    waiting = replace(_python("capture", GATED), waits_for_lead=True)
+    run = _Run(_leading("- 0.3"), waiting)
+    run.stopped_when(lambda: ("capture", "loaded") in run.lines and ("merge", "-") in run.lines)
+    assert run.supervisor.run() == 0
+    assert run.ups() == 0
+    assert run.supervisor.leads() is False
+    assert _Run(waiting).supervisor.leads() is None
+
+
+def test_one_that_is_started_again_while_this_machine_leads_begins_at_once(tmp_path: Path) -> None:
+    ends = _times(
+        "capture", tmp_path / "counter", ["from binlog_merge.heartbeat import await_gate; await_gate(); sys.exit(25)"]
+    )
+    run = _Run(_leading("+"), replace(ends, waits_for_lead=True))
+    run.stopped_when(lambda: run.ups() == 1)
+    assert run.supervisor.run() == 0
+    assert run.events("capture")[:3] == ["started", "begins", "ended"]
+
+
+def test_one_that_does_not_end_when_it_is_sent_back_is_killed() -> None:
+    deaf = "from binlog_merge.heartbeat import await_gate\nawait_gate()\n" + DEAF
+    run = _Run(_leading("+ 1 -"), replace(_python("capture", deaf), waits_for_lead=True), grace=0.5)
+    run.stopped_when(lambda: run.events("capture").count("started") == 2)
+    run.supervisor.run()
+    assert "sent back" in run.events("capture")

@@ -95,13 +95,15 @@ class Writing:
 
 
 class Host:
-    """A host that merges when it leads, in a thread; `error` is what has ended it."""
+    """A host that merges when it leads, in a thread; `error` is what has ended it, `failures` what it
+    tried again."""
 
     def __init__(self, writing: Writing, name: str, patient: bool = False) -> None:
         self.writing, self.name = writing, name
         self.proxy = StoreProxy(writing.s3)
         self.work = writing.folder / f"work-{name}"
         self.error: MergeError | None = None
+        self.failures: list[MergeError] = []
         self._stop = Event()
         self.place = writing.uri(self.proxy.address)
         objects = lease_objects(self.place, writing.seconds)
@@ -136,17 +138,22 @@ class Host:
         opened = partial(Rounds, LocalRunner(), config, self.place, work=self.work, allowed=self.keeper.check)
         try:
             with self.keeper:
-                follow_leading(opened, self.keeper, self._stop, _Quiet(), PACE)
+                follow_leading(opened, self.keeper, self._stop, _Noting(self.failures), PACE)
         except MergeError as error:
             self.error = error
 
 
-class _Quiet:
+class _Noting:
+    """Keeps what is tried again."""
+
+    def __init__(self, failures: list[MergeError]) -> None:
+        self._failures = failures
+
     def merged(self, result: MergeResult) -> None:
         pass
 
     def failed(self, error: MergeError, pause: float) -> None:
-        pass
+        self._failures.append(error)
 
     def recovered(self, seconds: float) -> None:
         pass

@@ -4,11 +4,13 @@ Long, with a seed, and with processes that are killed and stopped: `tests/soak/t
 folders away.
 """
 
+import time
 from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import LeaseLost
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import LeaseLost, WrongNode
 from binlog_merge.files.lease_keeper import lease_objects
 from binlog_merge.files.lease_seen import hand_over
 from tests.merge_e2e.standing_by import Host, Writing
@@ -92,3 +94,32 @@ def test_a_lease_that_is_removed_is_made_anew(writing: Writing) -> None:
         assert one.leads
         assert not two.leads
         writing.finish(one)
+
+
+def test_a_host_that_leads_again_waits_until_its_capture_has_what_another_merged(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its captured files end where it led last. Where no lease says that another wrote, the node has lost something."""
+    with Host(writing, "a") as one:
+        writing.progress()
+    behind = writing.at
+    with Host(writing, "b") as two:
+        for _ in range(3):
+            writing.progress()
+    del one, two
+    reached, writing.at = writing.at, behind
+    writing.grow(0)
+    captured = {home.name: home for home in (writing.config.parent / "nodes").iterdir()}
+    with Host(writing, "c") as alone:  # of no captured folders: the error stays what it was
+        while alone.alive:
+            time.sleep(0.05)
+        assert isinstance(alone.error, WrongNode)
+    monkeypatch.setattr(MergeConfig, "captured_folders", lambda self: captured)
+    with Host(writing, "d") as again:
+        while not again.failures:
+            time.sleep(0.05)
+        assert again.alive
+        assert all("the capture here catches up" in failure.message for failure in again.failures)
+        writing.at = reached
+        writing.progress()
+        writing.finish(again)

@@ -17,7 +17,7 @@ from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.kernels.scan_layout import GCN_SIZE
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config.merge_config import MergeConfig, topology_of
-from binlog_merge.errors import ConfigError, MissingFile, NoFiles, WrongNode
+from binlog_merge.errors import ConfigError, MissingFile, NoFiles, ShorterThanMerged, WrongNode
 from binlog_merge.files.captured import begun_of
 from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.files.needed import file_number
@@ -132,7 +132,7 @@ def _node_input(
             )
     end = names.index(state.scan_end_file)
     if files[end].size < state.scan_end_position:
-        raise WrongNode(
+        raise ShorterThanMerged(
             f"the file is shorter ({files[end].size} bytes) than what was merged from it ({state.scan_end_position})",
             node=source_id,
             file=files[end].path,

@@ -1,0 +1,87 @@
+"""`deploy/kubernetes/`: options, pages, ports, files and folders are the program's, and fit one another."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.uri import is_uri
+from binlog_merge.observe.status.server import _PAGES
+from tests.command_line import parsed
+
+FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+
+
+def documents() -> dict[tuple[str, str], Any]:
+    """Return what kustomization.yaml names, by kind and name."""
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    found = [each for file in kustomization["resources"] for each in yaml.safe_load_all((FOLDER / file).read_text())]
+    return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+
+@pytest.fixture(scope="module")
+def pod() -> Any:
+    return documents()["Deployment", "binlog-merge"]["spec"]["template"]
+
+
+def test_the_pods_run_a_command_that_exists_with_files_that_are_mounted(pod: Any) -> None:
+    (container,) = pod["spec"]["containers"]
+    values = parsed(container["args"])
+    mounts = {Path(mount["mountPath"]): mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+    assert set(mounts.values()) == set(volumes)
+    secrets = {item["path"] for item in volumes["passwords"]["secret"]["items"]}
+    for option in ("password_file", "serve_password_file"):
+        assert mounts[Path(values[option]).parent] == "passwords"
+        assert Path(values[option]).name in secrets
+    assert mounts[Path(values["config"]).parent] == "config"
+    assert (FOLDER / Path(values["config"]).name).exists()
+    assert pod["spec"]["terminationGracePeriodSeconds"] > values["grace"]
+    config = MergeConfig.load(FOLDER / "cluster.yaml")
+    assert Path(config.capture.dir) in {folder / "captured" for folder in mounts}
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    for env in container["env"]:
+        if "value" in env:
+            assert Path(env["value"]) in mounts
+
+
+def test_one_of_the_pods_leads(pod: Any) -> None:
+    config = MergeConfig.load(FOLDER / "cluster.yaml")
+    assert config.output.dir is not None
+    assert is_uri(config.output.dir)
+    assert config.ha.lease_seconds(in_store=True) == 10
+    assert documents()["Deployment", "binlog-merge"]["spec"]["replicas"] == 2
+    assert "--standby" not in pod["spec"]["containers"][0]["args"]  # either may be the first
+
+
+def test_probes_ask_for_pages_that_there_are_at_ports_that_are_open(pod: Any) -> None:
+    (container,) = pod["spec"]["containers"]
+    values = parsed(container["args"])
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["mysql"] == values["port"]
+    assert f":{ports['status']}" in str(values["listen"])
+    for name, path in (("startupProbe", "/live"), ("livenessProbe", "/live"), ("readinessProbe", "/health")):
+        asked = container[name]["httpGet"]
+        assert (asked["path"], asked["port"]) == (path, "status")
+        assert path in _PAGES
+    for (kind, _), document in documents().items():
+        if kind == "Service":
+            assert all(port["targetPort"] in ports for port in document["spec"]["ports"])
+            assert document["spec"]["selector"] == pod["metadata"]["labels"]
+        if kind in ("PodDisruptionBudget", "NetworkPolicy"):
+            selector = document["spec"].get("selector") or document["spec"]["podSelector"]
+            assert selector["matchLabels"] == pod["metadata"]["labels"]
+
+
+def test_every_secret_that_is_used_is_made(pod: Any) -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    (secrets,) = kustomization["secretGenerator"]
+    (env,) = secrets["envs"]
+    made = {line.partition("=")[0] for line in (FOLDER / env).read_text().splitlines()}
+    (container,) = pod["spec"]["containers"]
+    used = {e["valueFrom"]["secretKeyRef"]["key"] for e in container["env"] if "valueFrom" in e}
+    used |= {item["key"] for v in pod["spec"]["volumes"] if "secret" in v for item in v["secret"]["items"]}
+    assert used == made
+    assert secrets["name"] == "secrets"
