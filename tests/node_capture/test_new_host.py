@@ -1,6 +1,10 @@
 """A host that has nothing but the configuration: it fetches what the merged log still needs, and the output goes on."""
 
+import random
 import shutil
+import signal
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,10 +13,14 @@ import pytest
 from binlog_merge.errors import MergeError, NoFiles, Purged, WrongNode
 from binlog_merge.files.captured import hole_of
 from binlog_merge.files.needed import needed_by
+from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.log.inspection import inspect_file
+from tests.effort import effort
+from tests.merge_e2e.killed import merge_until
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
-from tests.node_capture.capturing import capture_now, captured_files, cluster, killed_at, server_files, url_of
+from tests.node_capture.capturing import Child, capture_now, captured_files, cluster, killed_at, server_files, url_of
+from tests.node_capture.pairs import until
 
 pytestmark = pytest.mark.mysql
 
@@ -168,3 +176,68 @@ def test_what_is_needed_is_purged(mysql_server: MySqlServer, config: Path) -> No
     mysql_server.execute("RESET BINARY LOGS AND GTIDS")
     with pytest.raises((WrongNode, Purged)):
         capture_now(config, merged=str(out))
+
+
+class Load(threading.Thread):
+    """Rows, branches that are prepared and end later, DDL and new files, until it is told to stop."""
+
+    def __init__(self, server: MySqlServer, rng: random.Random) -> None:
+        super().__init__(daemon=True)
+        self._server, self._rng, self._enough = server, rng, threading.Event()
+
+    def run(self) -> None:
+        session, rng, number = self._server.connect("d"), self._rng, 0
+        prepared: list[str] = []
+        with session, session.cursor() as cursor:
+            while not self._enough.is_set() or prepared:
+                number += 1
+                if prepared and (rng.random() < 0.3 or self._enough.is_set()):
+                    xid = prepared.pop(rng.randrange(len(prepared)))
+                    cursor.execute(f"XA {rng.choice(('COMMIT', 'COMMIT', 'ROLLBACK'))} '{xid}'")
+                elif rng.random() < 0.2:
+                    prepared.append(f"x{number}")
+                    cursor.execute(f"XA START 'x{number}'")
+                    cursor.execute(f"INSERT INTO t VALUES ({1_000_000 + number}, 'xa')")
+                    cursor.execute(f"XA END 'x{number}'")
+                    cursor.execute(f"XA PREPARE 'x{number}'")
+                elif number % 50 == 0:
+                    cursor.execute("FLUSH BINARY LOGS")
+                elif number % 70 == 0 and not prepared:
+                    cursor.execute(f"ALTER TABLE t ADD COLUMN c{number} INT, ALGORITHM=INSTANT")
+                    cursor.execute(f"ALTER TABLE t DROP COLUMN c{number}, ALGORITHM=INSTANT")
+                else:
+                    cursor.execute("INSERT INTO t (b) VALUES (REPEAT('z', %s))", (rng.choice((3, 3000, 2_000_000)),))
+                    session.commit()
+                time.sleep(0.005)
+
+    def stop(self) -> None:
+        self._enough.set()
+        self.join()
+
+
+def test_hosts_are_killed_again_and_again(mysql_server: MySqlServer, config: Path) -> None:
+    """Between captured and published, anywhere: what the next host fetches gives the bytes of one merge of all."""
+    rng, out = random.Random(5), config.parent / "out"
+    home = config.parent / "captured" / "dn-1"
+    load = Load(mysql_server, rng)
+    load.start()
+    try:
+        for _ in range(effort(3, 12)):
+            host = Child(lambda: capture_now(config, follow=True, merged=str(out)))
+            until(lambda: any(path.stat().st_size > 4 for path in home.glob("binlog.*")))
+            for _ in range(rng.randint(1, 3)):
+                time.sleep(rng.random() * 0.3)
+                with suppress(NoFiles):
+                    if rng.random() < 0.5:
+                        merge(config, out, end_of_input=False)
+                    else:
+                        failpoint = rng.choice(("after-order", "after-gather", *FAILPOINTS))
+                        merge_until(f"{failpoint}:kill", config, out, end_of_input=False)
+            host.signal(signal.SIGKILL)
+            assert host.exit_code() == -signal.SIGKILL
+            lose(config)
+    finally:
+        load.stop()
+    capture_now(config, merged=str(out))
+    merge(config, out)
+    assert written(out) == whole(config)
