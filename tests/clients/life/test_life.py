@@ -39,7 +39,7 @@ from tests.mariadb_server import MariaDbServer
 from tests.mysql_server import ROOT, MySqlServer, mysql_version
 from tests.patience import Patience
 
-pytestmark = [pytest.mark.clients, pytest.mark.mysql, pytest.mark.mariadb, pytest.mark.xdist_group("life")]
+pytestmark = [pytest.mark.clients, pytest.mark.mysql, pytest.mark.mariadb]
 RESULT: Final = ROOT / "build" / "tested.json"
 PASSED, NOT_APPLICABLE = "passed", "not applicable"
 COMPARED: Final = ("id", "customer", "total", "state", ADDED, "body", "orders_id", "amount")
