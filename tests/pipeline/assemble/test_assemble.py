@@ -120,3 +120,19 @@ def test_a_branch_in_doubt_whose_others_have_committed_is_told_of() -> None:
     said = half_committed([assembled("P1 P2 C2=3"), assembled("P1 C1=4", 2), assembled("P1 | C1=4", 3)])
     assert len(said) == 1 and "transaction 1 has committed on b, c" in said[0] and "binlog.000001:4" in said[0]
     assert not half_committed([assembled("P1"), assembled("P1", 2)])
+
+
+def test_a_branch_that_is_prepared_again_in_another_servers_log() -> None:
+    """It keeps the bound of its TSO: the commits before it in this log may be later ones than those in the first."""
+    first = assemble_piece(scan(words("P1 P2 C2=5")[0][0])[0], Carry()).carry
+    gone = Carry.from_dict(first.to_dict(["binlog.000001"]), [])
+    assert gone.max_tso == 5 and gone.open[1, 1].max_tso == 0
+    (parts,) = words("P1 L | P3")
+    piece = replace(scan(parts[0])[0], again=((1, 1),))
+    carry = assemble_piece(piece, gone).carry
+    assert (carry.open[1, 1].file_index, carry.open[1, 1].max_tso) == (0, 0)
+    # It has ended in the same piece: nothing of it stays.
+    ended = replace(scan(words("P1 C1=7")[0][0])[0], again=((1, 1),))
+    assert not assemble_piece(ended, gone).carry.open
+    with pytest.raises(UnsupportedInput, match="prepared twice"):
+        assemble_piece(scan(parts[0])[0], gone)
