@@ -20,11 +20,11 @@ UNIT = DEPLOY / "binlog-merge@.service"
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
 
 
-def _unit() -> dict[str, dict[str, list[str]]]:
-    """Return the settings of the unit by section; a setting may be given more than once."""
+def _unit(path: Path = UNIT) -> dict[str, dict[str, list[str]]]:
+    """Return the settings of a unit by section; a setting may be given more than once."""
     sections: dict[str, dict[str, list[str]]] = {}
     section: dict[str, list[str]] = {}
-    for line in UNIT.read_text().replace("\\\n", " ").splitlines():
+    for line in path.read_text().replace("\\\n", " ").splitlines():
         if found := re.fullmatch(r"\[(\w+)\]", line):
             section = sections.setdefault(found[1], {})
         elif line and not line.startswith("#"):
@@ -142,3 +142,17 @@ def test_the_health_check_is_a_program_that_runs(tmp_path: Path) -> None:
     assert python == "python3"
     compile(program, "HEALTHCHECK", "exec")
     assert parsed(json.loads(_of("CMD")[0]))["listen"] in program
+
+
+def test_the_drop_in_for_two_hosts_runs_the_same_where_the_configuration_says_where_the_log_is() -> None:
+    unit, dropped = _unit()["Service"], _unit(DEPLOY / "two-hosts.conf")["Service"]
+    reset, start = dropped["ExecStart"]
+    assert reset == ""
+    program, *arguments = shlex.split(start)
+    first, *before = shlex.split(unit["ExecStart"][0])
+    assert program == first
+    now, then = parsed(arguments), parsed(before)
+    assert {name for name in now if now[name] != then[name]} == {"merged", "listen"}
+    assert now["merged"] is None
+    (temporary,) = dropped["Environment"]
+    assert temporary.removeprefix("TMPDIR=/var/lib/") in dropped["StateDirectory"][0].split()
