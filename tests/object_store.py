@@ -1,9 +1,13 @@
 """A real S3 server on loopback (moto's), and a proxy before it that answers 500 and 503 and cuts connections."""
 
 import json
+import os
 import random
 import socket
+import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -79,8 +83,36 @@ class Store:
 
 
 @contextmanager
+def _other_server(program: str, bucket: str) -> Iterator[Store]:
+    """Run versitygw, a server in Go that keeps objects as files."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        listening = ["--access", KEY, "--secret", SECRET, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet"]
+        process = subprocess.Popen([program, *listening, "posix", folder], stdout=subprocess.DEVNULL)
+        try:
+            for _ in range(200):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.05)
+            store = Store(f"http://127.0.0.1:{port}", bucket)
+            store.client().create_bucket(Bucket=bucket)
+            yield store
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
 def object_store(bucket: str = "cluster-logs", front: Callable[[Any], Any] | None = None) -> Iterator[Store]:
-    """Run a server with one bucket. `front` makes of its WSGI application the one that answers."""
+    """Run a server with one bucket: moto's, or the program that VERSITYGW names.
+
+    `front` makes of moto's WSGI application the one that answers.
+    """
+    if front is None and (program := os.environ.get("VERSITYGW")):
+        with _other_server(program, bucket) as store:
+            yield store
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     if front is not None:
