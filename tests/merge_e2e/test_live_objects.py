@@ -262,6 +262,26 @@ def test_a_merge_that_ends_goes_on_from_rounds_and_makes_whole_objects(s3: Store
     assert not [name for name in s3.objects("out/merged/open/") if "note" not in name]
 
 
+@pytest.mark.parametrize("by_rounds", [True, False])
+def test_an_object_of_a_merge_that_ended_is_kept_when_rounds_have_made_it_grow(
+    by_rounds: bool, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The open file is an object, then has segments after it, then is that object again, which is all of it."""
+    monkeypatch.setattr(object_manifest, "FOLD", 1)
+    path, nodes, good = grown(tmp_path, 0.1)
+    merge(path, uri(s3), end_of_input=False)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        for share in (0.2, 0.4, 0.6, 0.8, 1.0) if by_rounds else (0.2,):
+            for node in nodes.values():
+                node.grow((0, int(len(node.files[0][1]) * share)), anywhere=True)
+            rounds.merge()
+            while any(thread.name.startswith("put ") for thread in threading.enumerate()):
+                time.sleep(0.01)
+    finish(nodes)
+    merge(path, uri(s3))
+    assert published(uri(s3)) == good == whole_objects(s3)
+
+
 def whole_objects(s3: Store) -> dict[str, bytes]:
     return {name: data for name, data in s3.objects("out/merged/").items() if name.startswith("binlog.0")}
 
