@@ -1,10 +1,14 @@
 """`deploy/kubernetes/`: options, pages, ports, files and folders are the program's, and fit one another."""
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
+from kubernetes_validate.utils import all_versions
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.uri import is_uri
@@ -85,3 +89,33 @@ def test_every_secret_that_is_used_is_made(pod: Any) -> None:
     used |= {item["key"] for v in pod["spec"]["volumes"] if "secret" in v for item in v["secret"]["items"]}
     assert used == made
     assert secrets["name"] == "secrets"
+
+
+VERSIONS = [version.rpartition(".")[0] for version in dict.fromkeys(all_versions())]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_of_kubernetes_know_every_field(version: str) -> None:
+    for (kind, _), document in documents().items():
+        assert kubernetes_validate.validate(document, version, strict=True) == version, kind
+
+
+def test_the_docs_say_which_schemas_these_are() -> None:
+    page = (FOLDER.parents[1] / "docs" / "how-to" / "containers.md").read_text()
+    assert f"the schemas of Kubernetes {VERSIONS[0]} to {VERSIONS[-1]} " in page
+
+
+def test_a_field_that_there_is_not_is_seen() -> None:
+    deployment = documents()["Deployment", "binlog-merge"]
+    deployment["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readynessProbe"):
+        kubernetes_validate.validate(deployment, VERSIONS[-1], strict=True)
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
+def test_what_kubectl_makes_of_the_folder_is_valid() -> None:
+    made = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True).stdout
+    found = list(yaml.safe_load_all(made))
+    assert {each["kind"] for each in found} == {kind for kind, _ in documents()} | {"ConfigMap", "Secret"}
+    for each in found:
+        kubernetes_validate.validate(each, VERSIONS[-1], strict=True)

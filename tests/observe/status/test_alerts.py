@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from itertools import count, islice
 from pathlib import Path
@@ -20,7 +20,6 @@ from urllib.request import urlopen
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_merge.cli.child import Component
 from binlog_merge.cli.status_text import lines_of
@@ -28,7 +27,7 @@ from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
 from binlog_merge.files.disk import ROOM
 from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
-from binlog_merge.observe.status.metrics import METRICS, exposition
+from binlog_merge.observe.status.metrics import METRICS
 from binlog_merge.observe.status.observer import Observer
 from binlog_merge.observe.status.server import StatusServer, check_descriptors
 from binlog_merge.observe.status.values import ComponentStatus, LeaseStatus, Status
@@ -37,63 +36,18 @@ from tests.binlog_server.running import Running, caught_up, from_position, repli
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.tables import begin_as
 from tests.mysql_server import MySqlServer
+from tests.observe.status.evaluated import PROMTOOL, RULES, fired, needs_promtool, scraped
 from tests.observe.status.looking import Cluster, codes, eventually, merged
 from tests.small_disk import small_disk
 
-ROOT = Path(__file__).resolve().parents[3]
-RULES = ROOT / "deploy" / "prometheus-rules.yml"
-PROMTOOL = ROOT / "build" / "prometheus" / "bin" / "promtool"
 CASE, HELD = "three-nodes-online-ddl", "three-nodes-commit-order"
-EVERY, BEFORE = 30, 10
-"""Seconds between two scrapes, and how many of them there are before a fault."""
-
-needs_promtool = pytest.mark.skipif(not PROMTOOL.exists(), reason="no promtool under build/prometheus: make prometheus")
+BEFORE = 10
+"""How many scrapes there are before a fault."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     return merged(CASE, tmp_path)
-
-
-def scraped(status: Status) -> str:
-    """Return what Prometheus gets of a status, as of second 0 of a test."""
-    return exposition(status, "text/plain")[0].decode()
-
-
-def fired(scrapes: Sequence[str | None], folder: Path, old: Sequence[float] = ()) -> set[str]:
-    """Return the alarms that fire at the last of some scrapes, None for one that failed.
-
-    The times that a scrape tells are moved to where the test has it, but for `old`, the ages of the last statuses.
-    """
-    ages = [0.0] * (len(scrapes) - len(old)) + list(old)
-    series: dict[str, list[str]] = {}
-    for number, text in enumerate(scrapes):
-        values = {'up{job="binlog-merge"}': 0.0 if text is None else 1.0}
-        for family in text_string_to_metric_families(text or ""):
-            for sample in family.samples:
-                labels = ",".join(f"{name}={json.dumps(value)}" for name, value in sample.labels.items())
-                values[f"{sample.name}{{{labels}}}"] = sample.value
-        if text is not None:
-            values["binlog_merge_status_timestamp_seconds{}"] = number * EVERY - ages[number]
-        for name in {*values, *series}:
-            missing = "stale" if number and series.get(name, ["_"] * number)[-1] not in ("_", "stale") else "_"
-            shown = repr(values[name]) if name in values else missing
-            series.setdefault(name, ["_"] * number).append(shown)
-    nothing = {
-        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
-        "eval_time": f"{(len(scrapes) - 1) * EVERY}s",
-        "exp_samples": [],
-    }
-    found = [{"series": name, "values": " ".join(values)} for name, values in series.items()]
-    test = {"interval": f"{EVERY}s", "promql_expr_test": [nothing], "input_series": found}
-    document = {"rule_files": [str(RULES)], "evaluation_interval": f"{EVERY}s", "tests": [test]}
-    (folder / "rules-test.yml").write_text(yaml.safe_dump(document))
-    command = [str(PROMTOOL), "test", "rules", str(folder / "rules-test.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    firing = re.findall(r'alertname="(\w+)"', said.partition("got:")[2])
-    assert bool(firing) == (done.returncode != 0), said
-    return set(firing)
 
 
 @needs_promtool
@@ -326,14 +280,14 @@ def test_descriptors_are_used_up(cluster: Cluster, tmp_path: Path) -> None:
     assert fires == {"BinlogMergeUnhealthy", "BinlogMergeStatusIsOld"}
 
 
-def test_the_rules_name_metrics_and_labels_that_there_are() -> None:
+def test_the_rules_name_metrics_that_there_are_and_each_is_tested() -> None:
     known: Mapping[str, tuple[str, ...]] = {metric.name: metric.labels for metric in METRICS}
     rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
     for rule in rules:
         words = set(rule["expr"].replace("(", " ").replace(")", " ").replace("[", " ").split())
         names = {word for word in words if word.startswith("binlog_merge_")}
         assert names <= set(known) and (names or "up{" in rule["expr"])
-    assert len(rules) == 11
+    assert {rule["alert"] for rule in rules} == set(re.findall(r'"(BinlogMerge\w+)"', Path(__file__).read_text()))
 
 
 @needs_promtool
