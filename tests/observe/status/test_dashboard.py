@@ -100,7 +100,7 @@ def test_a_panel_is_of_the_chosen_source_job_and_hosts(panel: Mapping[str, Any])
     known = {**LABELS, **OF_PROMETHEUS}
     source = {"type": "prometheus", "uid": "${datasource}"}
     assert panel["datasource"] == source and 20 < len(panel["description"]) < 200
-    assert panel["fieldConfig"]["defaults"]["unit"] in {"none", "short", "s", "bytes", "Bps", "percentunit"}
+    assert panel["fieldConfig"]["defaults"]["unit"] in {"none", "locale", "s", "bytes", "Bps", "percentunit"}
     for target in panel["targets"]:
         assert target["datasource"] == source
         names = re.findall(r"(\w+)\{", target["expr"])
