@@ -31,7 +31,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
@@ -83,6 +83,20 @@ FAILPOINTS: Final = (
 )
 
 
+@dataclass(slots=True)
+class _Aside:
+    """Closed files that are made one object each, beside what goes on, while a folder is the local form of an output.
+
+    They are in a folder of their own, which is gone with that form: then nothing of it is put, or counts, any more.
+    `holes` says how many bytes at the beginning of a file are not there yet, `composed` what objects files have become.
+    """
+
+    folder: Path
+    holes: dict[Path, int] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)
+    composed: dict[str, str] = field(default_factory=dict)
+
+
 class ObjectOutput:
     """An output below a URI, as of the last record that was read or written: `ObjectOutput(uri)`, then `load`.
 
@@ -101,8 +115,7 @@ class ObjectOutput:
         self._holes: dict[str, int] = {}
         self._filling: dict[str, Lock] = {}
         self._note: tuple[str, int, bytes] | None = None
-        self._composed: dict[str, str] = {}
-        self._composing: set[str] = set()
+        self._aside = _Aside(Path())
         self._lock = Lock()
         self._old: list[str] = []
         self._shown: object = None
@@ -136,7 +149,8 @@ class ObjectOutput:
         self._folder = folder
         there = self.objects.below()
         self.objects.delete([name for name in there if name.startswith(f"{PARTS}/")])  # of runs that were killed
-        self._holes, self._note, self._composed, self._composing = {}, None, {}, set()
+        self._holes, self._note = {}, None
+        self._aside = _Aside(folder / _CLOSED / uuid.uuid4().hex)
         self._brought = None
         if self.state.header is None:
             self.bring_state(folder)
@@ -150,7 +164,6 @@ class ObjectOutput:
         self._schema = _digest(folder / SCHEMA_NAME)
         for file in self.state.files:
             if self.follows and file.closed and file.name in self.names.segments:
-                self._holes[file.name] = file.size
                 self._compose(file)
 
     def _left(self, there: Mapping[str, Found]) -> list[str]:
@@ -186,20 +199,13 @@ class ObjectOutput:
             end = self._holes.get(file.name, 0)
             if start >= end:
                 return
-            path = self._local(file.name)
-            noted = read_note(self._folder)
-            known = path.parent == self._folder and noted.get(file.name) == stamp_of(path)
+            path, noted = self._folder / file.name, read_note(self._folder)
+            known = noted.get(file.name) == stamp_of(path)
             bring_bytes(self.objects, self.names.parts(file), path, start, end)
             self._holes[file.name] = start
             stamp = stamp_of(path)
             if known and stamp is not None:
                 write_note(self._folder, noted | {file.name: stamp})
-
-    def _local(self, name: str) -> Path:
-        """Return the path of a file's local form: that of a closed file is put aside until it is one object."""
-        assert self._folder is not None
-        aside = self._folder / _CLOSED / name
-        return aside if aside.exists() else self._folder / name
 
     def remembered(self, file: OutputFile) -> tuple[int, bytes] | None:
         """Return the note about an open file that `remember` was given; see Elsewhere."""
@@ -410,59 +416,64 @@ class ObjectOutput:
 
         Raises as `append` does.
         """
+        assert self._folder is not None
         files = [file for file in self.state.files if file.name in self.names.segments]
         for file in files:
             self._holes.setdefault(file.name, file.size if file.closed else 0)
             self.fill(file, 0)
-            self._composed[file.name] = self._whole(file, self.names)
+            self._aside.composed[file.name] = self._whole(file, self._folder / file.name, self.names)
         if files and self.state.header is not None:
             self.record(self.state.header, self._with_composed(self.names))
         self.objects.delete(self._old)
         self._old = []
 
-    def _whole(self, file: OutputFile, names: Names) -> str:
+    def _whole(self, file: OutputFile, path: Path, names: Names) -> str:
         """Put a file whose local form is whole as one object, and return its name."""
-        path, first = self._local(file.name), names.parts(file)[0].name
+        first = names.parts(file)[0].name
         if first == names.of(file.name):
             return self._replaced(file, path)
         return put_new(self.objects, file.name, path)
 
     def _compose(self, file: OutputFile) -> None:
         """Make one object of a file that is closed, beside what goes on; the next record names it."""
-        with self._lock:
-            if file.name in self._composing or file.name in self._composed:
-                return
-            self._composing.add(file.name)
-        assert self._folder is not None
-        aside, path = self._folder / _CLOSED / file.name, self._folder / file.name
-        try:
-            aside.parent.mkdir(exist_ok=True)
-            if path.exists():
-                path.rename(aside)
-            elif not aside.exists():
-                aside.touch()
-                self._holes[file.name] = file.size
-        except OSError:
-            self._composing.discard(file.name)  # the next record tries it again
+        aside = self._aside
+        if file.name in aside.busy or file.name in aside.composed:
             return
-        Thread(target=self._compose_now, args=(file, self.names), daemon=True, name=f"put {file.name}").start()
+        aside.busy.add(file.name)
+        assert self._folder is not None
+        path, here = aside.folder / file.name, self._folder / file.name
+        if path not in aside.holes:
+            try:
+                aside.folder.mkdir(parents=True, exist_ok=True)
+                hole = file.size
+                if here.exists():
+                    hole = self._holes.get(file.name, 0)
+                    here.rename(path)
+                aside.holes[path] = hole
+            except OSError:
+                aside.busy.discard(file.name)  # the next record tries it again
+                return
+        args = (file, path, self.names, aside)
+        Thread(target=self._compose_now, args=args, daemon=True, name=f"put {file.name}").start()
 
-    def _compose_now(self, file: OutputFile, names: Names) -> None:
+    def _compose_now(self, file: OutputFile, path: Path, names: Names, aside: "_Aside") -> None:
+        """Bring what a file put aside lacks, and put it. All of that is of no use once the folder was made anew: then
+        its place is gone, and what has it now is another's.
+        """
         try:
-            self.fill(file, 0)
-            place = self._whole(file, names)
-            with self._lock:
-                self._composed[file.name] = place
+            bring_bytes(self.objects, self.names.parts(file), path, 0, aside.holes[path])
+            aside.holes[path] = 0
+            if path.stat().st_size == file.size:
+                aside.composed[file.name] = self._whole(file, path, names)
         except (MergeError, OSError):
             pass  # the next record tries it again
         finally:
-            with self._lock:
-                self._composing.discard(file.name)
+            aside.busy.discard(file.name)
 
     def _with_composed(self, names: Names) -> Names:
         """Return the names with files that have become one object meanwhile."""
-        with self._lock:
-            composed = {name: place for name, place in self._composed.items() if name in names.segments}
+        composed = self._aside.composed.copy()
+        composed = {name: place for name, place in composed.items() if name in names.segments}
         if self.follows:
             for file in self.state.files:
                 if file.closed and file.name in names.segments and file.name not in composed:
@@ -514,14 +525,11 @@ class ObjectOutput:
 
     def _forget_composed(self) -> None:
         """Remove the local form of files that are one object now."""
-        with self._lock:
-            done = [name for name in self._composed if name not in self.names.segments]
-            for name in done:
-                del self._composed[name]
-                self._holes.pop(name, None)
-        if self._folder is not None:
-            for name in done:
-                (self._folder / _CLOSED / name).unlink(missing_ok=True)
+        aside = self._aside
+        for name in [name for name in aside.composed.copy() if name not in self.names.segments]:
+            del aside.composed[name]
+            (aside.folder / name).unlink(missing_ok=True)
+            aside.holes.pop(aside.folder / name, None)
 
 
 def bring_bytes(objects: Objects | FolderObjects, parts: Sequence[Segment], path: Path, start: int, end: int) -> None:

@@ -17,6 +17,7 @@ from binlog_merge.files import failpoint, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
 from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
 from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
+from binlog_merge.files.objects import Objects
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from tests.effort import effort, keeping
@@ -280,6 +281,44 @@ def test_an_object_of_a_merge_that_ended_is_kept_when_rounds_have_made_it_grow(
     finish(nodes)
     merge(path, uri(s3))
     assert published(uri(s3)) == good == whole_objects(s3)
+
+
+def test_a_file_that_is_made_whole_while_a_round_is_made_again_has_all_its_bytes(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new host brings a closed file's segments, one of them late: by then it has begun anew."""
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(20_000))
+    good, nodes, config = whole(path), nodes_of(path), MergeConfig.load(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectOutput, "_compose", lambda *_: None)
+        with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "one") as rounds:
+            for share in (0.1, 0.2, 0.4, 0.6):
+                for node in nodes.values():
+                    node.grow((0, int(len(node.files[0][1]) * share)), anywhere=True)
+                rounds.merge()
+    output = settled(uri(s3))
+    file = next(f for f in output.state.files if f.closed and len(output.names.segments.get(f.name, ())) > 1)
+    late, begun, fetch = threading.Event(), threading.Event(), Objects.fetch
+
+    def fetched(self: Objects, name: str, to: Path, size: int, start: int = 0, at: int = 0) -> str | None:
+        if at and file.name in name and not begun.is_set():
+            begun.set()
+            late.wait(60)
+        return fetch(self, name, to, size, start, at)
+
+    monkeypatch.setattr(Objects, "fetch", fetched)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "two") as rounds:
+        assert begun.wait(60)
+        rounds.again()
+        late.set()
+        while any(thread.name.startswith("put ") for thread in threading.enumerate()):
+            time.sleep(0.01)
+        finish(nodes)
+        rounds.merge(end_of_input=True)
+        rounds.merge(end_of_input=True)
+        assert file.name not in settled(uri(s3)).names.segments
+    assert published(uri(s3)) == good
+    assert whole_objects(s3)[file.name] == good[file.name]
 
 
 def whole_objects(s3: Store) -> dict[str, bytes]:
