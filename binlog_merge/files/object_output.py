@@ -373,7 +373,8 @@ class ObjectOutput:
                 data = source.read(end - start)
         except OSError as error:
             raise io_error(error, str(path)) from error
-        name = f"{OPEN}/{file}/{start:012d}-{end:012d}-{hashlib.sha256(data).hexdigest()[:16]}"
+        # What another writer has left is not taken: it may be older than the head, and being removed.
+        name = f"{OPEN}/{file}/{start:012d}-{end:012d}-{uuid.uuid4().hex[:16]}"
         if len(data) != end - start or not self.objects.create(name, data):
             raise InternalError(f"a segment of {file} could not be put: {name}")
         return Segment(start, end, name)

@@ -24,6 +24,7 @@ _EVERY: Final = 1.0
 _EVERY_WHILE_IT_GROWS: Final = 0.2
 _GROWS_FOR: Final = 10.0
 _AFTER_FAILURE: Final = 5.0
+_ATTEMPTS: Final = 5
 _BESIDE: Final = timedelta(seconds=2)
 
 
@@ -128,20 +129,22 @@ class RemoteLog(LogFolder):
 
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file, which is brought if necessary; see LogFolder."""
-        return self._found(lambda: self._store.path(file))
+        return self._found(file, lambda: self._store.path(file))
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, which is brought if necessary."""
-        return self._found(lambda: self._store.opened(file, buffering))
+        return self._found(file, lambda: self._store.opened(file, buffering))
 
-    def _found(self, brought: Callable[[], Brought]) -> Brought:
+    def _found(self, file: OutputFile, brought: Callable[[], Brought]) -> Brought:
         """Return what is brought; what has another name by now, since segments were joined, is looked for by that."""
-        try:
-            return brought()
-        except FileNotFoundError:
-            with self._lock:
-                if not self._advance():
-                    raise
+        for _ in range(_ATTEMPTS):
+            parts = self._output.names.parts(file)
+            try:
+                return brought()
+            except FileNotFoundError:
+                with self._lock:  # another thread may have looked meanwhile
+                    if not self._advance() and self._output.names.parts(file) == parts:
+                        raise
         return brought()
 
     @contextmanager

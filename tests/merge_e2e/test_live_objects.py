@@ -321,6 +321,57 @@ def test_a_file_that_is_made_whole_while_a_round_is_made_again_has_all_its_bytes
     assert whole_objects(s3)[file.name] == good[file.name]
 
 
+def test_a_segment_that_a_dead_writer_left_is_not_taken(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host begins between a segment and its record, and removes what is older than the head."""
+    path, nodes, good = grown(tmp_path)
+    config = MergeConfig.load(path)
+    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "one") as one:
+        one.merge()
+        finish(nodes)
+        with monkeypatch.context() as patch:
+            patch.setenv(failpoint.VARIABLE, "object-before-schema:raise")
+            with pytest.raises(failpoint.FailpointReached):
+                one.merge(end_of_input=True)
+        with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "two") as two:
+            time.sleep(2.1)  # the store's clock counts seconds
+            two.claim(1, "two")
+
+            def other_host(name: str) -> None:
+                if name == "object-before-schema":
+                    with Rounds(LocalRunner(), config, uri(s3), work=tmp_path / "three"):
+                        pass
+
+            monkeypatch.setattr(object_output, "failpoint", other_host)
+            two.merge(end_of_input=True)
+    assert published(uri(s3)) == good
+
+
+def test_a_file_is_found_that_became_one_object_while_it_was_brought(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader has seen the newer manifest before it misses a segment."""
+    path, nodes, good = grown(tmp_path)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        rounds.merge()
+        finish(nodes)
+        rounds.merge(end_of_input=True)
+    with opened_log(uri(s3)) as log:
+        fetch, names = Objects.fetch, [file.name for file in log.state().files]
+
+        def fetched(self: Objects, *args: object) -> str | None:
+            monkeypatch.setattr(Objects, "fetch", fetch)
+            merge(path, uri(s3))
+            time.sleep(1)
+            log.refresh()
+            return fetch(self, *args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Objects, "fetch", fetched)
+        last = log.state().files[-1]
+        assert last.name == names[-1] and log.path(last).read_bytes() == good[last.name]
+
+
 def whole_objects(s3: Store) -> dict[str, bytes]:
     return {name: data for name, data in s3.objects("out/merged/").items() if name.startswith("binlog.0")}
 
