@@ -8,9 +8,11 @@ after RESET BINARY LOGS, gets a name of its own. A host that begins in the middl
 the log goes on with, and asks the server only for what follows.
 """
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from binlog_merge.binlog.constants import EVENT_HEADER_LEN
@@ -30,6 +32,8 @@ from binlog_merge.redaction import Routine
 
 _AGAIN_SECONDS: Final = 30.0
 _PART: Final = 8 << 20
+_OWN: Final = re.compile(r"(\.\d{6,})\.[0-9a-f]{12}$")
+"""The end of a name of its own, behind the name that was taken."""
 
 
 class KeptFiles:
@@ -47,11 +51,14 @@ class KeptFiles:
         """Return what is kept of the node, by name."""
         return {name.partition("/")[2]: found for name, found in self._objects.below(self._node).items()}
 
-    def put(self, path: Path, name: str) -> None:
-        """Keep a file that is closed."""
+    def put(self, path: Path, name: str, there: Mapping[str, Found] = MappingProxyType({})) -> bool:
+        """Keep a file that is closed; return False if it is kept by what is `there`."""
         with LocalSource(str(path)) as source:
-            identity = file_identity(source)
-        put_new(self._objects, f"{self._node}/{name}", path, own=(identity or "")[:12])
+            own, size = (file_identity(source) or "")[:12], source.size
+        if any(one in there and there[one].size == size for one in (name, f"{name}.{own}")):
+            return False
+        put_new(self._objects, f"{self._node}/{name}", path, own=own)
+        return True
 
     def remove(self, needed: Needed, before: float) -> list[str]:
         """Remove the files that no run of a merge needs, and that were put before a moment; return their names."""
@@ -74,13 +81,22 @@ class KeptFiles:
         files.record(needed.before.server_uuid)
         files.begin_with(begun(needed))
         self._fetch_end(first, there[first].size, files, needed)
-        count = 1
-        while (kept := kept_name(folder, name := successor(name))) in there:
+        count, last = 1, first
+        while (kept := self._following(there, kept_name(folder, name := successor(name)), last)) is not None:
             part = files.directory / f".{name}.part"
             self._objects.fetch(f"{self._node}/{kept}", part, there[kept].size)
             _appears(part, files.directory / name)
-            count += 1
+            count, last = count + 1, kept
         return count
+
+    def _following(self, there: Mapping[str, Found], name: str, last: str) -> str | None:
+        """Return the kept file of a name that follows the last one in a log; None if there is none.
+
+        Files of a log that was reset are there under the same names. They were begun before those that came after.
+        """
+        same = [one for one in there if one == name or (one.startswith(f"{name}.") and _OWN.search(one))]
+        begun_at = {one: int.from_bytes(self._read(one, 4, 8), "little") for one in (last, *same)}
+        return min((one for one in same if begun_at[one] >= begun_at[last]), key=begun_at.__getitem__, default=None)
 
     def _first(self, there: Mapping[str, Found], needed: Needed) -> str | None:
         """Return the kept file that is the one needed first, None if it is not kept."""
@@ -130,6 +146,7 @@ def kept_name(folder: str, file: str) -> str:
 
 def _place(name: str) -> tuple[str, int]:
     """Return the folder of a kept file's server, and its number."""
+    name = _OWN.sub(r"\1", name)
     folder, _, file = name.partition(".")
     numbered = folder[:6].isdecimal() and folder[6:7] == "-"
     return (folder, file_number(file)) if numbered else ("", file_number(name))
@@ -171,7 +188,8 @@ class Keeper(threading.Thread):
     ) -> None:
         super().__init__(name="keep captured files", daemon=True)
         self._kept, self._files, self._report, self._unneeded = kept, files, report, unneeded
-        self._known: set[str] | None = None
+        self._known = set[str]()
+        self._there: Mapping[str, Found] | None = None
         self._told = False
         self._news, self._stopped = threading.Event(), False
 
@@ -205,10 +223,10 @@ class Keeper(threading.Thread):
 
     def keep(self) -> None:
         """Keep the files that are closed, and not kept yet. Raises what a store raises, and IoError."""
-        if self._known is None or self._told:
+        if self._there is None or self._told:
             self._kept.check()  # fails sooner than what follows would
-        if self._known is None:
-            self._known = set(self._kept.there())
+        if self._there is None:
+            self._there = self._kept.there()
         files, prefix = self._files()
         paths = files.paths() if files.directory.is_dir() else []
         news = False
@@ -216,8 +234,7 @@ class Keeper(threading.Thread):
             name = kept_name(prefix.rstrip("/"), path.name)
             if name in self._known:
                 continue
-            if hole_of(str(path)) is None:
-                self._kept.put(path, name)
+            if hole_of(str(path)) is None and self._kept.put(path, name, self._there):
                 self._report(Routine(f"{path.name} is kept"))
                 news = True
             self._known.add(name)

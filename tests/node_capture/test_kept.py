@@ -3,6 +3,8 @@
 import os
 import shutil
 import time
+import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,12 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, ObjectStoreUnreachable, Purged
 from binlog_merge.files.captured import hole_of
-from binlog_merge.node_capture.kept import KeptFiles
+from binlog_merge.files.head import file_identity
+from binlog_merge.files.needed import CapturedBefore, Needed
+from binlog_merge.files.servers import LogEnd
+from binlog_merge.files.source import LocalSource
+from binlog_merge.node_capture.files import NodeFiles
+from binlog_merge.node_capture.kept import Keeper, KeptFiles
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
 from tests.node_capture.capturing import capture_now, captured_files, cluster, server_files, url_of
@@ -97,6 +104,42 @@ def test_other_bytes_under_a_name(tmp_path: Path) -> None:
     found = sorted(kept.there())
     assert len(found) == 2 and found[0] == path.name and found[1].startswith(f"{path.name}.")
     assert (tmp_path / "kept" / "dn-1" / path.name).read_bytes() == data
+
+
+def test_what_is_kept_of_a_log_that_was_reset_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    """The new log's files have the names of the old one's: they are kept all the same, and they alone are taken."""
+    from tests.files.binlogs import series
+
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "a").mkdir()
+    kept = KeptFiles(str(tmp_path / "kept"), "dn-1")
+    old = series(tmp_path / "a", 1, 2, 3, 4)
+
+    def keep() -> None:
+        Keeper(kept, lambda: (NodeFiles(tmp_path / "a", "dn-1"), ""), lambda text: None).keep()
+
+    keep()
+    assert len(kept.there()) == 3
+    old[3].unlink()
+    for path in old[:3]:
+        data = path.read_bytes()
+        began = int.from_bytes(data[4:8], "little") + 1000
+        path.write_bytes(data[:4] + began.to_bytes(4, "little") + data[8:] + b"longer")
+    keep()
+    keep()
+    assert len(kept.there()) == 5
+    with LocalSource(str(old[0])) as source:
+        identity = file_identity(source)
+    assert identity is not None
+    at = LogEnd("", old[0].name, 4)
+    needed = Needed("dn-1", at, identity, at, at, None, CapturedBefore(str(uuid.uuid4()), 4), "merged")
+    (tmp_path / "new").mkdir()
+    assert kept.take(tmp_path / "new", needed) == 2
+    for path in old[:2]:
+        assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
+    later = replace(needed, oldest=LogEnd("", old[1].name, 4))
+    assert sorted(name[:16] for name in kept.remove(later, time.time() + 10)) == [old[0].name] * 2
+    assert len(kept.there()) == 3
 
 
 def test_a_url_as_directory_is_the_archive(tmp_path: Path) -> None:
