@@ -36,8 +36,6 @@ from binlog_merge.files.manifest import (
 from binlog_merge.files.objects import FolderObjects, Objects, Version
 from binlog_merge.files.parts import HEAD
 
-OPEN: Final = "open"
-"""The folder of segments."""
 FOLD: Final = 64
 """So many records are in the head at most."""
 LEGACY: Final = 64
@@ -87,11 +85,11 @@ class Names:
         return self.segments.get(file.name) or (Segment(0, file.size, self.of(file.name)),)
 
     def objects(self) -> set[str]:
-        """Return the names of all objects below `open`, and of the schema store, that are needed.
+        """Return the names of all segments, of the note and of the schema store, which are needed.
 
-        The first segment of a file may be an object of the file's own, which grows to be all of it: it is none of them.
+        The first segment of a file may be the object that is to be all of it, and then is no segment any more.
         """
-        found = {part.name for parts in self.segments.values() for part in parts if part.name.startswith(f"{OPEN}/")}
+        found = {part.name for parts in self.segments.values() for part in parts}
         found |= set() if self.schema is None else {self.schema}
         return found | (set() if self.remembered is None else {self.remembered.name})
 

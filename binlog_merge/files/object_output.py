@@ -55,7 +55,7 @@ from binlog_merge.files.manifest import (
     Removed,
     encode_record,
 )
-from binlog_merge.files.object_manifest import OPEN, Names, ObjectManifest, Remembered, Segment
+from binlog_merge.files.object_manifest import Names, ObjectManifest, Remembered, Segment
 from binlog_merge.files.objects import FolderObjects, Found, Objects, put_new
 from binlog_merge.files.parts import HEAD, PARTS
 from binlog_merge.files.publish import basename_of
@@ -66,6 +66,7 @@ SEGMENT: Final = 8 << 20
 SCHEMA_NAME: Final = "schema.duckdb"
 PACKED: Final = ".zst"
 """The end of the names of objects that are compressed: those of an archive (`files.archive`)."""
+OPEN: Final = "open"
 _CLOSED: Final = ".closed"
 _REMEMBERED: Final = 16 << 20  # an open file's bytes after which its note is put again
 _KNOWN_AFTER: Final = 30.0
@@ -505,7 +506,8 @@ class ObjectOutput:
         if self.manifest.base != old_base:
             gone += self._old
             self._old = [old_base] if old_base else []
-        self._old += old.objects() - self.names.objects() - set(gone)
+        whole = {self.names.of(file) for file in old.segments}
+        self._old += old.objects() - self.names.objects() - whole - set(gone)
         try:
             self._write_index()
             self.objects.delete(gone)
