@@ -55,6 +55,8 @@ class Away:
         with busy:
             with self._lock:
                 have = self._here.pop(file.name, 0)
+            if not path.exists():  # somebody tidies up temporary folders: what follows would stand behind zeros
+                have = 0
             try:
                 if have < file.size:
                     self._bring(file, path, have)

@@ -292,7 +292,7 @@ _S3: Final = _Kind(
     "the store does not accept the credentials for {}",
     "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, which expires), or the profile; the "
     "machine's clock must be right",
-    "allow s3:ListBucket and s3:GetObject there, for an output s3:PutObject, too; or use others",
+    "allow s3:ListBucket and s3:GetObject there, for an output s3:PutObject and s3:DeleteObject, too; or use others",
 )
 
 

@@ -416,7 +416,12 @@ class FolderObjects:
         """Write an object that is not there yet, and return its tag; None if another is there."""
         if self._last(name)[1]:
             return self._tag_of_same(name, data)
-        return self._link(name, self._folder / name, 0, data)
+        made = self._link(name, self._folder / name, 0, data)
+        if made is not None and self._last(name)[1]:  # it was made, and replaced twice, while this one was asleep
+            with self._explained(name):
+                (self._folder / name).unlink(missing_ok=True)
+            return None
+        return made
 
     def replace(self, name: str, data: bytes | Path, tag: str) -> str | None:
         """Write an object that still has this tag, and return its new one; None if it has another tag now."""

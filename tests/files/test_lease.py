@@ -286,6 +286,25 @@ def test_who_was_stopped_and_goes_on_finds_that_it_is_lost(place: str) -> None:
                 one.check()
 
 
+def test_who_was_asleep_makes_no_object_that_was_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By then its first version is gone, so there is nothing of the name."""
+    one, other, link = FolderObjects(tmp_path), FolderObjects(tmp_path), FolderObjects._link
+
+    def late(self: FolderObjects, name: str, path: Path, number: int, data: bytes | Path) -> str | None:
+        monkeypatch.setattr(FolderObjects, "_link", link)
+        tag = other.create("lease.json", b"other 0")
+        for again in (b"other 1", b"other 2"):
+            assert tag is not None
+            tag = other.replace("lease.json", again, tag)
+        return link(self, name, path, number, data)
+
+    monkeypatch.setattr(FolderObjects, "_link", late)
+    assert one.create("lease.json", b"one") is None
+    assert one.read("lease.json") == b"other 2" and not (tmp_path / "lease.json").exists()
+
+
 def want(place: str, name: str) -> None:
     """Ask for a handover, as `takeover` does."""
     objects = lease_objects(place, 10)

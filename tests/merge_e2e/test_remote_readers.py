@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.errors import ManifestError, ObjectStoreRefused, ObjectStoreUnreachable, UnannouncedDdl
 from binlog_merge.files import away, remote_log
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.object_manifest import Segment
 from binlog_merge.files.object_output import ObjectOutput
+from binlog_merge.files.objects import FolderObjects
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.files.scratch import reading_folder, users_folder
 from tests.binlog_server.running import remote_mysqlbinlog, serving, without
@@ -268,3 +272,15 @@ def test_what_a_killed_reader_has_left_is_removed() -> None:
             assert not left.exists() and held.exists() and folder.exists() and other.exists()
         os.close(fd)
     assert not folder.exists() and not other.exists()
+
+
+def test_a_copy_that_was_tidied_away_is_brought_anew(tmp_path: Path) -> None:
+    """What a log grows by then is not put behind zeros."""
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "binlog.000001").write_bytes(b"0123456789")
+    (tmp_path / "copies").mkdir()
+    parts = [Segment(0, 10, "binlog.000001")]
+    copies = away.Away(FolderObjects(tmp_path / "store"), lambda file: parts, tmp_path / "copies")
+    file = OutputFile("binlog.000001", 5, False, "", "", 1, 1, 0, 1, 1)
+    copies.path(file).unlink()
+    assert copies.path(replace(file, size=10)).read_bytes() == b"0123456789"
