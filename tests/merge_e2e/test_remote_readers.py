@@ -241,6 +241,8 @@ def test_what_is_wrong_is_said_at_once(verb: list[str], case: Path, s3: Store) -
         (s3.uri("x", bucket="no-such-bucket"), ObjectStoreRefused.exit_code),
         (s3.uri("x", address="http://127.0.0.1:1"), ObjectStoreUnreachable.exit_code),
     ):
+        if verb[0] == "serve" and code == ManifestError.exit_code:
+            continue  # it waits for the first merge, as beside an empty folder
         done = command_line([word.replace("OUT", place).replace("{config}", str(case)) for word in verb])
         assert done.returncode == code, done.stderr
 
@@ -249,8 +251,7 @@ def test_what_is_wrong_is_said_at_once(verb: list[str], case: Path, s3: Store) -
     ("verb", "instead"),
     [
         (["purge", "OUT", "--to", "binlog.000002"], "retention.size"),
-        (["merge", "--config", "{config}", "--out", "OUT", "--stop-never"], "again and again"),
-        (["run", "--config", "{config}", "--out", "OUT"], "again and again"),
+        (["ddl", "resolve", "a.b", "--skip", "--out", "OUT"], "local"),
     ],
 )
 def test_verbs_that_cannot_say_what_can(verb: list[str], instead: str, case: Path, s3: Store) -> None:
