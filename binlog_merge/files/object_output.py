@@ -22,7 +22,7 @@ its own beside it (`binlog.000003.7c0e…`), which the record says. Nothing of u
 
 A merge that ends puts the open file as one object. One that goes on (`follows`) puts a segment a record, joins small
 ones when it folds, and makes one object of a file that is closed, beside its rounds. What no record names any more, and
-was written before the head, is removed: no writer whose record can still come has put it.
+was written a minute before the head, is removed: no writer whose record can still come has put it.
 """
 
 import errno
@@ -69,6 +69,8 @@ PACKED: Final = ".zst"
 OPEN: Final = "open"
 _CLOSED: Final = ".closed"
 _REMEMBERED: Final = 16 << 20  # an open file's bytes after which its note is put again
+_CLOCKS: Final = 60.0
+"""So many seconds may the clocks of a store's machines go apart, which say when an object was written."""
 _KNOWN_AFTER: Final = 30.0
 _READERS: Final = 16
 _WRITERS: Final = 4
@@ -171,7 +173,7 @@ class ObjectOutput:
         """Return the objects that no record needs, and that were written before the head: no record to come does."""
         needed = {*self.names.objects(), self.manifest.base, HEAD}
         ours = (f"{OPEN}/", "schema/", "manifest/")
-        before = self.manifest.at - 1 if self.head is not None else 0.0
+        before = self.manifest.at - _CLOCKS if self.head is not None else 0.0
         return [
             name for name, found in there.items() if name.startswith(ours) and name not in needed and found.at < before
         ]
