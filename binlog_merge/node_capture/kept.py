@@ -80,14 +80,18 @@ class KeptFiles:
         files = NodeFiles(directory / folder, self._node)
         files.record(needed.before.server_uuid)
         files.begin_with(begun(needed))
-        self._fetch_end(first, there[first].size, files, needed)
-        count, last = 1, first
+        parts: dict[str, Path] = {}
+        last = first
         while (kept := self._following(there, kept_name(folder, name := successor(name)), last)) is not None:
-            part = files.directory / f".{name}.part"
+            part = parts[name] = files.directory / f".{name}.part"
+            part.unlink(missing_ok=True)
             self._objects.fetch(f"{self._node}/{kept}", part, there[kept].size)
+            last = kept
+        # Nothing appears before all is there: with some of it a capture would go on at the server.
+        self._fetch_end(first, there[first].size, files, needed)
+        for name, part in parts.items():
             _appears(part, files.directory / name)
-            count, last = count + 1, kept
-        return count
+        return 1 + len(parts)
 
     def _following(self, there: Mapping[str, Found], name: str, last: str) -> str | None:
         """Return the kept file of a name that follows the last one in a log; None if there is none.

@@ -14,8 +14,10 @@ from binlog_merge.errors import ConfigError, ObjectStoreUnreachable, Purged
 from binlog_merge.files.captured import hole_of
 from binlog_merge.files.head import file_identity
 from binlog_merge.files.needed import CapturedBefore, Needed
+from binlog_merge.files.objects import FolderObjects
 from binlog_merge.files.servers import LogEnd
 from binlog_merge.files.source import LocalSource
+from binlog_merge.node_capture.begin import prepared
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.kept import Keeper, KeptFiles
 from tests.merge_e2e.local import merge, written
@@ -140,6 +142,40 @@ def test_what_is_kept_of_a_log_that_was_reset_is_not_taken_for_the_new_one(tmp_p
     later = replace(needed, oldest=LogEnd("", old[1].name, 4))
     assert sorted(name[:16] for name in kept.remove(later, time.time() + 10)) == [old[0].name] * 2
     assert len(kept.there()) == 3
+
+
+def test_what_was_taken_in_part_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away in between leaves nothing from which a capture would go on at the server."""
+    from tests.files.binlogs import series
+
+    (tmp_path / "kept").mkdir()
+    kept = KeptFiles(str(tmp_path / "kept"), "dn-1")
+    paths = series(tmp_path / "a", 1, 2, 3)
+    for path in paths:
+        kept.put(path, path.name)
+    with LocalSource(str(paths[0])) as source:
+        identity = file_identity(source)
+    assert identity is not None
+    at = LogEnd("", paths[0].name, 4)
+    needed = Needed("dn-1", at, identity, at, at, None, CapturedBefore(str(uuid.uuid4()), 4), "merged")
+    home, fetch = tmp_path / "new", FolderObjects.fetch
+    home.mkdir()
+
+    def once(self: FolderObjects, name: str, path: Path, size: int) -> str | None:
+        def away(*_: object) -> None:
+            raise ObjectStoreUnreachable("it is away")
+
+        monkeypatch.setattr(FolderObjects, "fetch", away)
+        return fetch(self, name, path, size)
+
+    monkeypatch.setattr(FolderObjects, "fetch", once)
+    with pytest.raises(ObjectStoreUnreachable):
+        kept.take(home, needed)
+    monkeypatch.setattr(FolderObjects, "fetch", fetch)
+    assert prepared(home, needed, lambda text: None) == needed
+    assert kept.take(home, needed) == 3
+    assert prepared(home, needed, lambda text: None) is None
+    assert [(home / path.name).read_bytes() for path in paths] == [path.read_bytes() for path in paths]
 
 
 def test_a_url_as_directory_is_the_archive(tmp_path: Path) -> None:
