@@ -355,8 +355,12 @@ class FolderObjects:
                 if path.is_file() and not path.name.endswith(".part"):
                     name, number = _numbered(str(path.relative_to(self._folder)))
                     found[name] = max(found.get(name, (-1, path)), (number, path))
-            stats = {name: (number, path.stat()) for name, (number, path) in found.items()}
-        return {name: Found(status.st_size, str(number), status.st_mtime) for name, (number, status) in stats.items()}
+            there: dict[str, Found] = {}
+            for name, (number, path) in found.items():
+                with suppress(FileNotFoundError):  # removed, or replaced, since
+                    status = path.stat()
+                    there[name] = Found(status.st_size, str(number), status.st_mtime)
+        return there
 
     def changed(self, name: str, tag: str | None = None) -> Version | None:
         """Return an object unless it still has this tag; see Objects."""

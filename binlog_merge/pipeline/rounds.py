@@ -234,7 +234,7 @@ def follow(
             if HEARTBEAT.has_worked:  # else it still starts, for which kernels may be compiled: nobody waits for signs
                 HEARTBEAT.beat()
             # Files that are not there yet come any moment: on a new host they are being captured.
-            pause = pace.pause(1 if isinstance(error, NoFiles) else attempts)
+            pause = min(pace.pause(attempts), _CAPTURED_SOON if isinstance(error, NoFiles) else pace.last_pause)
             watcher.failed(error, pause)
             stop.wait(pause)
             continue
@@ -251,7 +251,8 @@ def follow(
             rounds.wait(stop, pace.look, pace.poll)
 
 
-_CLAIMS = 5
+_CLAIMS: Final = 5
+_CAPTURED_SOON: Final = 1.0
 
 
 def follow_leading(
