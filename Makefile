@@ -88,7 +88,7 @@ demo-live: $(SETUP)
 	@$(RUN) DEMO_SECONDS=$(DEMO_SECONDS) DEMO_RATE=$(DEMO_RATE) $(VENV)/python -m tools.demo_live
 
 test: $(SETUP) mysql mariadb prometheus
-	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) --junitxml=build/tests.xml $(EXTENDED:%=--extended=%) $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m tools.run_tests $(TEST_PROCESSES) --junitxml=build/tests.xml $(EXTENDED:%=--extended=%) $(TEST_ARGS)
 
 test-all:
 	@$(MAKE) --no-print-directory test EXTENDED=all

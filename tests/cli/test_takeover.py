@@ -21,12 +21,14 @@ from tests.command_line import command_line
 from tests.observe.status.looking import Cluster, codes, eventually, merged
 
 CASE = "three-nodes-commit-order"
+# Long enough that a busy machine keeps it, and short enough to wait for.
+LEASE = 6.0
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     found = merged(CASE, tmp_path)
-    found.path.write_text(found.path.read_text() + "\nha: {lease: 1s}\n")
+    found.path.write_text(found.path.read_text() + f"\nha: {{lease: {LEASE}s}}\n")
     return found
 
 
@@ -34,7 +36,7 @@ def cluster(tmp_path: Path) -> Cluster:
 def leading(place: Path, name: str, patient: bool = False) -> Iterator[LeaseKeeper]:
     """Run what a merge is to its lease: it waits, leads, and hands over when it is asked to."""
     stop = threading.Event()
-    keeper = LeaseKeeper(lease_objects(str(place), 1.0), Terms(name, 1.0, patient), status=lambda: {"at": 1.0})
+    keeper = LeaseKeeper(lease_objects(str(place), LEASE), Terms(name, LEASE, patient), status=lambda: {"at": 1.0})
 
     def work() -> None:
         while keeper.leads(stop):
@@ -62,7 +64,7 @@ def test_a_handover_ends_when_the_other_leads(cluster: Cluster) -> None:
         assert refused.returncode == 25
         assert "nobody waits for the lease that a-1 holds" in refused.stderr
         with leading(out, "b-1", patient=True) as two, leading(out, "c-1", patient=True):
-            assert eventually(lambda: len(LeaseWatch(lease_objects(str(out), 1)).look().standbys) == 2)  # type: ignore[union-attr]
+            assert eventually(lambda: len(LeaseWatch(lease_objects(str(out), LEASE)).look().standbys) == 2)  # type: ignore[union-attr]
             refused = command_line([*command, "--to", "d"])
             assert refused.returncode == 25
             assert "d does not wait for the lease that a-1 holds; b-1, c-1 does" in refused.stderr
@@ -74,18 +76,18 @@ def test_a_handover_ends_when_the_other_leads(cluster: Cluster) -> None:
 
 
 def test_a_holder_that_does_not_hand_over_is_told(tmp_path: Path) -> None:
-    with LeaseKeeper(lease_objects(str(tmp_path), 1.0), Terms("a", 1.0)) as one, leading(tmp_path, "b", True):
+    with LeaseKeeper(lease_objects(str(tmp_path), LEASE), Terms("a", LEASE)) as one, leading(tmp_path, "b", True):
         assert one.leads(threading.Event())  # and does nothing more
-        objects = lease_objects(str(tmp_path), 1.0)
+        objects = lease_objects(str(tmp_path), LEASE)
         assert eventually(lambda: bool(standbys(tmp_path)))
         with pytest.raises(OutputBusy, match="a was asked to hand over to b, and has not within 0 s"):
             hand_over(objects, None, 0.3)
     with pytest.raises(ConfigError, match="nobody has a lease"):
-        hand_over(lease_objects(str(tmp_path / "other"), 1.0), None, 1)
+        hand_over(lease_objects(str(tmp_path / "other"), LEASE), None, 1)
 
 
 def standbys(place: Path) -> tuple[str, ...]:
-    seen = LeaseWatch(lease_objects(str(place), 1.0)).look()
+    seen = LeaseWatch(lease_objects(str(place), LEASE)).look()
     assert seen is not None
     return seen.standbys
 
@@ -130,7 +132,7 @@ def test_status_says_who_leads_who_waits_and_that_nobody_does(cluster: Cluster) 
 
 def test_a_leader_that_is_silent_for_its_time_leads_no_longer(cluster: Cluster) -> None:
     now = [0.0]
-    watch = LeaseWatch(lease_objects(str(cluster.out), 1.0), clock=lambda: now[0])
+    watch = LeaseWatch(lease_objects(str(cluster.out), LEASE), clock=lambda: now[0])
     with leading(cluster.out, "a-1") as one:
         assert eventually(lambda: one.epoch == 1)
         assert watch.look().held  # type: ignore[union-attr]
@@ -139,11 +141,11 @@ def test_a_leader_that_is_silent_for_its_time_leads_no_longer(cluster: Cluster) 
         found = watch.look()
         assert found is not None
         assert found.held
-        now[0] += 1.6
+        now[0] += 1.6 * LEASE
         found = watch.look()
         assert found is not None
         assert not found.held
-        assert found.age >= 1.5
+        assert found.age >= 1.5 * LEASE
 
 
 def test_a_standby_is_healthy_and_no_leader_and_nothing_but_silence_makes_it_dead(
@@ -173,7 +175,7 @@ def test_what_a_leader_says_of_its_merge_is_shown_where_nothing_else_does(cluste
     note = json.loads((cluster.out / ".status" / "merge.json").read_text())
     (cluster.out / ".status" / "merge.json").unlink()
     note["warnings"], note["warnings_count"] = ["a warning"], 1
-    keeper = LeaseKeeper(lease_objects(str(cluster.out), 1.0), Terms("elsewhere-1", 1.0), status=lambda: note)
+    keeper = LeaseKeeper(lease_objects(str(cluster.out), LEASE), Terms("elsewhere-1", LEASE), status=lambda: note)
     with keeper:
         assert keeper.leads(threading.Event())
         seen = Observer(cluster.config, cluster.out).look()
