@@ -3,6 +3,7 @@
 import http.client
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,16 +24,24 @@ class Mode(StrEnum):
 
 
 class StoreProxy:
-    """A store as one host sees it. `mode` may be set at any time; `requests` counts what came, by method."""
+    """A store as one host sees it. `mode` may be set at any time; `requests` counts what came, by method, and `by` the
+    bytes of answers, by the path that was asked for.
+    """
 
     def __init__(self, store: Store, slow: float = 1.0) -> None:
         host, _, port = store.address.removeprefix("http://").partition(":")
         self.target, self.slow = (host, int(port)), slow
         self.mode = Mode.PASS
         self.requests: dict[str, int] = {}
+        self.by: Counter[str] = Counter()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.proxy = self
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def read(self) -> int:
+        """Return how many bytes all answers have had so far."""
+        return self.by.total()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
@@ -84,6 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = connection.getresponse()
             data = found.read()
             connection.close()
+            proxy.by[self.path.partition("?")[0]] += len(data)
             if mode is Mode.LOST:
                 self.close_connection = True
                 return

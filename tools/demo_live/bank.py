@@ -179,12 +179,16 @@ class Bank:
         return tso
 
     def add_note(self, pause: float) -> None:
-        """Add a column to the accounts while transfers run: node by node, `pause` seconds apart, then the marker."""
-        for number, server in enumerate(self.servers):
-            server.execute(f"ALTER TABLE bank_{number}.accounts_{number} {ADD_NOTE}")
-            time.sleep(pause)
-        self._mark("ALTER_TABLE", "accounts", f"ALTER TABLE accounts {ADD_NOTE}")
+        """Add a column to the accounts while transfers run, and fill it from then on."""
+        self.alter(ADD_NOTE, pause)
         self.noted = True
+
+    def alter(self, change: str, pause: float) -> None:
+        """Change the accounts while transfers run: node by node, `pause` seconds apart, then the marker."""
+        for number, server in enumerate(self.servers):
+            server.execute(f"ALTER TABLE bank_{number}.accounts_{number} {change}")
+            time.sleep(pause)
+        self._mark("ALTER_TABLE", "accounts", f"ALTER TABLE accounts {change}")
 
     def heartbeat(self) -> None:
         """Let each node's binlog show a new commit TSO: what came before need wait no longer."""

@@ -14,7 +14,7 @@ from binlog_merge.observe.status.metrics import exposition
 from binlog_merge.observe.status.values import Status
 
 ROOT = Path(__file__).resolve().parents[3]
-RULES = ROOT / "deploy" / "prometheus-rules.yml"
+RULES = ROOT / "deploy" / "prometheus" / "rules.yaml"
 PROMTOOL = ROOT / "build" / "prometheus" / "bin" / "promtool"
 EVERY = 30
 """Seconds between two scrapes."""

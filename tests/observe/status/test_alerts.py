@@ -1,4 +1,4 @@
-"""Each alarm of deploy/prometheus-rules.yml fires at the fault that it is for, in Prometheus' own evaluation.
+"""Each alarm of deploy/prometheus/rules.yaml fires at the fault that it is for, in Prometheus' own evaluation.
 
 What is scraped is what the program says of real outputs, processes and disks, before and while the fault is there.
 """

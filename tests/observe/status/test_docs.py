@@ -23,5 +23,5 @@ def test_the_table_of_alarms() -> None:
 
 
 def test_the_page_has_the_rules() -> None:
-    rules = yaml.safe_load((_ROOT / "deploy" / "prometheus-rules.yml").read_text())["groups"][0]["rules"]
+    rules = yaml.safe_load((_ROOT / "deploy" / "prometheus" / "rules.yaml").read_text())["groups"][0]["rules"]
     assert re.findall(r"^\| `(BinlogMerge\w+)` \|", _PAGE, re.M) == [rule["alert"] for rule in rules]
