@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 import numpy as np
 
@@ -95,7 +96,7 @@ def _assembled(
     """Join a node's pieces. `moved` maps a piece to its locals, by index, that have a key of their own. With `used`,
     the commit rows that pieces have used are looked at.
     """
-    scanned = ScannedNode(node, carry=node.carry)
+    scanned, last = ScannedNode(node, carry=node.carry), {piece.file_index: piece.piece for piece in results}
     for piece, block in zip(results, blocks, strict=True):
         file = node.files[piece.file_index]
         try:
@@ -132,7 +133,7 @@ def _assembled(
         scanned.carry = assembled.carry
         if piece.error is not None:
             scanned.error = MergeError.from_dict(piece.error)
-        elif _last_piece(results, piece):
+        elif last[piece.file_index] == piece.piece:
             scanned.error = _file_end(node, scanned.pieces, file, end_of_input, scanned.warnings)
         if scanned.error is not None:
             break
@@ -176,14 +177,10 @@ def _with_used_rows(piece: ScanResult, block: PieceBlock, carry: Carry) -> ScanR
     return replace(piece, commit_rows=(*piece.commit_rows, *(row for row in rows if row[:2] in wanted)))
 
 
-def _last_piece(results: Sequence[ScanResult], piece: ScanResult) -> bool:
-    return all(r.file_index != piece.file_index or r.piece <= piece.piece for r in results)
-
-
 def _walked_to_end(pieces: Sequence[ScanResult]) -> ScanResult:
     """Return the piece that walked to the end of the last file: the last one in which a group begins."""
-    file = [p for p in pieces if p.file_index == pieces[-1].file_index]
-    return next((p for p in reversed(file) if p.first >= 0), file[0])
+    own = list(takewhile(lambda piece: piece.file_index == pieces[-1].file_index, reversed(pieces)))
+    return next((piece for piece in own if piece.first >= 0), own[-1])
 
 
 def _is_new(node: NodeInput, file_index: int, offset: int) -> bool:

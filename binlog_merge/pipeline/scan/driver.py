@@ -133,9 +133,11 @@ def _scan(
         inputs.nodes, job.config, inputs.carrier, blocks, job.partitions, whole, kept, first, inputs.skipped
     )
     rounds.next_number += len(tasks)
-    work, size = bundles(tasks), sum(task.length for task in tasks)
+    size = sum(task.length for task in tasks)
+    runner = job.runner(size)
+    work = bundles(tasks, runner.slots)
     with job.stage("scan", len(work), size):
-        scanned: list[list[ScanResult]] = job.runner(size).run("scan", scan_all, work)
+        scanned: list[list[ScanResult]] = runner.run("scan", scan_all, work)
     results = [result for bundle in scanned for result in bundle]
     pieces = {node.source_id: list(kept.get(node.source_id, ())) for node in inputs.nodes}
     for task, result in zip(tasks, results, strict=True):

@@ -77,7 +77,8 @@ def nothing_is_missing(
 
 
 PIECE_BYTES = 256 << 20
-BUNDLE_BYTES = 4 << 20
+BUNDLE_BYTES, GREATEST_BUNDLE = 4 << 20, 64 << 20
+BUNDLES_A_SLOT = 4
 DETECTION_BYTES = 64 << 20
 NONE_SKIPPED = Skipped()
 NO_PIECES: Mapping[str, Sequence[Piece]] = {}
@@ -240,12 +241,17 @@ def scan_tasks(
     return tasks
 
 
-def bundles(tasks: Sequence[ScanTask]) -> list[list[ScanTask]]:
-    """Put small pieces together, as many as one engine's task does in the time that it takes to start one."""
+def bundles(tasks: Sequence[ScanTask], slots: int) -> list[list[ScanTask]]:
+    """Put small pieces together: an engine's task takes as long as scanning tens of megabytes, whatever it does.
+
+    Of an engine that runs `slots` tasks at once each slot gets a few, so that all are busy to the end.
+    """
+    share = sum(task.length for task in tasks) // (slots * BUNDLES_A_SLOT)
+    size = max(BUNDLE_BYTES, min(GREATEST_BUNDLE, share))
     found: list[list[ScanTask]] = []
     filled = 0
     for task in tasks:
-        if not found or filled + task.length > BUNDLE_BYTES:  # the first piece may be empty
+        if not found or filled + task.length > size:  # the first piece may be empty
             found.append([])
             filled = 0
         found[-1].append(task)

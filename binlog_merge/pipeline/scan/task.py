@@ -117,7 +117,8 @@ def _find_group(source: Source, task: ScanTask, crc: int) -> int:
     return -1
 
 
-QUANTILES = 256
+QUANTILES, FEWEST_QUANTILES = 256, 16
+QUANTILE_BYTES = 1 << 20
 
 TIMED_COLUMNS = ("tso", "transaction", "start", "end", "commit_us", "set", "flags")
 _TIMED_FROM = (k.T_TSO, k.T_TRANSACTION, k.T_START, k.T_END, k.T_COMMIT_US, k.T_SET, k.T_FLAGS)
@@ -182,11 +183,15 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
 
 
 def _quantiles(tso: npt.NDArray[np.int64], weight: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield up to QUANTILES points (tso, bytes since the last point), evenly spaced by bytes; `tso` is sorted."""
+    """Yield points (tso, bytes since the last point), evenly spaced by bytes; `tso` is sorted.
+
+    There are up to QUANTILES of them, of a small piece fewer: the driver holds those of all pieces.
+    """
     if not len(tso):
         return
     total = np.cumsum(weight)
-    wanted = (np.arange(1, QUANTILES + 1) * int(total[-1])) // QUANTILES
+    count = min(QUANTILES, max(FEWEST_QUANTILES, int(total[-1]) // QUANTILE_BYTES))
+    wanted = (np.arange(1, count + 1) * int(total[-1])) // count
     at = np.unique(np.minimum(np.searchsorted(total, wanted), len(tso) - 1))
     yield from zip(tso[at].tolist(), np.diff(total[at], prepend=0).tolist(), strict=True)
 

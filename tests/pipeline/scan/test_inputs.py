@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import groupby, pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,16 @@ from binlog_merge.files.node_file import Discovery
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import Logged
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.scan.inputs import node_inputs, nothing_is_missing, scan_tasks
-from binlog_merge.pipeline.scan.task import QUANTILES, _quantiles
+from binlog_merge.pipeline.scan.inputs import (
+    BUNDLE_BYTES,
+    BUNDLES_A_SLOT,
+    GREATEST_BUNDLE,
+    bundles,
+    node_inputs,
+    nothing_is_missing,
+    scan_tasks,
+)
+from binlog_merge.pipeline.scan.task import FEWEST_QUANTILES, QUANTILES, _quantiles
 from tests.pipeline.coordinate.test_coordinating import config_of
 from tests.pipeline.logs import node_file, node_input, scan, words
 from tests.simulator import wire
@@ -96,6 +105,26 @@ def test_quantiles_weigh_what_the_piece_weighs(found: list[tuple[int, int]]) -> 
         reached += bytes_
         assert sum(w for t, w in found if t < at) < reached <= sum(w for t, w in found if t <= at)
     assert reached == sum(weight)
+
+
+def test_the_driver_gets_few_quantiles_of_small_pieces() -> None:
+    tso = np.arange(100_000)
+    for size, expected in ((20_000_000, 19), (100_000, FEWEST_QUANTILES), (1 << 40, QUANTILES)):
+        assert len(list(_quantiles(tso, np.full(len(tso), size // len(tso))))) == expected
+
+
+@pytest.mark.parametrize("slots", [1, 2, 100])
+@pytest.mark.parametrize("size", [50_000, 3_000_000, 200_000_000])
+def test_small_pieces_are_scanned_together(slots: int, size: int) -> None:
+    tasks: list[Any] = [SimpleNamespace(length=size, number=number) for number in range(500)]
+    found = bundles(tasks, slots)
+    assert [task for bundle in found for task in bundle] == tasks
+    assert all(sum(task.length for task in bundle) <= GREATEST_BUNDLE for bundle in found if len(bundle) > 1)
+    total = size * len(tasks)
+    if size < BUNDLE_BYTES:
+        assert len(found) <= 2 * (slots * BUNDLES_A_SLOT + total // GREATEST_BUNDLE) + 1, "few tasks, for many files"
+    if total > slots * BUNDLE_BYTES:
+        assert len(found) >= slots, "each slot has one"
 
 
 def executed(*numbers: int) -> bytes:
