@@ -303,6 +303,19 @@ def effects_of(statement: st.Statement, schema: str = "") -> Effects:
     return Effects(tuple(_effects(statement, schema)))
 
 
+def databases_listed(statement: st.Statement, schema: str = "") -> frozenset[str]:
+    """Return the databases that a server lists in the event of a statement: those whose tables it changes.
+
+    None for the statements that 9.7 writes without a list (seen in its binlogs), which replicas apply alone, and for
+    one whose tables are not known.
+    """
+    if isinstance(statement, st.CreateTableLike | st.TruncateTable):
+        return frozenset()
+    if isinstance(statement, st.CreateTable) and statement.query is not None:
+        return frozenset()
+    return frozenset(database for database, _ in effects_of(statement, schema).changed if database)
+
+
 def _effects(statement: st.Statement, schema: str) -> Iterator[Effect]:
     def named(name: TableName) -> Name:
         return (name[0] or schema, name[1])
