@@ -249,7 +249,7 @@ def all_on_one_table() -> str:
 
 OF_DATABASES = OTHER + "; ".join(
     (
-        "ALTER DATABASE app CHARACTER SET latin1", "CREATE DATABASE `日本`", "CREATE TABLE `日本`.u (a INT PRIMARY KEY)",
+        "ALTER DATABASE app CHARACTER SET utf8mb3", "CREATE DATABASE `日本`", "CREATE TABLE `日本`.u (a INT PRIMARY KEY)",
         "ALTER TABLE `日本`.u RENAME app.v", "RENAME TABLE app.v TO others.w", "CREATE INDEX i ON others.w (a)",
         "ALTER TABLE others.w PARTITION BY HASH (a) PARTITIONS 2", "CREATE TABLE `日本`.x (a INT PRIMARY KEY, KEY i (a))",
         "ALTER TABLE others.w EXCHANGE PARTITION p0 WITH TABLE `日本`.x", "DROP INDEX i ON `日本`.x",
@@ -267,7 +267,7 @@ def test_the_events_say_what_the_nodes_events_say(node: MySqlServer, story: str,
     folder = play(node, story, tmp_path)
     merged(folder, "pessimistic")
     theirs, ours = statements(folder / "node" / "binlog.000001"), statements(folder / "out" / "binlog.000001")
-    assert len(ours) == len(theirs) > 8, [[q.text for q, *_ in each] for each in (ours, theirs)]
+    assert len(ours) == len(theirs) > 8
     left_out = {StatusVar.Q_CATALOG_NZ_CODE}
     for (mine, at, gtid), (query, then, source) in zip(ours, theirs, strict=True):
         wanted = {code: value for code, value in query.status_vars.items() if code not in left_out}
