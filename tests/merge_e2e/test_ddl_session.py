@@ -249,9 +249,11 @@ def all_on_one_table() -> str:
 
 OF_DATABASES = OTHER + "; ".join(
     (
-        "ALTER DATABASE app CHARACTER SET utf8mb3", "CREATE DATABASE `日本`", "CREATE TABLE `日本`.u (a INT PRIMARY KEY)",
-        "ALTER TABLE `日本`.u RENAME app.v", "RENAME TABLE app.v TO others.w", "CREATE INDEX i ON others.w (a)",
-        "ALTER TABLE others.w PARTITION BY HASH (a) PARTITIONS 2", "CREATE TABLE `日本`.x (a INT PRIMARY KEY, KEY i (a))",
+        "ALTER DATABASE app CHARACTER SET utf8mb3", "CREATE DATABASE `日本`",
+        "CREATE TABLE `日本`.u (a INT PRIMARY KEY)", "ALTER TABLE `日本`.u RENAME app.v",
+        "RENAME TABLE app.v TO others.w", "CREATE INDEX i ON others.w (a)",
+        "ALTER TABLE others.w PARTITION BY HASH (a) PARTITIONS 2",
+        "CREATE TABLE `日本`.x (a INT PRIMARY KEY, KEY i (a))",
         "ALTER TABLE others.w EXCHANGE PARTITION p0 WITH TABLE `日本`.x", "DROP INDEX i ON `日本`.x",
         "DROP TABLE others.w", "DROP DATABASE others",
     )
@@ -259,9 +261,7 @@ OF_DATABASES = OTHER + "; ".join(
 """Statements that change tables of several databases."""
 
 
-@pytest.mark.parametrize(
-    "story", [all_on_one_table(), STORY["no_database"], STORY["other_database"], OF_DATABASES]
-)
+@pytest.mark.parametrize("story", [all_on_one_table(), STORY["no_database"], STORY["other_database"], OF_DATABASES])
 def test_the_events_say_what_the_nodes_events_say(node: MySqlServer, story: str, tmp_path: Path) -> None:
     """The database, every variable, the time, the thread and how long it took; when it was committed, and by what."""
     folder = play(node, story, tmp_path)
