@@ -26,7 +26,7 @@ Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (User_var_ev
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum
@@ -37,6 +37,7 @@ from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
 from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.mysql.text.codecs import python_codec
 
+_MAX_DBS: Final = 16
 _OVER_MAX_DBS: Final = 254
 _UTF8MB4: Final = 255
 """The collation of the client if an event does not have it."""
@@ -142,6 +143,13 @@ def _named(value: bytes) -> bytes:
     return pack_uint(len(value), 1) + value
 
 
+def _pack_db_names(names: Sequence[bytes]) -> bytes:
+    """Return the names in the order in which servers write them; of more than 16, that they are too many."""
+    if len(names) > _MAX_DBS:
+        return pack_uint(_OVER_MAX_DBS, 1)
+    return pack_uint(len(names), 1) + b"".join(name + b"\0" for name in sorted(names, reverse=True))
+
+
 _PACK: Final[Mapping[StatusVar, Callable[[Any], bytes]]] = {
     StatusVar.Q_FLAGS2_CODE: lambda v: pack_uint(v, 4),
     StatusVar.Q_SQL_MODE_CODE: lambda v: pack_uint(v, 8),
@@ -151,6 +159,7 @@ _PACK: Final[Mapping[StatusVar, Callable[[Any], bytes]]] = {
     StatusVar.Q_LC_TIME_NAMES_CODE: lambda v: pack_uint(v, 2),
     StatusVar.Q_CHARSET_DATABASE_CODE: lambda v: pack_uint(v, 2),
     StatusVar.Q_INVOKER: lambda v: b"".join(map(_named, v)),
+    StatusVar.Q_UPDATED_DB_NAMES: _pack_db_names,
     StatusVar.Q_MICROSECONDS: lambda v: pack_uint(v, 3),
     StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: lambda v: pack_uint(v, 1),
     StatusVar.Q_DDL_LOGGED_WITH_XID: lambda v: pack_uint(v, 8),

@@ -3,15 +3,15 @@
 `SessionVariables` are parsed from a node's event and packed into an output's.
 Of all that a MySQL server writes into the event (mysql-server `sql/log_event.cc`, `Query_log_event::write`), these are
 not in the output: the catalog, which no server reads; `table_map_for_update` and `master_data_written`, which no DDL
-has; the names of updated databases, which are the node's (without them a replica applies the statement alone); commit
-numbers of other servers. The client's character set is that of the output's text, utf8mb4.
+has; commit numbers of other servers. The names of updated databases are those of the output's statement. The client's
+character set is that of the output's text, utf8mb4.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from binlog_merge.binlog.query import Query, StatusVar, pack_status_vars
+from binlog_merge.binlog.query import Query, StatusVar, pack_status_vars, status_spans
 from snapshot_store.ddl import DdlSession
 from snapshot_store.mysql.text.charsets import charset_of, collation_name
 
@@ -82,14 +82,19 @@ class SessionVariables:
             server_version=server_version,
         )
 
-    def status_vars(self, xid: int) -> bytes:
-        """Return the variables as status variables of a QUERY event; `xid` is the number of its transaction."""
+    def status_vars(self, xid: int, databases: Collection[str] = ()) -> bytes:
+        """Return the variables as status variables of a QUERY event.
+
+        `xid` is the number of its transaction. `databases` are those that the statement changes, for replicas that
+        apply different ones at the same time; without them they apply the statement alone.
+        """
         values: dict[StatusVar, Any] = {
             StatusVar.Q_FLAGS2_CODE: self.flags2,
             StatusVar.Q_SQL_MODE_CODE: self.sql_mode,
             StatusVar.Q_CHARSET_CODE: (UTF8MB4_GENERAL_CI, self.connection_collation, self.server_collation),
         }
-        optional = self._optional(xid)
+        names = tuple(map(_bytes, databases)) or None
+        optional = {**self._optional(xid), StatusVar.Q_UPDATED_DB_NAMES: names}
         return pack_status_vars(values | {code: value for code, value in optional.items() if value is not None})
 
     def _optional(self, xid: int) -> Mapping[StatusVar, Any]:
@@ -110,6 +115,17 @@ class SessionVariables:
             StatusVar.Q_DEFAULT_TABLE_ENCRYPTION: self.default_table_encryption,
             StatusVar.Q_ENABLE_CASCADE_TRIGGERS: self.enable_cascade_triggers,
         }
+
+
+def with_databases(query: Query, databases: Collection[str]) -> Query:
+    """Return an event that lists other databases as changed by its statement, if it lists any."""
+    parts = []
+    for code, start, end in status_spans(query.status_raw):
+        listed = code == StatusVar.Q_UPDATED_DB_NAMES
+        named = {StatusVar.Q_UPDATED_DB_NAMES: tuple(map(_bytes, databases))}
+        parts.append(pack_status_vars(named) if listed else query.status_raw[start:end])
+    status = b"".join(parts) + query.status_unknown
+    return query if status == query.status_raw else replace(query, status_raw=status)
 
 
 def _bytes(text: str) -> bytes:

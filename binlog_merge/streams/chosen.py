@@ -14,6 +14,7 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import RowsQuery
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.query_session import with_databases
 from binlog_merge.binlog.rows import ABSENT, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap, column_names
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
@@ -306,6 +307,8 @@ class StatementChooser:
         if len(chosen) in (0, len(events)):
             return transaction
         head = events[0].query[: events[0].head]
+        changed = {schema for event in chosen for schema, _ in event.effects.changed}
+        query = with_databases(query, changed)
         return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
 
     def _leaves_out(self, database: str) -> bool:

@@ -21,7 +21,7 @@ from enum import Enum
 
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec, Options
+from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec, Options, Query
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.mysql.sql.cursor import TableName
 
@@ -301,6 +301,27 @@ def keeps_values(statement: st.Statement | SnapshotStoreError) -> bool:
 def effects_of(statement: st.Statement, schema: str = "") -> Effects:
     """Return the effects of a statement on tables; `schema` is the default database."""
     return Effects(tuple(_effects(statement, schema)))
+
+
+def databases_listed(statement: st.Statement, schema: str = "") -> frozenset[str]:
+    """Return the databases that a server lists in the event of a statement: those whose tables it changes.
+
+    None for the statements that 9.7 writes without a list (seen in its binlogs), which replicas apply alone, and for
+    one whose tables are not known.
+    """
+    match statement:
+        case st.CreateTableLike() | st.TruncateTable() | st.CreateTable(query=Query()):
+            return frozenset()
+        case st.AlterTable(actions=actions) if any(map(_of_partitions_alone, actions)):
+            return frozenset()
+    return frozenset(database for database, _ in effects_of(statement, schema).changed if database)
+
+
+def _of_partitions_alone(action: act.Action) -> bool:
+    return isinstance(action, act.PartitionWork) and action.kind.upper() in _LISTED_NOWHERE
+
+
+_LISTED_NOWHERE = frozenset({"TRUNCATE", "EXCHANGE", "ANALYZE", "CHECK", "REPAIR"})
 
 
 def _effects(statement: st.Statement, schema: str) -> Iterator[Effect]:

@@ -2,8 +2,11 @@
 
 import struct
 
-from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import session_of
+import pytest
+
+from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars
+from binlog_merge.binlog.query_session import SessionVariables, session_of, with_databases
+from binlog_merge.streams.mariadb.events import clamped
 from snapshot_store.ddl import apply_ddl, parse_dump
 
 GBK, LATIN1, UTF8MB4 = 28, 8, 255
@@ -37,3 +40,42 @@ def test_the_first_timestamp_is_what_the_session_says() -> None:
         table = apply_ddl(parse_dump("CREATE DATABASE shop"), sql, "shop", session).catalog.table("shop", "t")
         found[explicit] = table.columns[0].nullable
     assert found == {0: False, 1: True}
+
+
+MANY = [f"d{number}" for number in range(17)]
+
+
+@pytest.mark.parametrize(
+    ("databases", "written"),
+    [
+        ((), None),
+        (("shop",), b"\x0c\x01shop\0"),
+        (("d9", "d10", "d1"), b"\x0c\x03d9\0d10\0d1\0"),
+        (("two", "日本", "shop"), b"\x0c\x03\xe6\x97\xa5\xe6\x9c\xac\0two\0shop\0"),
+        (MANY[:16], b"\x0c\x10" + b"".join(name.encode() + b"\0" for name in sorted(MANY[:16], reverse=True))),
+        (MANY, b"\x0c\xfe"),
+    ],
+    ids=["none", "one", "numbers", "utf8", "most", "too-many"],
+)
+def test_databases_are_listed_as_a_server_lists_them(databases: tuple[str, ...], written: bytes | None) -> None:
+    """As seen in the binlogs of a 9.7: the last name first, of more than 16 none; before the microseconds."""
+    session = SessionVariables(invoker_user="root", microseconds=5, atomic=True)
+    raw, without = session.status_vars(7, databases), session.status_vars(7)
+    if written is None:
+        assert raw == without
+        return
+    at = raw.index(written)
+    assert raw[:at] + raw[at + len(written) :] == without
+    assert raw[at + len(written)] == StatusVar.Q_MICROSECONDS
+    assert clamped(raw) == clamped(without), "MariaDB does not know the list"
+
+
+def test_another_list_takes_the_place_of_one_that_is_there() -> None:
+    """As of a statement of which a stream has a part."""
+    session = SessionVariables(microseconds=5, atomic=True)
+    query = Query(1, 0, 0, b"", b"DROP TABLE a.t", session.status_vars(7, ("a", "b")))
+    assert with_databases(query, {"a"}).status_raw == session.status_vars(7, ("a",))
+    found, unknown = parse_status_vars(with_databases(query, {"a"}).status_raw)
+    assert found[StatusVar.Q_UPDATED_DB_NAMES] == (b"a",) and not unknown
+    none = Query(1, 0, 0, b"", b"DROP TABLE a.t", session.status_vars(7))
+    assert with_databases(none, {"a"}) == none, "a log of an earlier build"

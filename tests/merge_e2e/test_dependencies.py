@@ -1,5 +1,6 @@
 """`output.dependencies: writeset`: what a transaction depends on is what a MySQL server writes for the same rows."""
 
+import json
 import random
 import re
 import shutil
@@ -13,11 +14,14 @@ import pytest
 import yaml
 
 import binlog_merge
+from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.kernels import writesets as w
+from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.pipeline import publish
+from binlog_merge.pipeline.gather import renderer
 from binlog_merge.pipeline.plan import plan
 from binlog_merge.pipeline.rounds import Rounds
 from tests.effort import effort, keeping
@@ -277,6 +281,22 @@ def test_verify_knows_files_of_an_older_build(tmp_path: Path, monkeypatch: pytes
     binlog_merge.verify(tmp_path / "older")
     with pytest.raises(ChecksumMismatch, match="which it depends on"):
         binlog_merge.verify(tmp_path / "own")
+
+
+def test_a_log_of_an_earlier_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its statements list no databases; those that this build writes do."""
+    case = case_named("three-nodes-online-ddl")
+    transactions = json.loads((case / "expected" / "transactions.json").read_text())
+    first, second = (int(one["tso"]) for one in transactions if one["kind"] == "ddl")
+    with monkeypatch.context() as older:
+        older.setattr(renderer, "_databases", lambda _: ())
+        merge(case / "cluster.yaml", tmp_path / "out", stop_tso=(first + second) // 2, end_of_input=False)
+    merge(case / "cluster.yaml", tmp_path / "out")
+    (data,) = written(tmp_path / "out").values()
+    queries = [Query.parse(event.body) for event in walk(data) if event.type_code == EventType.QUERY_EVENT]
+    found = [query.status_vars.get(StatusVar.Q_UPDATED_DB_NAMES) for query in queries if query.text != "BEGIN"]
+    assert found == [None, (b"shop",)]
+    assert binlog_merge.verify(tmp_path / "out").transactions == len(transactions)
 
 
 def test_verify_sees_a_transaction_that_does_not_wait_for_another(tmp_path: Path) -> None:

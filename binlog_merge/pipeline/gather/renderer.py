@@ -10,6 +10,7 @@ The events that are not row data (file heads, DDL, rotation) are made here. Rows
 
 import struct
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.transaction_events import length_width, write_gtid
 from binlog_merge.binlog.kernels.writesets import Sets
 from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import CtsPlace, FileHead, LogicalDdl
@@ -34,6 +36,9 @@ from binlog_merge.pipeline.gather.values import DoubtedTable
 from binlog_merge.reshape.plan_of import reshape_rows
 from binlog_merge.reshape.writesets import OFF, Writesets
 from binlog_merge.values.convert.cells import ConversionError
+from snapshot_store.ddl import ParsedDdl
+from snapshot_store.ddl.effects import databases_listed
+from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.tso import OrderKey
 
 
@@ -268,8 +273,20 @@ def _statement(ddl: LogicalDdl, text: str, rank: int) -> Query:
         0,
         ddl.schema.encode("utf-8", "surrogateescape"),
         text.encode("utf-8", "surrogateescape"),
-        session.status_vars(rank),
+        session.status_vars(rank, _databases(ddl)),
     )
+
+
+def _databases(ddl: LogicalDdl) -> Collection[str]:
+    """Return the databases that a DDL changes; none if that is not known."""
+    if not ddl.sql:
+        return ()
+    version = ddl.session.server_version
+    session = ddl_session(ddl.session) if version is None else ddl_session(ddl.session, version)
+    parsed = ddl.parsed
+    if parsed is None or parsed.sql != ddl.sql:  # a filter has left a part out
+        parsed = ParsedDdl.of(ddl.sql, session)
+    return () if isinstance(parsed.result, SnapshotStoreError) else databases_listed(parsed.result, ddl.schema)
 
 
 def _rows_query(text: str) -> tuple[int, bytes, int]:

@@ -13,7 +13,7 @@ from binlog_merge.streams.transaction import Piece, Transaction
 ANNOUNCED_VERSION: Final = "5.7.44"
 """MariaDB's tools refuse a server of 8.0 and later; its replicas take either."""
 _LAST_SHARED: Final = StatusVar.Q_MICROSECONDS
-"""Status variables up to here mean the same in both."""
+"""Status variables up to here mean the same in both, but for those that MariaDB does not know."""
 _IDS: Final = {StatusVar.Q_CHARSET_CODE: 3, StatusVar.Q_CHARSET_DATABASE_CODE: 1}
 """Status variables that hold collation ids, of two bytes each, and how many."""
 Note = Callable[[str], None]
@@ -68,6 +68,8 @@ def clamped(raw: bytes) -> bytes:
     for code, start, end in status_spans(raw):
         if code > _LAST_SHARED:
             break
+        if code == StatusVar.Q_UPDATED_DB_NAMES:  # MariaDB reads nothing behind it
+            continue
         value = raw[start:end]
         if code in _IDS:
             ids = [int.from_bytes(value[i : i + 2], "little") for i in range(1, 1 + 2 * _IDS[StatusVar(code)], 2)]
