@@ -21,6 +21,7 @@ from binlog_merge.binlog.cell_length import real_type, string_max_length
 from binlog_merge.binlog.columnar import ColumnFacts
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.rows import Cell, PartialJson
 from binlog_merge.binlog.table_map import TableMap
@@ -49,6 +50,11 @@ _BEFORE_5_6: Final[dict[int, str]] = {
     ColumnType.TIME: "old time",
 }
 """Formats that columns keep when a server is upgraded in place: another shard's may have the new one."""
+_SINCE_5_6: Final = {
+    ColumnType.TIMESTAMP: ColumnType.TIMESTAMP2,
+    ColumnType.DATETIME: ColumnType.DATETIME2,
+    ColumnType.TIME: ColumnType.TIME2,
+}
 _BYTES: Final = re.compile(r"(utf8mb4|utf8mb3|utf8|latin1|ascii|gbk|big5|gb18030|latin2|cp1251)_(0900_)?bin")
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
 
@@ -67,7 +73,10 @@ def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
         return data if any(data[:-1]) or data[-1] & 0x7F else bytes(len(data))  # -0 equals 0
     if kind == ColumnType.NEWDECIMAL and data[0] == 0x7F and not any(byte ^ 0xFF for byte in data[1:]):
         return bytes(byte ^ 0xFF for byte in data)
-    return data
+    try:
+        return as_since_5_6(table, part.column, data)
+    except (BinlogFormatError, ValueError):
+        raise Unclear from None
 
 
 def compared(table: TableMap, part: KeyPart) -> str | None:
@@ -105,6 +114,22 @@ def length_bytes(table: TableMap, column: int) -> int:
     return _prefix_length(real_type(table.types[column], table.metas[column]), table.metas[column])
 
 
+def is_before_5_6(table: TableMap, column: int) -> bool:
+    """Return whether a column has moments in a format of before 5.6."""
+    return table.types[column] in _BEFORE_5_6
+
+
+def as_since_5_6(table: TableMap, column: int, cell: bytes) -> bytes:
+    """Return a moment in the format since 5.6, which another shard may have; other cells are returned as they are.
+
+    Raises BinlogFormatError or ValueError for one that is none.
+    """
+    kind = table.types[column]
+    if kind not in _BEFORE_5_6:
+        return cell
+    return encode_cell(_SINCE_5_6[ColumnType(kind)], 0, decode_cell(kind, 0, cell))
+
+
 def folds_case(table: TableMap, part: KeyPart) -> bool:
     """Return whether ASCII letters of a key's text are equal in either case, whatever else is in the text."""
     kind = real_type(table.types[part.column], table.metas[part.column])
@@ -116,11 +141,14 @@ def as_compared(table: TableMap, part: KeyPart, cell: bytes) -> bytes:
     """Return bytes that are the same only for values that a server takes for equal: the opposite of `folded`.
 
     They are the same for texts that differ in the case of ASCII letters, or in spaces at the end, where the collation
-    says so; texts that other letters make equal have other bytes.
+    says so; texts that other letters make equal have other bytes. Moments are the same in the formats of before 5.6.
     """
     kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
     if kind not in _TEXT | _BLOBS:
-        return cell
+        try:
+            return as_since_5_6(table, part.column, cell)
+        except (BinlogFormatError, ValueError):
+            return cell
     collation = part.collation or "binary"
     text = cell[_prefix_length(kind, meta) :]
     if folds_case(table, part):

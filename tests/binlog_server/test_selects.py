@@ -224,6 +224,12 @@ def test_constants_are_a_servers_or_there_is_an_error(served: tuple[MySqlServer,
     [
         *("1e0 / 3", "NULL + 1e0", "1.5 * 2", "x'41ff'", "DATE'2026-01-02'", "TIME'-03:04:05'", "1 + 1"),
         *("TIMESTAMP'2026-01-02 03:04:05'", "CONCAT('a', 1 + 1)", "-9223372036854775807 - 1"),
+        *(
+            "TRIM(BOTH 'x' FROM 'xax')",
+            "TRIM(LEADING 'ab' FROM 'ababcab')",
+            "TRIM('.' FROM '..é..')",
+            "TRIM('' FROM 'a')",
+        ),
     ],
 )
 def test_prepared_constants_are_a_servers(served: tuple[MySqlServer, Running], item: str) -> None:

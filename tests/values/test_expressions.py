@@ -16,6 +16,10 @@ from tests.values.random_expressions import Expressions
 
 pytestmark = pytest.mark.mysql
 FOUND = (
+    "TRIM(BOTH 'a' FROM s)", "TRIM(LEADING s3 FROM s)", "TRIM(TRAILING 'ss' FROM su)", "TRIM('' FROM s)",
+    "TRIM('aa' FROM 'aaa')", "TRIM(NULL FROM s)", "TRIM(BOTH '.' FROM '..a.b\n.')", "TRIM('A' FROM s)",
+    "TRIM(7 FROM i64)", "TRIM(l1 FROM s)", "TRIM('日' FROM l1)", "TRIM(TRAILING '\n' FROM 'a\n\n')",
+    "TRIM(x'00' FROM bl)",
     "LOCATE('a', s)", "LOCATE('ss', su)", "INSTR(sas, 'A')", "POSITION('e' IN l1)", "LOCATE(s, a1, 2)", "i64 + 1",
     "u64 - 1", "i64 * 2", "-i64", "ABS(i64)", "18446744073709551615 + u8", "9223372036854775807 + i8", "d / 3",
     "i64 / d", "7 % d", "i64 % d38", "UPPER(s)", "LOWER(l1)", "REVERSE(s)", "HEX(l1)", "LENGTH(s16)", "BINARY l1",

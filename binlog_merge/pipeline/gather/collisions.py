@@ -22,7 +22,7 @@ from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.modes import Modes
 from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, KeysInDoubt
-from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed
+from binlog_merge.pipeline.gather.key_changes import FREES, TAKES, cut_bodies, key_changed, moments_since_5_6
 from binlog_merge.pipeline.gather.keyed import KeyedTable, UniqueKey
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows import Rows
@@ -286,8 +286,11 @@ _UPPER: Final = np.frombuffer(bytes(range(256)).upper(), np.uint8)
 
 
 def _folded(cut: CutRows, key: UniqueKey, table_map: TableMap) -> CutRows:
-    """Return rows in which the letters of a key that are equal in either case are upper case."""
+    """Return rows in which the letters of a key that are equal in either case are upper case, and its moments in the
+    format since 5.6.
+    """
     columns = [part.column for part in key.parts or () if folds_case(table_map, part)]
+    cut = moments_since_5_6(cut, key, table_map)
     if not columns:
         return cut
     starts = cut.starts.copy()

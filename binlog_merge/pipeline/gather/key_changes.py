@@ -14,6 +14,7 @@ tables.
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -29,13 +30,14 @@ from binlog_merge.binlog.kernels.row_cells import ABSENT as NO_CELL
 from binlog_merge.binlog.kernels.row_cells import NONE as NO_IMAGE
 from binlog_merge.binlog.kernels.row_cells import NULL as NULL_CELL
 from binlog_merge.binlog.kernels.row_cells import differing
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import MergeError
 from binlog_merge.pipeline.gather.keyed import KEYS_OF_A_TABLE, KeyedTable, UniqueKey
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.rows_events import Bytes, LogicalBodies
 from binlog_merge.pipeline.gather.whole_json import with_whole_json
 from binlog_merge.values.convert.cells import ConversionError
-from binlog_merge.values.key_values import Unclear, folded
+from binlog_merge.values.key_values import Unclear, as_since_5_6, folded, is_before_5_6
 
 Ints = npt.NDArray[np.int64]
 FREES: Final = -1
@@ -158,6 +160,23 @@ def key_changed(cut: CutRows, key: UniqueKey) -> npt.NDArray[np.bool_]:
     return changed
 
 
+def moments_since_5_6(cut: CutRows, key: UniqueKey, table_map: TableMap) -> CutRows:
+    """Return rows with a key's moments in the format since 5.6, which another shard may have; what is none stays."""
+    columns = [part.column for part in key.parts or () if is_before_5_6(table_map, part.column)]
+    if not columns:
+        return cut
+    starts, sizes, made = cut.starts.copy(), cut.sizes.copy(), bytearray()
+    for side, n, row in np.argwhere(cut.sizes[:, columns] > 0).tolist():
+        at = side, columns[n], row
+        cell = cut.buffer[int(starts[at]) :][: int(sizes[at])].tobytes()
+        with suppress(BinlogFormatError, ValueError):
+            cell = as_since_5_6(table_map, columns[n], cell)
+        starts[at], sizes[at] = len(cut.buffer) + len(made), len(cell)
+        made += cell
+    buffer = np.concatenate([cut.buffer, np.frombuffer(bytes(made), np.uint8)])
+    return replace(cut, buffer=buffer, starts=starts, sizes=sizes)
+
+
 def _values(
     table: KeyedTable, key: UniqueKey, number: int, cut: CutRows, side: int, rows: Ints
 ) -> tuple[Ints, Ints, Ints]:
@@ -166,6 +185,7 @@ def _values(
     if key.parts is None:
         return values, states, np.zeros(len(rows), np.int64)
     if key.by_bytes:
+        cut = moments_since_5_6(cut, key, table.table_map)
         columns = np.array([part.column for part in key.parts], np.int64)
         hash_keys(cut.buffer, cut.starts, cut.sizes, columns, side, rows, number, values, states)
         values[states == ABSENT] = UNKNOWN

@@ -42,6 +42,7 @@ from binlog_merge.values.duckdb.piece import (
     string,
     unhex,
 )
+from binlog_merge.values.duckdb.text import trimmed
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import Family
@@ -309,7 +310,7 @@ class _Compiler:
         return call(names[node.text], pieces, SESSION)
 
     def _trim(self, node: Node) -> Sql:
-        raise ExpressionError("TRIM of something else than blanks")
+        return trimmed(node.text, *self._pieces(node))
 
 
 def _sent(client: str, text: str) -> bytes:

@@ -51,6 +51,19 @@ def _replace(args: Args, session: DdlSession) -> Sql:
     return as_model(pieces[0], f"replace({', '.join(piece.text for piece in pieces)})")
 
 
+def trimmed(side: str, sought: Sql, piece: Sql) -> Sql:
+    """Return TRIM of a text at one side ("leading", "trailing") or at both; bytes are compared."""
+    pieces = [string(piece), string(sought)]
+    if any(part.kind == "null" for part in pieces):
+        return NULL
+    made, again = pieces[0].text, f"'(?:' || regexp_escape({pieces[1].text}) || ')*'"
+    if side != "trailing":
+        made = f"regexp_replace({made}, '^' || {again}, '')"
+    if side != "leading":
+        made = f"regexp_replace({made}, {again} || '$', '')"
+    return as_model(ruling(pieces), made)
+
+
 def _cased(name: str) -> Function:
     """Return UPPER or LOWER; the engine stops at a character whose other case may be another one on a server."""
 

@@ -1,5 +1,6 @@
 """Keys of rows: what a server takes for equal is never told apart; what it does not is, where that is easy to see."""
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import combinations
 
@@ -8,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.rows import ABSENT, Row
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.targets.server.keys import OPAQUE, Claims, ClaimTable, Key, TableKeys
 from binlog_merge.targets.server.target_keys import TargetKeys, families, foreign_keys, keys_of
-from binlog_merge.values.key_values import KeyPart, Unclear, folded
+from binlog_merge.values.key_values import KeyPart, Unclear, as_compared, folded
 from tests.mysql_server import MySqlServer
 
 PAIR = TableMap(1, 0, "s", "t", bytes([T.LONG, T.VARCHAR]), (0, 80), b"\0")
@@ -143,6 +145,25 @@ def may_be_equal(a: str, b: str, collation: str) -> bool:
         return folded(PAIR, part, image(1, a)[1]) == folded(PAIR, part, image(1, b)[1])
     except Unclear:
         return True
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "moment"),
+    [
+        (T.TIMESTAMP, T.TIMESTAMP2, datetime(2026, 11, 30, 20, 39, 10, tzinfo=UTC)),
+        (T.DATETIME, T.DATETIME2, datetime(2026, 2, 28, 23, 59, 59)),
+        (T.DATETIME, T.DATETIME2, "2026-02-00 00:00:00"),
+        (T.TIME, T.TIME2, timedelta(hours=838, minutes=59, seconds=59)),
+        (T.TIME, T.TIME2, -timedelta(seconds=1)),
+    ],
+)
+def test_a_moment_is_the_same_in_the_format_of_before_5_6(old: T, new: T, moment: object) -> None:
+    """Its bytes are not: a column keeps them when a server is upgraded in place."""
+    tables = [TableMap(1, 0, "s", "t", bytes([kind]), (0,), b"\0") for kind in (old, new)]
+    cells = [encode_cell(kind, 0, moment) for kind in (old, new)]
+    assert cells[0] != cells[1]
+    for bytes_of in (folded, as_compared):
+        assert bytes_of(tables[0], KeyPart(0), cells[0]) == bytes_of(tables[1], KeyPart(0), cells[1])
 
 
 def test_zeros_are_equal() -> None:
