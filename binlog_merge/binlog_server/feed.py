@@ -17,10 +17,12 @@ from binlog_merge.binlog_server.log import DumpRequest, NotServed, PublishedLog
 from binlog_merge.binlog_server.readers import LONGEST_NAME, Reader
 from binlog_merge.binlog_server.settings import Settings
 from binlog_merge.binlog_server.stream import AtEnd, Events, Item, Opened, Skipped, stream
+from binlog_merge.binlog_server.traced import SendSpans
 from binlog_merge.binlog_server.wire import LONGEST_TIMEOUT, Wire
 from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.protocol.commands import MAGIC, NOT_ASKED, Acknowledgement, BinlogDumpGtid, Dump, DumpFlag
 from binlog_merge.protocol.packets import EVENT_FOLLOWS, Eof, Err, ErrorCode
+from binlog_merge.tracing import tracer
 
 _LARGEST_LOG_POS: Final = 0xFFFFFFFF
 _NANOSECONDS: Final = 1_000_000_000
@@ -187,6 +189,7 @@ class Feed:
 
     def _stream(self) -> None:
         options, sending = self._options, Sending(self._options, self._log.view().server_id)
+        spans = None if (asked := tracer()) is None else SendSpans(asked, self._reader.peer, self._log.view())
         with self._log.bell() as bell:
             for item in stream(self._log, options.start):
                 for payload in sending.before(item):
@@ -194,10 +197,14 @@ class Feed:
                 if isinstance(item, Events):
                     self._wire.put_events(item, options.prefix, options.semi_sync)
                     self._sent_to(item.file, item.end, size=len(item.data))
+                    if spans is not None:
+                        spans.sent(len(item.data))
                     if options.semi_sync:
                         self._take_input()
                 elif isinstance(item, AtEnd):
                     self._wire.flush()
+                    if spans is not None:
+                        spans.at_end(self._log.view(), item.file, item.position)
                     self._sent_to(item.file, item.position, waiting=True)
                     if not options.wait:
                         return

@@ -39,6 +39,8 @@ from binlog_merge.node_capture.stream import (
     other_file,
     sound,
 )
+from binlog_merge.node_capture.traced import ReadSpans
+from binlog_merge.tracing import tracer
 from binlog_merge.whole_files import NoteKind, read_note
 
 _NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
@@ -80,6 +82,7 @@ class NodeFiles:
         self._record: Record | None = None
         self._unsynced = self._unrecorded = 0
         self._flushed = self._synced = time.monotonic()
+        self._spans = None if (asked := tracer()) is None else ReadSpans(asked, directory, node)
 
     def record(self, server_uuid: str, expected: str | None = None) -> Record:
         """Return the directory's record; a new directory is assigned to this server, which must be the expected one.
@@ -253,6 +256,8 @@ class NodeFiles:
     def _append(self, data: bytes | memoryview) -> None:
         assert self._file is not None
         self._file.write(data)
+        if self._spans is not None:
+            self._spans.came(self._end)
         size = len(data)
         # The first write is the magic and the first event.
         self._last, self._end = self._end or FIRST_POSITION, self._end + size
@@ -273,6 +278,8 @@ class NodeFiles:
                 self._file.flush()
             except OSError as error:
                 raise io_error(error, str(self.directory / self._name)) from error
+            if self._spans is not None:
+                self._spans.shown(self._name, self._end)
 
     def paths(self) -> list[Path]:
         """Return the captured files, in order. Raises ConfigError if they are of several series."""

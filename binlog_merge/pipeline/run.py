@@ -44,7 +44,9 @@ from binlog_merge.pipeline.publish import floor_after, keep_schemas, publish_run
 from binlog_merge.pipeline.retention import is_due, retain
 from binlog_merge.pipeline.scan.driver import scan
 from binlog_merge.pipeline.summary import note_error, note_run, result_of
+from binlog_merge.pipeline.traced import traced
 from binlog_merge.pipeline.values import MergeResult, RoundState, Run, WrittenRun
+from binlog_merge.tracing import tracer
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.gather.writeset_history import OpenHistory
@@ -126,6 +128,11 @@ def merge_once(job: Job, earlier: RoundState) -> tuple[MergeResult, RoundState]:
 
     Raises MergeError, whose `result` is what was published before the stop.
     """
+    spans = tracer()
+    return _merged(job, earlier) if spans is None else traced(spans, job, earlier, _merged)
+
+
+def _merged(job: Job, earlier: RoundState) -> tuple[MergeResult, RoundState]:
     try:
         with job.stage("discover"):
             inputs = discover(job, earlier)

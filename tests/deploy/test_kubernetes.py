@@ -112,9 +112,13 @@ def test_a_field_that_there_is_not_is_seen() -> None:
         kubernetes_validate.validate(deployment, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="no kubectl")
-def test_what_kubectl_makes_of_the_folder_is_valid() -> None:
-    made = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True).stdout
+MAKERS = [each for each in (["kubectl", "kustomize"], ["kustomize", "build"]) if shutil.which(each[0])]
+
+
+@pytest.mark.skipif(not MAKERS, reason="neither kubectl nor kustomize")
+@pytest.mark.parametrize("maker", MAKERS or [[]], ids=" ".join)
+def test_what_is_made_of_the_folder_is_valid(maker: list[str]) -> None:
+    made = subprocess.run([*maker, str(FOLDER)], capture_output=True, text=True, check=True).stdout
     found = list(yaml.safe_load_all(made))
     assert {each["kind"] for each in found} == {kind for kind, _ in documents()} | {"ConfigMap", "Secret"}
     for each in found:

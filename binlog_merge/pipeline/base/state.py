@@ -22,6 +22,7 @@ from binlog_merge.pipeline.base.decided import Skipped
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.runner import InDriver, Progress, Runner, Sized
+from binlog_merge.tracing import Step, now
 from snapshot_store.tso import ORIGIN, OrderKey
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class Job:
-    """One run: its options, and the warnings and timings collected so far.
+    """One run: its options, and the warnings and timings collected so far; `steps` are its stages that have ended.
 
     `following`: it is one of many rounds, so that what is not whole yet at the end of a file is no warning. Tasks that
     read at most `in_driver` bytes in all run in the driver, the others on the engine. `store` is the URI of an output
@@ -87,6 +88,7 @@ class Job:
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.filter = filter_settings(self.config.filter)
@@ -128,7 +130,7 @@ class Job:
         """Time a stage and report its beginning and end. `size`: how many bytes it reads, if that says anything, and of
         how many branches, if that is known.
         """
-        begun = time.perf_counter()
+        begun, begun_at = time.perf_counter(), now()
         for told in (self.progress, self.engine):
             if (size or branches) and isinstance(told, Sized):
                 told.size_is(name, size, branches)
@@ -137,6 +139,7 @@ class Job:
         yield
         self.progress(name, total, total)
         seconds = self.seconds[name] = round(time.perf_counter() - begun, 3)
+        self.steps.append(Step(name, begun_at, now()))
         _LOG.info("stage done", extra={"stage": name, "tasks": total, "seconds": seconds})
         failpoint(f"after-{name}")
 
