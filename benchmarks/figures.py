@@ -143,7 +143,9 @@ def _mode(
         "warm_to_native_by_cpu": ("the same, by CPU seconds", ""),
         "warm_to_cp_fsync": ("against `cp` with fsync", "0.75"),
         "warm_to_mysqlbinlog_verify": ("against `mysqlbinlog --verify-binlog-checksum`", "10"),
+        "warm_to_mysqlbinlog_verify_by_cpu": ("CPU seconds of that `mysqlbinlog` to those of a merge", ""),
         "warm_to_mysqlbinlog_rows": ("the same with rows (-v)", "10" if mode != "identity" else ""),
+        "warm_to_mysqlbinlog_rows_by_cpu": ("CPU seconds of `mysqlbinlog -v` to those of a merge", ""),
         "shuffled_to_native": ("through the shuffle, against plain processes", "0.9"),
         "shuffled_to_native_by_cpu": ("the same, by CPU seconds", ""),
     }

@@ -154,8 +154,9 @@ class Bench:
         file = self.cluster.files[0]
         stop = others.sample_end(file, self.sample)
         for name, options in MYSQLBINLOG_OPTIONS.items():
-            size, seconds = others.mysqlbinlog(self.mysqlbinlog, file, stop, options)
+            size, seconds, cpu = others.mysqlbinlog(self.mysqlbinlog, file, stop, options)
             self.times.add(name, seconds, size)
+            self.times.cpu.setdefault(name, []).append({"processes": cpu})
 
     def decode_by_mysql_replication(self) -> None:
         """Let mysql-replication decode a sample."""

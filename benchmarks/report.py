@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from benchmarks.measure import bytecode, rate, spread
-from benchmarks.passes import Times
+from benchmarks.passes import MYSQLBINLOG_OPTIONS, Times
 
 TARGETS = {
     "warm_to_native": 0.9,
@@ -62,7 +62,7 @@ def summary(times: Times) -> dict[str, Any]:
     for name, stages in times.stages.items():
         result[name]["stages"] = _medians(stages)
     for name, cpu in times.cpu.items():
-        gigabytes = times.size / 1e9
+        gigabytes = times.sizes[name] / 1e9
         result[name]["cpu_seconds"] = _medians(cpu)
         result[name]["cpu_seconds_per_gb"] = round(statistics.median(sum(one.values()) for one in cpu) / gigabytes, 3)
         result[name]["seconds_per_gb"] = spread([s / gigabytes for s in times.seconds[name]])
@@ -74,8 +74,12 @@ def summary(times: Times) -> dict[str, Any]:
     result["input_bytes"] = times.size
     result["output"] = times.output
     result["ratios"] = ratios(times)
+    # Wall time suffers from whatever else runs on the machine, CPU time hardly.
+    for name in MYSQLBINLOG_OPTIONS:
+        if {"merge_warm", name} <= set(times.cpu):
+            by_cpu = result[name]["cpu_seconds_per_gb"] / result["merge_warm"]["cpu_seconds_per_gb"]
+            result["ratios"][f"warm_to_{name}_by_cpu"] = round(by_cpu, 3)
     if {"merge_warm", "native"} <= set(times.cpu):
-        # Wall time suffers from whatever else runs on the machine, CPU time hardly.
         native = result["native"]["cpu_seconds_per_gb"]
         for name in ("warm", "shuffled"):
             if f"merge_{name}" in times.cpu:

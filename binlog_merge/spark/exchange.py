@@ -21,14 +21,18 @@ from binlog_merge.spark.engine import finishing, parallelism
 from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import (
     ROWS_IN,
+    TOGETHER,
     Inputs,
     Numbered,
+    PieceOf,
     Work,
+    apart,
     blocks_of,
     brought,
     columns_only,
     columns_out,
     result_of,
+    together,
 )
 
 OPTION: Final = "spark.binlogmerge.exchange"
@@ -172,7 +176,7 @@ class ShuffleExchange:
     def _taken(self, frame: Any, rows: Sequence[tuple[int, str, int, bytes]]) -> Rows:
         """Keep the blocks of a stage that has run. `rows` are sorted."""
         results = [(number, data) for number, path, _, data in rows if not path]
-        self._near |= blocks_of((path, piece, data) for _, path, piece, data in rows if path)
+        self._near |= blocks_of(apart((path, piece, data) for _, path, piece, data in rows if path))
         far: dict[str, _Far] = {}
         for number, data in results:
             place = 0
@@ -189,8 +193,14 @@ class ShuffleExchange:
         routes = [(number, path, piece) for number, wanted in enumerate(reads) for path, piece in self._pieces(wanted)]
         pieces = Counter(number for number, _, _ in routes)
         rows = [(number, "", pieces[number], task) for number, task in enumerate(tasks)]
-        near = [(number, path, piece, self._near[path][piece]) for number, path, piece in routes if path in self._near]
-        frame = self._spark.createDataFrame(_table([*rows, *near], ROWS_IN))
+        near = defaultdict[int, list[PieceOf]](list)
+        for number, path, piece in routes:
+            if path in self._near:
+                near[number].append((path, piece, self._near[path][piece]))
+        rows += [
+            (number, TOGETHER, row, data) for number, own in near.items() for row, data in enumerate(together(own))
+        ]
+        frame = self._spark.createDataFrame(_table(rows, ROWS_IN))
         far = [route for route in routes if route[1] not in self._near]
         for written, paths in self._by_frame(path for _, path, _ in far):
             known = frozenset(paths)

@@ -5,7 +5,8 @@
     out of a task    number, path, piece, near, place, data    its result under the path "", and the pieces it writes
 
 A result and the pieces of small blocks are `near`, the other pieces `data`: who asks for a column does not read the
-other. Those in `data` are counted by `place`. No row is of a transaction, and none is large: the JVM holds several
+other. Those in `data` are counted by `place`. Near pieces go together, many in a row with the path TOGETHER: what a row
+costs the JVM is more than a small piece does. No row is of a transaction, and none is large: the JVM holds several
 copies of a row at once.
 """
 
@@ -41,7 +42,12 @@ _BATCH_BYTES: Final = 4 << 20
 _SAYS: Final = "binlog-merge says: "
 NEAR_BLOCK: Final = 1 << 20
 NEAR_STAGE: Final = 32 << 20
+TOGETHER: Final = "together"
+"""The path of rows with several pieces, each of which has a path of its own."""
+TOGETHER_BYTES: Final = 1 << 18
 
+PieceOf = tuple[str, int, bytes]
+"""The path of a block, the number of one of its pieces, and the piece."""
 Batches = Iterable[pa.RecordBatch]
 Input = tuple[int, bytes, Mapping[str, Pieces]]
 """A task's number, the task, and the blocks that it reads."""
@@ -135,13 +141,33 @@ def brought(batches: Batches) -> Iterator[Input]:
             found.setdefault(target, []).append((row[0], row[1], row[2]))
     for number in sorted(found):
         rows = found.pop(number)
-        ((pieces, task),) = ((piece, data) for path, piece, data in rows if not path)
-        if len(rows) - 1 != pieces:
-            raise RuntimeError(f"task {number} reads {pieces} pieces, and Spark has brought {len(rows) - 1}")
-        yield number, task, blocks_of(row for row in rows if row[0])
+        ((wanted, task),) = ((piece, data) for path, piece, data in rows if not path)
+        pieces = list(apart(row for row in rows if row[0]))
+        if len(pieces) != wanted:
+            raise RuntimeError(f"task {number} reads {wanted} pieces, and Spark has brought {len(pieces)}")
+        yield number, task, blocks_of(pieces)
 
 
-def blocks_of(rows: Iterable[tuple[str, int, bytes]]) -> dict[str, Pieces]:
+def together(pieces: Iterable[PieceOf]) -> Iterator[bytes]:
+    """Yield the data of rows with the path TOGETHER, none of which is large but for a piece's sake."""
+    found, size = list[PieceOf](), 0
+    for piece in pieces:
+        if found and size + len(piece[2]) > TOGETHER_BYTES:
+            yield pickle.dumps(found)
+            found, size = [], 0
+        found.append(piece)
+        size += len(piece[2])
+    if found:
+        yield pickle.dumps(found)
+
+
+def apart(rows: Iterable[PieceOf]) -> Iterator[PieceOf]:
+    """Yield the pieces of rows, each of which has one, or several that go together."""
+    for row in rows:
+        yield from pickle.loads(row[2]) if row[0] == TOGETHER else (row,)
+
+
+def blocks_of(rows: Iterable[PieceOf]) -> dict[str, Pieces]:
     """Return blocks by path, each with its pieces in order, from rows of (path, piece, data)."""
     found: dict[str, dict[int, bytes]] = {}
     for path, piece, data in rows:
@@ -202,16 +228,18 @@ class Work:
             with holding(held), telling():
                 result = self._function(task_of(task, self._common))
             seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
-            places = count()
+            places, close = count(), list[PieceOf]()
             for path, block in sorted(held.written.items()):  # a task that runs again may not write in the same order
                 size = sum(map(len, block))
-                near = size <= min(room, self._most)
-                if near:
+                if size <= min(room, self._most):
                     room -= size
-                else:
-                    far[path] = tuple(map(extent_of, block))
+                    close += [(path, piece, data) for piece, data in enumerate(block)]
+                    continue
+                far[path] = tuple(map(extent_of, block))
                 for piece, data in enumerate(block):
-                    yield _Row(number, path, piece, *((data,) if near else (None, next(places), data)))
+                    yield _Row(number, path, piece, None, next(places), data)
+            for row, data in enumerate(together(close)):
+                yield _Row(number, TOGETHER, row, data)
             yield _Row(number, "", 0, pickle.dumps(Done(seconds, result, far)))
 
 

@@ -26,3 +26,15 @@ class Writing:
         """Write them, with the task's number in them."""
         write_block(f"{self.path}.timed", {"tso": np.array([self.number]), "row": np.array([1])})
         write_block(f"{self.path}.local", {"row": np.full(3, self.number)})
+
+
+@dataclass(frozen=True)
+class WritingMany:
+    """Writes many small blocks: with as many rows as their numbers say."""
+
+    count: int
+
+    def write(self) -> None:
+        """Write them."""
+        for number in range(self.count):
+            write_block(f"held:{number}", {"row": np.arange(number)})

@@ -26,7 +26,7 @@ from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import written
 from tests.merge_e2e.test_conflicts import Shard, save, tso
-from tests.spark.sharing import Writing
+from tests.spark.sharing import Writing, WritingMany
 
 pytestmark = [pytest.mark.spark]
 ROUNDS = effort(4, 6)
@@ -135,6 +135,29 @@ def test_a_piece_that_is_not_brought_is_no_silent_loss() -> None:
     for left in (batch.slice(0, 2), pa.concat_batches([batch, batch.slice(2)])):
         with pytest.raises(RuntimeError, match="task 0 reads 2 pieces"):
             list(tasks.brought([left]))
+
+
+def test_small_blocks_go_together() -> None:
+    """What a row costs the JVM is more than a small block does, and thousands of small files have thousands of them."""
+    common, own = tasks.pickled([WritingMany(300), WritingMany(1)])
+    work = tasks.Work(WritingMany.write, common, 2, tasks.Numbered(own))
+    batches = list(work([pa.RecordBatch.from_pydict({"id": [0, 1]})]))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["path"] for row in rows].count("") == 2 and len(rows) < 10
+    assert all(len(row["near"]) < 2 * tasks.TOGETHER_BYTES for row in rows)
+    found = tasks.blocks_of(
+        tasks.apart((row["path"], row["piece"], row["near"]) for row in rows if row["path"] and not row["number"])
+    )
+    assert {path: pieces.joined(block)["row"].tolist() for path, block in found.items()} == {
+        f"held:{number}": list(range(number)) for number in range(300)
+    }
+    sent = [(0, "", len(found), b"task"), *((0, tasks.TOGETHER, 0, data) for data in _all_together(found))]
+    batch = pa.RecordBatch.from_arrays([pa.array(c) for c in zip(*sent, strict=True)], names=tasks.ROWS_IN.names)
+    assert list(tasks.brought([batch])) == [(0, b"task", found)]
+
+
+def _all_together(found: dict[str, Any]) -> list[bytes]:
+    return list(tasks.together((path, 0, data) for path, (data,) in found.items()))
 
 
 def test_what_is_asked_one_after_the_other_is_fetched_at_once(carrying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
