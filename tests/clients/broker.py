@@ -1,11 +1,13 @@
 """A Kafka broker of one node (KRaft) as a process of its own, which can be killed and comes again at the same port."""
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.conftest import client
@@ -68,6 +70,10 @@ class Broker:
         self._process.kill()
         ended(self._process, 60)
 
+    def running(self) -> bool:
+        """Return whether it has been started and not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def restart(self) -> None:
         """Kill it, and start it again."""
         self.kill()
@@ -98,3 +104,38 @@ def broker(folder: Path) -> Iterator[Broker]:
         yield found
     finally:
         found.kill()
+
+
+class Topic:
+    """What is in the one partition of a topic, in JSON, as it grows."""
+
+    def __init__(self, brokers: str, name: str) -> None:
+        self.name = name
+        self._brokers = brokers
+        self._consumer: Consumer | None = None
+        self._values: list[dict[str, Any]] = []
+        self._next = 0
+
+    def values(self) -> list[dict[str, Any]]:
+        """Return the values from its beginning to its end; none while it is not there."""
+        if self._consumer is None:
+            settings = {"bootstrap.servers": self._brokers, "group.id": "rows", "isolation.level": "read_committed"}
+            self._consumer = Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
+            self._consumer.assign([TopicPartition(self.name, 0, self._next)])
+        while (message := self._consumer.poll(5)) is not None:
+            if (error := message.error()) is None:
+                if (value := message.value()) is not None:
+                    self._values.append(json.loads(value))
+                self._next = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                break
+            else:
+                self.close()
+                break
+        return list(self._values)
+
+    def close(self) -> None:
+        """Give up the connection."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
 
 from binlog_merge.errors import MergeError, TargetBusy
 from binlog_merge.files.remote_log import opened_log
@@ -26,13 +28,13 @@ from binlog_merge.messages import delivery
 from binlog_merge.messages.delivery import deliver
 from binlog_merge.messages.kafka import KafkaTarget, routes_of
 from binlog_merge.messages.message import format_of
+from tests.clients.apicurio import apicurio
 from tests.clients.broker import Broker, broker
 from tests.effort import effort
 from tests.forked import forked
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.messages.delivery.consumed import consumed
-from tests.messages.delivery.registry import schema_registry
 from tests.messages.messages import made
 from tests.patience import Patience, completed
 
@@ -97,7 +99,10 @@ def _killed_with_messages_at_the_broker(merged: Path, brokers: str, *options: st
 
 @pytest.mark.parametrize("avro", [False, True], ids=["json", "avro"])
 def test_each_message_once_with_kills_anywhere(avro: bool, merged: Path, brokers: str, tmp_path: Path) -> None:
-    """Kills between two commits, and within a transaction of which messages have reached the broker."""
+    """Kills between two commits, and within a transaction of which messages have reached the broker.
+
+    The registry of Avro's schemas is Apicurio's, and Confluent's deserializer reads what it has.
+    """
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -106,29 +111,41 @@ def test_each_message_once_with_kills_anywhere(avro: bool, merged: Path, brokers
     config.write_text("linger.ms=0\n")
     options = ["--format", "debezium", "--kafka-config", str(config)]
     options += ["--format-option", "provide.transaction.metadata=true"]
-    with schema_registry() as registry:
-        if avro:
-            options += ["--schema-registry", registry.url]
+    options += ["--format-option", "decimal.handling.mode=string"]
+    counts = {"binlog.shop.orders": "shop.orders", "binlog.transaction": "transaction"}
+    registry_of: AbstractContextManager[str | None] = apicurio(tmp_path) if avro else nullcontext()
+    with registry_of as registry:
+        if registry is not None:
+            options += ["--schema-registry", registry]
         _killed_with_messages_at_the_broker(merged, brokers, *options)
         codes = []
         for point in ("before-commit", "after-commit", "before-commit", "before-commit"):
             codes.append(_replay(merged, brokers, f"deliver.{point}:kill:{rng.randint(1, 2)}", *options).returncode)
         done = _replay(merged, brokers, "", *options)
         assert done.returncode == 0, done.stderr
+        read = _decoder(registry)
+        found = consumed(brokers)
+        decoded = {topic: [(read(m.key()), read(m.value())) for m in found[topic]] for topic in counts}
     assert codes.count(-9) >= 2
-    found = consumed(brokers)
     assert len(found["binlog.shop.orders"]) < _written(brokers, "binlog.shop.orders"), "some were sent in vain"
-    expected = [(n, k, v) for n, k, v in made(merged, "debezium", provide__transaction__metadata="true") if n != "ddl"]
-    counts = {"binlog.shop.orders": "shop.orders", "binlog.transaction": "transaction"}
+    given = {"provide__transaction__metadata": "true", "decimal__handling__mode": "string"}
+    expected = [(name, key, value) for name, key, value in made(merged, "debezium", **given) if name != "ddl"]
     for topic, name in counts.items():
         assert len(found[topic]) == sum(each[0] == name for each in expected), topic
-        if not avro:
-            read = Counter(_essence(_json(m.key()), _json(m.value())) for m in found[topic])
-            assert read == Counter(_essence(key, value) for each, key, value in expected if each == name)
+        told = Counter(_essence(key, value) for key, value in decoded[topic])
+        assert told == Counter(_essence(key, value) for each, key, value in expected if each == name)
     by_partition = defaultdict(list)
     for message in found["binlog.shop.orders"]:
         by_partition[message.partition()].append(dict(message.headers())["order_key"])
     assert len(by_partition) == PARTITIONS and all(keys == sorted(keys) for keys in by_partition.values())
+
+
+def _decoder(registry: str | None) -> Callable[[bytes | None], Any]:
+    """Return what reads keys and values: JSON, or Avro by the schemas of a registry, with Confluent's deserializer."""
+    if registry is None:
+        return _json
+    deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry}))
+    return lambda data: deserializer(data, None)
 
 
 def _written(brokers: str, topic: str) -> int:

@@ -18,9 +18,11 @@ from typing import Any, Final
 from pymysql.cursors import DictCursor
 
 from tests.binlog_server.running import PASSWORD, USER
+from tests.clients.broker import Broker, Topic
 from tests.clients.conftest import client
 from tests.clients.life.sides import Side
 from tests.mysql_server import PREFIX
+from tools.demo_live.cluster import free_ports
 
 _HERE: Final = Path(__file__).resolve().parent
 _CLIENTS: Final = _HERE.parent
@@ -79,6 +81,10 @@ class Reader:
 
     def kill(self) -> None:
         raise NotImplementedError
+
+    def end(self) -> None:
+        """Kill it for good, with all that was started for it."""
+        self.kill()
 
     def running(self) -> bool:
         raise NotImplementedError
@@ -192,12 +198,73 @@ class DebeziumRecords(Program):
         found, seen = [], set()
         for value in self._values(self.home):
             source = value["source"]
-            at = (source["file"], source["pos"], source["row"], value["op"])  # another key is a d and a c
-            if value["op"] != "r" and at in seen:
+            change = Change(value["op"], f"{source['db']}.{source['table']}", value["before"], value["after"])
+            # A server that takes over has positions of its own.
+            at = (source.get("gtid") or (source["file"], source["pos"], source["row"]), repr(change))
+            if change.op != "r" and at in seen:
                 continue
             seen.add(at)
-            found.append(Change(value["op"], f"{source['db']}.{source['table']}", value["before"], value["after"]))
+            found.append(change)
         return found
+
+
+class Connect(DebeziumRecords):
+    """A worker of Kafka Connect with Debezium's connector, and a broker of its own: all rows are in one topic."""
+
+    def __init__(self, kind: Kind, side: Side, home: Path) -> None:
+        super().__init__(kind, side, home, self._worker, lambda _: self._topic.values())
+        (home / "broker").mkdir()
+        self._broker = Broker(home / "broker")
+        self._topic = Topic(self._broker.brokers, "rows")
+        (self._rest,) = free_ports(1)
+
+    def start(self) -> None:
+        if not self._broker.running():
+            self._broker.start()
+        super().start()
+
+    def end(self) -> None:
+        super().end()
+        self._topic.close()
+        if self._broker.running():
+            self._broker.kill()
+
+    def _worker(self, of: Program) -> Sequence[str]:
+        worker = {
+            "bootstrap.servers": self._broker.brokers,
+            "listeners": f"http://127.0.0.1:{self._rest}",
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(self.home / "offsets"),
+            "offset.flush.interval.ms": "500",
+            "plugin.discovery": "service_load",
+        }
+        connector = {
+            "name": "shop",
+            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+            "tasks.max": "1",
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": USER,
+            "database.password": PASSWORD,
+            "database.server.id": "4712",
+            "database.ssl.mode": "disabled",
+            "topic.prefix": "t",
+            "schema.history.internal.kafka.bootstrap.servers": self._broker.brokers,
+            "schema.history.internal.kafka.topic": "history",
+            "transforms": "one",
+            "transforms.one.type": "org.apache.kafka.connect.transforms.RegexRouter",
+            "transforms.one.regex": r"t\\.shop\\..*",
+            "transforms.one.replacement": self._topic.name,
+            **dict(setting.split("=") for setting in _DEBEZIUM),
+        }
+        for name, settings in (("worker", worker), ("connector", connector)):
+            (self.home / name).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        program = ["-cp", f"{client('connect')}/*", "org.apache.kafka.connect.cli.ConnectStandalone"]
+        return [*_JAVA, level, *program, str(self.home / "worker"), str(self.home / "connector")]
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
@@ -246,12 +313,18 @@ def java(name: str, jars: str, first: Mapping[str, Any]) -> Callable[[Kind, Side
     return make
 
 
+_DEBEZIUM: Final = (
+    "decimal.handling.mode=string", "time.precision.mode=isostring", "snapshot.mode=initial",
+    "database.include.list=shop", "heartbeat.interval.ms=500", "connect.keep.alive.interval.ms=1000",
+)  # fmt: skip
+
+
 def debezium(kind: Kind, side: Side, home: Path) -> Reader:
     """Return Debezium's engine, which takes a snapshot first."""
-    more = ["decimal.handling.mode=string", "time.precision.mode=isostring", "snapshot.mode=initial"]
-    more += ["database.include.list=shop", "heartbeat.interval.ms=500", "connect.keep.alive.interval.ms=1000"]
     program = [client("python", "bin", "python"), str(_CLIENTS / "debezium_engine.py")]
-    return DebeziumRecords(kind, side, home, lambda of: [*program, str(of.home), str(of.port), *more], _engine_records)
+    return DebeziumRecords(
+        kind, side, home, lambda of: [*program, str(of.home), str(of.port), *_DEBEZIUM], _engine_records
+    )
 
 
 def flink(kind: Kind, side: Side, home: Path) -> Reader:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.clients.life.readers import (
     Change,
+    Connect,
     Kind,
     MariaDbReplica,
     Program,
@@ -62,8 +63,9 @@ def _mariadb(kind: Kind, side: Side, home: Path) -> Reader:
 BEGIN = {"file": "binlog.000001", "position": 4}
 KINDS: Final = (
     Kind("Debezium, engine", "3.6.3.Final", debezium, snapshot=True),
+    Kind("Debezium in Kafka Connect 4.3.1, into Kafka 4.3.1", "3.6.1.Final", Connect, snapshot=True),
     Kind("Flink CDC, with Flink 1.20.5", "3.5.0", flink, snapshot=True, older=True),
-    Kind("canal, parser", "1.1.7, decoder 1.1.8", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
+    Kind("canal, parser", "1.1.7", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
     Kind("go-mysql, replication by GTID", "1.13.0", go_mysql("syncer-gtid")),
     Kind("go-mysql, replication by position", "1.13.0", go_mysql("syncer-position"), by_position=True),
     Kind("go-mysql, canal", "1.13.0", go_mysql("canal"), snapshot=True),
@@ -180,7 +182,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict
                 if side.mariadb is None and kind.name.startswith("MariaDB"):
                     continue
                 readers.append(kind.make(kind, side, home / name / f"reader-{number}"))
-                stack.callback(readers[-1].kill)
+                stack.callback(readers[-1].end)
             sides[name] = play(side, readers)
     for kind in kinds:
         found[kind.name] = judged(kind, sides["serve"], sides["mysql"])
