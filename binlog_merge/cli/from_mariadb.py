@@ -27,9 +27,7 @@ sequences) is left out and named; DDL that MySQL does not know passes, and a mer
 _EVERY: Final = 0.2
 
 Files = Annotated[list[str], typer.Argument(help="Binlog files, folders of them, or patterns.", metavar="FILE...")]
-To = Annotated[
-    Path, option("--to", "The folder for the translated files, one for each node.", "DIR", local_path)
-]
+To = Annotated[Path, option("--to", "The folder for the translated files, one for each node.", "DIR", local_path)]
 StopNever = Annotated[bool, option("--stop-never", "Go on as the files grow, until Ctrl-C or SIGTERM.")]
 
 
@@ -50,6 +48,9 @@ def from_mariadb(files: Files, to: To, stop_never: StopNever = False, output: Ou
     found = translation.advance()
     if stop_never:
         found = _followed(translation, found)
+    for file in found if not stop_never else ():
+        if file.left:
+            note(f"{file.source}:{file.read}: the last {counted(file.left, 'byte')} are no whole event, or not yet")
     if output is OutputFormat.text:
         read, written = sum(file.read for file in found), sum(file.written for file in found)
         print(f"{counted(len(found), 'file')} in {printable(to)}: {size_text(read)} read, {size_text(written)} written")
@@ -74,4 +75,5 @@ def _plain(file: "Translated") -> dict[str, Any]:
         "read": str(file.read),
         "written": str(file.written),
         "ended": file.ended,
+        "left": str(file.left),
     }

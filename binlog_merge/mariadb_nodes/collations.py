@@ -4,8 +4,8 @@
     2304 + …     UCA 14.0.0: 8 * language + 4 * no padding + strength  UCA 9.0.0 of utf8mb4; for others UCA 5.2.0
     576 …        languages that MySQL writes otherwise or lacks         unicode_520_ci, croatian_ci
 
-A few characters may compare otherwise than on the node. Never does a UNIQUE key of MySQL hold equal what the node's holds
-different because of padding in utf8mb4: 0900 has none.
+A few characters may compare otherwise than on the node. Padding in utf8mb4 never makes a UNIQUE key of MySQL hold equal
+what the node's holds different: 0900 has none.
 """
 
 import re

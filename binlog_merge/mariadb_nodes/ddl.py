@@ -11,7 +11,7 @@ meaning in MySQL (accounts, sequences) is left out, and named.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,6 +42,19 @@ _RESERVED: Final = frozenset(
 _BEFORE_NAMES: Final = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "AFTER"})
 _PLAIN_DEFAULTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 """Functions that MySQL takes as a DEFAULT without parentheses around it."""
+_NO_FUNCTIONS: Final = frozenset({"NULL", "TRUE", "FALSE", "CHARSET", "CHARACTER", "COLLATE", "NEXTVAL", "NEXT"})
+_WITHOUT_PARENTHESES: Final = frozenset(
+    {"CURRENT_DATE", "CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"}
+)
+"""Functions that are called without any."""
+_WITHOUT_LITERALS: Final = frozenset(
+    {
+        "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "JSON", "GEOMETRY",
+        "POINT", "LINESTRING", "POLYGON",
+    }
+)  # fmt: skip
+"""Types for which MySQL wants a literal DEFAULT in parentheses."""
+_LITERALS: Final = ("string", "number", "bits")
 _FLOAT: Final = 4
 _ACCOUNTS: Final = ("USER", "ROLE", "PASSWORD", "DEFAULT")
 _MARKS: Final = r"""
@@ -129,9 +142,9 @@ class _Rewriting(Statement):
             self.edits.remove(self.tokens[0].start, self.tokens[begin - 1].end if begin else self.tokens[0].start)
             words = tuple(map(word_of, self.tokens[begin : begin + 5]))
             self.tokens = self.tokens[begin:]
-        if self.meaning.if_exists and words[:1] in (("ALTER",), ("DROP",), ("RENAME",)) and len(self.tokens) > 1:
-            if "EXISTS" not in words:
-                self.edits.replace(self.tokens[1].end, self.tokens[1].end, " IF EXISTS")
+        changes = words[:1] in (("ALTER",), ("DROP",), ("RENAME",)) and len(self.tokens) > 1
+        if self.meaning.if_exists and changes and "EXISTS" not in words:
+            self.edits.replace(self.tokens[1].end, self.tokens[1].end, " IF EXISTS")
         self._replace(words)
         words = tuple(map(word_of, self.tokens[:5]))
         if words[:2] in (("ALTER", "ONLINE"), ("CREATE", "ONLINE"), ("DROP", "ONLINE")):
@@ -232,8 +245,8 @@ class _Rewriting(Statement):
                     self.edits.replace(token.start, tokens[i + 3].end, f"VARBINARY({size})")
                     self.notes.append(f"VECTOR({size // _FLOAT}) becomes VARBINARY({size}) with the same bytes")
             elif word == "COMPRESSED" and before is not None and before.text != "=" and word_of(before) != "ROW_FORMAT":
-                end = tokens[i + 2].end if after is not None and after.text == "=" and i + 2 < len(tokens) else token.end
-                self.edits.remove(token.start, end)
+                algorithm = tokens[i + 2 : i + 3] if after is not None and after.text == "=" else [token]
+                self.edits.remove(token.start, algorithm[-1].end)
             elif word == "IGNORED" and words[i - 1] == "NOT":
                 self.edits.replace(tokens[i - 1].start, token.end, "VISIBLE")
             elif word == "IGNORED":
@@ -241,22 +254,27 @@ class _Rewriting(Statement):
             elif word == "PERSISTENT":
                 self.edits.replace(token.start, token.end, "STORED")
             elif word == "DEFAULT" and after is not None:
-                self._default(tokens, i + 1)
+                self._default(tokens, i + 1, bool(set(words[:i]) & _WITHOUT_LITERALS))
 
-    def _default(self, tokens: tuple[Token, ...], i: int) -> None:
-        """Put a function that is a DEFAULT into parentheses, as MySQL wants it."""
-        word = word_of(tokens[i])
-        if not word or word in _PLAIN_DEFAULTS or word in ("NULL", "TRUE", "FALSE", "CHARSET", "CHARACTER", "COLLATE"):
-            return
-        end = i
+    def _default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> None:
+        """Put what is a DEFAULT into parentheses, where MySQL wants it: a function, and a literal of some types."""
+        last = self._last_of_default(tokens, i, without_literals)
+        if last is not None:
+            self.edits.replace(tokens[i].start, tokens[i].start, "(")
+            self.edits.replace(last.end, last.end, ")")
+
+    def _last_of_default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> Token | None:
+        """Return the last token of what needs parentheses, None if it needs none."""
+        token, word = tokens[i], word_of(tokens[i])
+        if token.kind in _LITERALS or token.text in ("-", "+"):
+            literal = tokens[i + 1] if token.text in ("-", "+") and i + 1 < len(tokens) else token
+            return literal if without_literals else None
+        if not word or word in _PLAIN_DEFAULTS or word in _NO_FUNCTIONS:
+            return None
         if i + 1 < len(tokens) and tokens[i + 1].text == "(":
-            end = next((j for j, token, depth in depths_of(tokens, i + 1) if token.text == ")" and depth == 0), i)
-        elif word not in ("CURRENT_DATE", "CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"):
-            return
-        if word in ("B", "X", "N") or tokens[end].kind == "string":
-            return
-        self.edits.replace(tokens[i].start, tokens[i].start, "(")
-        self.edits.replace(tokens[end].end, tokens[end].end, ")")
+            closes = (t for _, t, depth in depths_of(tokens, i + 1) if t.text == ")" and depth == 0)
+            return next(closes, None)
+        return token if word in _WITHOUT_PARENTHESES else None
 
 
 def _left_out(words: tuple[str, ...]) -> str | None:
@@ -264,9 +282,9 @@ def _left_out(words: tuple[str, ...]) -> str | None:
     verb, rest = words[:1], [word for word in words[1:] if word not in ("OR", "REPLACE", "TEMPORARY")]
     if verb in (("GRANT",), ("REVOKE",)):
         return "left out: accounts are those of the nodes"
-    if verb in (("CREATE",), ("ALTER",), ("DROP",), ("RENAME",), ("SET",)) and rest[:1] and rest[0] in _ACCOUNTS:
-        if verb != ("SET",) or rest[0] != "DEFAULT" or rest[1:2] == ["ROLE"]:
-            return "left out: accounts are those of the nodes"
+    changes = verb in (("CREATE",), ("ALTER",), ("DROP",), ("RENAME",), ("SET",))
+    if changes and rest[:1] and rest[0] in _ACCOUNTS and (rest[0] != "DEFAULT" or rest[1:2] == ["ROLE"]):
+        return "left out: accounts are those of the nodes"
     if verb in (("CREATE",), ("ALTER",), ("DROP",)) and rest[:1] == ["SEQUENCE"]:
         return "left out: MySQL has no sequences; leave the sequence's rows out with a filter, too"
     return None

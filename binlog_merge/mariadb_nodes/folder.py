@@ -7,7 +7,6 @@ What is there already is compared with what comes out now, so the bytes of a fil
 the flag that says that its server still writes it.
 """
 
-import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC, EVENT_HEADER_LEN, EventFlag, EventType
+from binlog_merge.binlog.constants import (
+    BINLOG_MAGIC,
+    ENCRYPTED_MAGIC,
+    EVENT_HEADER_LEN,
+    MAX_EVENT_SIZE,
+    EventFlag,
+    EventType,
+)
 from binlog_merge.binlog.control import FormatDescription
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.errors import EncryptedBinlog as EncryptedMagic
@@ -53,13 +59,17 @@ _KIND: Final = NoteKind(Done)
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A file as far as it is translated: sizes before and after, and whether its server has ended it."""
+    """A file as far as it is translated: sizes before and after, and whether its server has ended it.
+
+    `left` are the bytes at its end that are no whole event, or not yet.
+    """
 
     name: str
     source: str
     read: int
     written: int
     ended: bool
+    left: int = 0
 
 
 class FileTranslation:
@@ -85,7 +95,7 @@ class FileTranslation:
     def advance(self) -> None:
         """Translate the whole events that have come. Raises MergeError."""
         try:
-            with self.source.open("rb") as file:
+            with self.source.open("rb", buffering=_STEP) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._at or self.ended:
                     return  # it is being fetched anew
@@ -106,7 +116,7 @@ class FileTranslation:
                 error.reason,
                 file=str(self.source),
                 position=place,
-                remedy="copy the file from the node again, and compare it with `mariadb-binlog --verify-binlog-checksum`",
+                remedy="copy the file from the node again; `mariadb-binlog --verify-binlog-checksum` looks at it",
             ) from None
         except MergeError as error:
             raise error.located(file=str(self.source), position=self._at) from None
@@ -117,15 +127,14 @@ class FileTranslation:
                 return
             check_magic(file.read(len(BINLOG_MAGIC)), str(self.source))
             self._at = len(BINLOG_MAGIC)
-        reader = io.BufferedReader(file, _STEP) if not isinstance(file, io.BufferedReader) else file
-        self._look_at_the_flag(reader)
-        reader.seek(self._at)
+        self._look_at_the_flag(file)
+        file.seek(self._at)
         while size - self._at >= EVENT_HEADER_LEN:
-            head = reader.read(EVENT_HEADER_LEN)
+            head = file.read(EVENT_HEADER_LEN)
             length = EventHeader.parse(head).event_size
-            if length > size - self._at:
+            if length > size - self._at and length <= MAX_EVENT_SIZE:
                 break
-            body = reader.read(max(0, length - EVENT_HEADER_LEN))
+            body = file.read(min(length, MAX_EVENT_SIZE) - EVENT_HEADER_LEN) if length > EVENT_HEADER_LEN else b""
             event = frame(memoryview(head + body), 0, offset=self._at, checksum=self._checksum)
             if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
                 self._checksum = FormatDescription.parse(event.body).checksum
@@ -278,7 +287,9 @@ class FolderTranslation:
         if ended:
             self._files.pop(path.name)
             self._done[path.name] = [file.read, file.written]
-        return Translated(path.name, str(path), file.read, file.written, ended)
+        return Translated(
+            path.name, str(path), file.read, file.written, ended, 0 if ended else max(0, size - file.read)
+        )
 
     def _write_note(self) -> None:
         if dict(_read_note(self._folder).files) != self._done:

@@ -77,7 +77,7 @@ def _variables(raw: bytes) -> tuple[Mapping[int, Any], Mapping[str, str]]:
     rest = raw
     while rest:
         end = max((stop for _, _, stop in status_spans(rest)), default=0)
-        found |= parse_status_vars(rest[:end])[0]
+        found.update((int(code), value) for code, value in parse_status_vars(rest[:end])[0].items())
         r = Reader(rest[end:], "status variables")
         if not r.left():
             break
@@ -100,7 +100,9 @@ def _variables(raw: bytes) -> tuple[Mapping[int, Any], Mapping[str, str]]:
 
 
 _START: Final = 2
-_UNKNOWN: Final = "the server is newer than those that are known (10.11, 11.8): look for a newer release of binlog-merge"
+_UNKNOWN: Final = (
+    "the server is newer than those that are known (10.11, 11.8): look for a newer release of binlog-merge"
+)
 
 
 def _id(number: int) -> int:

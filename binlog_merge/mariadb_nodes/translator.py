@@ -47,12 +47,12 @@ _IN_TRANSACTION: Final = (b"COMMIT", b"ROLLBACK", b"BEGIN", b"XA ", b"SAVEPOINT"
 _REMEDY: Final = "look for a newer release of binlog-merge; the node may write without what it does not know"
 
 
-def node_uuid(server_id: int, domain: int, created: bool = False) -> UUID:
+def node_uuid(server_id: int, domain: int, part: int = 0) -> UUID:
     """Return the UUID of a node's GTIDs of a domain.
 
-    `created`: that of a statement that stands before the one of the GTID, of which it is a part.
+    `part` is not 0 for a statement that stands before the group of the same number, of which MariaDB has it.
     """
-    return uuid5(_NAMESPACE, f"{server_id}/{domain}{'/created' if created else ''}")
+    return uuid5(_NAMESPACE, f"{server_id}/{domain}{f'/{part}' if part else ''}")
 
 
 class Translator:
@@ -61,10 +61,9 @@ class Translator:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._position = 0
-        self._server_id = self._version = 0
+        self._server_id = self._version = self._clock = 0
         self._held: tuple[EventHeader, MariadbGtid] | None = None
         self._open = self._skipping = False
-        self._statement = b""
         self._maps: dict[int, TranslatedMap] = {}
         self._known: dict[bytes, TranslatedMap] = {}
 
@@ -91,7 +90,7 @@ class Translator:
         elif kind == EventType.MARIADB_GTID_EVENT:
             gtid = MariadbGtid.parse(event.body)
             self._skipping = bool(gtid.more & (START_ALTER | ROLLBACK_ALTER))
-            self._held, self._open, self._statement = (head, gtid), False, b""
+            self._held, self._open = (head, gtid), False
             self._maps.clear()
         elif kind in _OUTSIDE:
             yield self._event(head, kind, event.body)
@@ -109,6 +108,7 @@ class Translator:
             )
         numbers, _, _ = description.server_version.partition("-")
         self._server_id, self._version = event.header.server_id, version_number(numbers)
+        self._clock = event.header.timestamp
         made = replace(
             description,
             server_version=VERSION + numbers,
@@ -178,10 +178,15 @@ class Translator:
             text = b"XA START " + gtid.xid.sql.encode()
         yield self._event(gtid_head, EventType.QUERY_EVENT, Query(0, 0, 0, b"", text).pack())
 
-    def _gtid(self, head: EventHeader, gtid: MariadbGtid, *, standalone: bool, created: bool = False) -> bytes:
-        sid = node_uuid(self._server_id, gtid.domain, created).bytes
+    def _gtid(self, head: EventHeader, gtid: MariadbGtid, *, standalone: bool, part: int = 0) -> bytes:
+        """Return a GTID event, whose time is when the group was committed, as near as that is known.
+
+        MariaDB's is when the statement began. It committed after all that stands before it, and after it was done.
+        """
+        self._clock = max(self._clock, head.timestamp)
+        sid = node_uuid(self._server_id, gtid.domain, part).bytes
         body = Gtid(FLAG_MAY_HAVE_SBR if standalone else 0, sid, gtid.seq_no, 0, 0).pack()
-        return self._event(head, EventType.GTID_LOG_EVENT, body)
+        return self._event(replace(head, timestamp=self._clock), EventType.GTID_LOG_EVENT, body)
 
     def _query(self, head: EventHeader, query: Query) -> Iterator[bytes]:
         assert self._held is not None
@@ -195,8 +200,9 @@ class Translator:
         for text in ddl.notes:
             self._note(f"{' '.join(statement.query.text.split())[:120]}: {text}")
         before = ddl.statements if not gtid.standalone else ddl.statements[:-1]
-        for text in before:
-            yield self._gtid(gtid_head, gtid, standalone=True, created=True)
+        self._clock = max(self._clock, head.timestamp + query.exec_time)
+        for part, text in enumerate(before, 1):
+            yield self._gtid(gtid_head, gtid, standalone=True, part=part)
             yield self._event(head, EventType.QUERY_EVENT, statement.query.with_text(text).pack())
         if not gtid.standalone:
             return  # CREATE TABLE ... SELECT: the rows follow

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import yaml
 
 from tests.mariadb_server import MariaDbServer
@@ -21,7 +22,7 @@ COLUMNS = (
     "a VARBINARY(300)", "a TEXT", "a MEDIUMBLOB", "a JSON", "a ENUM('x','y','z')", "a SET('p','q','r')", "a GEOMETRY",
     "a VARCHAR(250) COMPRESSED", "a VARCHAR(400) COMPRESSED", "a TEXT COMPRESSED", "a BLOB COMPRESSED",
     "a VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "a INT DEFAULT 7", "a DATE DEFAULT curdate()",
-    "a INT INVISIBLE DEFAULT 5", "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci",
+    "a INT INVISIBLE DEFAULT 5", "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
 )  # fmt: skip
 _VALUES = {
     "TINYINT": ("-128", "127", "0"), "SMALLINT": ("0", "65535"), "MEDIUMINT": ("-8388608", "5"),
@@ -32,7 +33,8 @@ _VALUES = {
     "CHAR(9)": ("'abc'", "'äöü'", "''"), "VARCHAR": ("'abc'", "repeat('x ', 10)", "''", "'ä'"),
     "BINARY(6)": ("x'00ff'", "'abcdef'"), "VARBINARY(300)": ("x'00ff'", "repeat('b', 290)"),
     "TEXT": ("repeat('words ', 500)", "'t'", "''"), "MEDIUMBLOB": ("repeat(x'00fe', 700)", "''"),
-    "BLOB": ("repeat(x'00fe', 700)", "''"), "JSON": ("""'{"a": [1, "é"]}'""", "'3'"), "ENUM('x','y','z')": ("'y'", "'z'"),
+    "BLOB": ("repeat(x'00fe', 700)", "''"), "JSON": ("""'{"a": [1, "é"]}'""", "'3'"),
+    "ENUM('x','y','z')": ("'y'", "'z'"),
     "SET('p','q','r')": ("'p,r'", "''"), "GEOMETRY": ("ST_GeomFromText('POINT(1 2)')", "NULL"),
 }  # fmt: skip
 
@@ -68,7 +70,9 @@ class Story:
     def play(self, steps: int) -> None:
         """Do a number of things."""
         for _ in range(steps):
-            self.random.choice((*[self._rows] * 6, *[self._orders] * 6, self._table, self._alter, self._migrate, self._xa))()
+            usual = (*[self._rows] * 6, *[self._orders] * 6)
+            rare = (self._table, self._alter, self._migrate, self._xa, self._other, self._copy)
+            self.random.choice((*usual, *rare))()
 
     def end(self) -> None:
         """Leave the nodes."""
@@ -82,11 +86,13 @@ class Story:
     def _table(self) -> None:
         number, node = self._node()
         tables = self.columns[node]
-        name = f"own_{number}.t{len(tables)}"
+        self.rows += 1
+        name = f"own_{number}.t{self.rows}"
         chosen = self.random.sample(COLUMNS, self.random.randint(1, 8))
         columns = [f"c{i}{column[1:]}" for i, column in enumerate(chosen)]
         verb = self.random.choice(("CREATE TABLE", "CREATE OR REPLACE TABLE"))
-        tail = self.random.choice(("", " ENGINE=InnoDB", " CHARACTER SET utf8mb4", " ROW_FORMAT=DYNAMIC", " ENGINE=Aria"))
+        tails = ("", " ENGINE=InnoDB", " CHARACTER SET utf8mb4", " ROW_FORMAT=DYNAMIC", " ENGINE=Aria")
+        tail = self.random.choice(tails)
         self.run(node, f"{verb} {name} (id INT PRIMARY KEY, {', '.join(columns)}){tail}")
         tables[name] = columns
         self._fill(node, name)
@@ -130,8 +136,45 @@ class Story:
             return
         self.rows += 1
         column = f"n{self.rows}{self.random.choice(COLUMNS)[1:]}"
-        self.run(node, f"ALTER ONLINE TABLE {name} ADD {column}" if self.random.random() < 0.2 else f"ALTER TABLE {name} ADD COLUMN {column}")
+        verb = self.random.choice(("ALTER TABLE", "ALTER TABLE", "ALTER ONLINE TABLE", "/*M!100000 ALTER */ TABLE"))
+        try:
+            self.run(node, f"{verb} {name} ADD COLUMN {column}")
+        except pymysql.err.OperationalError:  # not every table can be altered online
+            self.run(node, f"ALTER TABLE {name} ADD COLUMN {column}")
         columns.append(column)
+
+    def _other(self) -> None:
+        number, node = self._node()
+        tables = self.columns[node]
+        if not tables:
+            return
+        name = self.random.choice(list(tables))
+        self.rows += 1
+        what = self.random.randrange(6)
+        if what == 0:
+            self.run(node, f"TRUNCATE TABLE {name}")
+        elif what == 1:
+            self.run(node, f"RENAME TABLE {name} TO {name}_{self.rows}")
+            tables[f"{name}_{self.rows}"] = tables.pop(name)
+        elif what == 2 and len(tables) > 1:
+            self.run(node, f"DROP TABLE {name}")
+            del tables[name]
+        elif what == 3:
+            self.run(node, f"CREATE OR REPLACE VIEW own_{number}.v AS SELECT id FROM {name}")
+            self.run(node, f"DROP VIEW own_{number}.v")
+        elif what == 4:
+            self.run(node, f"SET STATEMENT lock_wait_timeout=9 FOR ALTER TABLE {name} COMMENT 'c'")
+        else:
+            rows = f"INSERT INTO shop_{number}.orders (id) VALUES"
+            self.run(node, "BEGIN", f"{rows} ({self.rows})", "SAVEPOINT s", f"{rows} (-{self.rows})")
+            self.run(node, "ROLLBACK TO SAVEPOINT s", "COMMIT")
+
+    def _copy(self) -> None:
+        number, node = self._node()
+        self.rows += 1
+        name = f"own_{number}.copy{self.rows}"
+        verb = self.random.choice(("CREATE TABLE", "CREATE OR REPLACE TABLE"))
+        self.run(node, f"{verb} {name} (id INT PRIMARY KEY) SELECT id, v FROM shop_{number}.orders WHERE id < 50")
 
     def _migrate(self) -> None:
         self.rows += 1
@@ -168,7 +211,9 @@ def configuration(folder: Path, **sections: Any) -> Path:
     return path
 
 
-def contents(server: MariaDbServer | MySqlServer, schema: str, table: str) -> tuple[list[str], list[tuple[str | None, ...]]]:
+def contents(
+    server: MariaDbServer | MySqlServer, schema: str, table: str
+) -> tuple[list[str], list[tuple[str | None, ...]]]:
     """Return the names of a table's columns, and its rows in order, each value as hexadecimal digits of its text."""
     columns = [
         (str(name), str(kind))

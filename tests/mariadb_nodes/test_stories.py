@@ -26,9 +26,7 @@ _OPTIONS = (
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, MariaDbServer]]:
     folder = tmp_path_factory.mktemp("maria")
-    servers = {
-        node: MariaDbServer(folder / node, 101 + number, _OPTIONS[number]) for number, node in enumerate(NODES)
-    }
+    servers = {node: MariaDbServer(folder / node, 101 + number, _OPTIONS[number]) for number, node in enumerate(NODES)}
     try:
         for server in servers.values():
             server.path.mkdir()
