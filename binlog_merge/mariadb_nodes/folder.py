@@ -10,7 +10,7 @@ the flag that says that its server still writes it.
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -51,7 +51,7 @@ _STEP: Final = 1 << 20
 class Done:
     """The files that are translated whole: by name their size, and that of the translation."""
 
-    files: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    files: Mapping[str, tuple[int, int]]
 
 
 _KIND: Final = NoteKind(Done)
@@ -232,7 +232,7 @@ class FolderTranslation:
         self._patterns, self._folder, self._note = patterns, folder, note
         self._files: dict[str, FileTranslation] = {}
         self._results: dict[str, Translated] = {}
-        self._done: dict[str, Sequence[int]] = {}
+        self._done: dict[str, tuple[int, int]] = {}
 
     def advance(self) -> list[Translated]:
         """Translate what has come; return what is translated of each file, in order. Raises MergeError."""
@@ -275,7 +275,7 @@ class FolderTranslation:
     def _translated(self, path: Path, has_later: bool) -> Translated:
         target, done = self._folder / path.name, self._done.get(path.name)
         size = path.stat().st_size
-        if done is not None and [size, target.stat().st_size if target.exists() else -1] == list(done):
+        if done is not None and (size, target.stat().st_size if target.exists() else -1) == done:
             return Translated(path.name, str(path), size, done[1], True)
         file = self._files.get(path.name)
         if file is None:
@@ -286,7 +286,7 @@ class FolderTranslation:
         ended = file.ended or has_later
         if ended:
             self._files.pop(path.name)
-            self._done[path.name] = [file.read, file.written]
+            self._done[path.name] = (file.read, file.written)
         return Translated(
             path.name, str(path), file.read, file.written, ended, 0 if ended else max(0, size - file.read)
         )
@@ -318,8 +318,8 @@ def _read_note(folder: Path) -> Done:
     try:
         return _KIND.parse((folder / NOTE_NAME).read_bytes())
     except FileNotFoundError:
-        return Done()
+        return Done({})
     except OSError as error:
         raise io_error(error, str(folder / NOTE_NAME)) from error
     except ValueError:
-        return Done()  # then all is compared again
+        return Done({})  # then all is compared again
