@@ -47,12 +47,9 @@ _IN_TRANSACTION: Final = (b"COMMIT", b"ROLLBACK", b"BEGIN", b"XA ", b"SAVEPOINT"
 _REMEDY: Final = "look for a newer release of binlog-merge; the node may write without what it does not know"
 
 
-def node_uuid(server_id: int, domain: int, part: int = 0) -> UUID:
-    """Return the UUID of a node's GTIDs of a domain.
-
-    `part` is not 0 for a statement that stands before the group of the same number, of which MariaDB has it.
-    """
-    return uuid5(_NAMESPACE, f"{server_id}/{domain}{f'/{part}' if part else ''}")
+def node_uuid(server_id: int, domain: int) -> UUID:
+    """Return the UUID of a node's GTIDs of a domain."""
+    return uuid5(_NAMESPACE, f"{server_id}/{domain}")
 
 
 class Translator:
@@ -92,6 +89,8 @@ class Translator:
             self._skipping = bool(gtid.more & (START_ALTER | ROLLBACK_ALTER))
             self._held, self._open = (head, gtid), False
             self._maps.clear()
+            if self._skipping:
+                yield from self._empty()
         elif kind in _OUTSIDE:
             yield self._event(head, kind, event.body)
         elif kind == EventType.MARIADB_BINLOG_CHECKPOINT_EVENT or self._skipping:
@@ -178,14 +177,25 @@ class Translator:
             text = b"XA START " + gtid.xid.sql.encode()
         yield self._event(gtid_head, EventType.QUERY_EVENT, Query(0, 0, 0, b"", text).pack())
 
+    def _empty(self) -> Iterator[bytes]:
+        """Put an empty group in the place of one that is left out, so that no number is missing."""
+        assert self._held is not None
+        head, gtid = self._held
+        yield self._gtid(head, gtid, standalone=False)
+        for text in (b"BEGIN", b"COMMIT"):
+            yield self._event(head, EventType.QUERY_EVENT, Query(0, 0, 0, b"", text).pack())
+
     def _gtid(self, head: EventHeader, gtid: MariadbGtid, *, standalone: bool, part: int = 0) -> bytes:
         """Return a GTID event, whose time is when the group was committed, as near as that is known.
 
         MariaDB's is when the statement began. It committed after all that stands before it, and after it was done.
         """
         self._clock = max(self._clock, head.timestamp)
-        sid = node_uuid(self._server_id, gtid.domain, part).bytes
-        body = Gtid(FLAG_MAY_HAVE_SBR if standalone else 0, sid, gtid.seq_no, 0, 0).pack()
+        uuid, number = node_uuid(self._server_id, gtid.domain), gtid.seq_no
+        if part:
+            # A statement before the one that has the number: it is the only one of a UUID, which has no gaps so.
+            uuid, number = uuid5(uuid, f"{number}/{part}"), 1
+        body = Gtid(FLAG_MAY_HAVE_SBR if standalone else 0, uuid.bytes, number, 0, 0).pack()
         return self._event(replace(head, timestamp=self._clock), EventType.GTID_LOG_EVENT, body)
 
     def _query(self, head: EventHeader, query: Query) -> Iterator[bytes]:
@@ -208,6 +218,7 @@ class Translator:
             return  # CREATE TABLE ... SELECT: the rows follow
         if not ddl.statements:
             self._skipping = True
+            yield from self._empty()
             return
         yield from self._begin(head)
         yield self._event(head, EventType.QUERY_EVENT, statement.query.with_text(ddl.statements[-1]).pack())
