@@ -23,6 +23,8 @@ from binlog_merge.files.removal import _KIND as REMOVED
 from binlog_merge.files.removal import RemovedBefore
 from binlog_merge.files.servers import _LINE as SERVER
 from binlog_merge.files.servers import FollowingServer, LogEnd
+from binlog_merge.mariadb_nodes.folder import _KIND as TRANSLATED
+from binlog_merge.mariadb_nodes.folder import Done
 from binlog_merge.node_capture.files import _KIND as RECORD
 from binlog_merge.node_capture.files import _Recorded, _Synced
 from binlog_merge.node_capture.switch_request import _KIND as SWITCH
@@ -44,6 +46,11 @@ NOTES: Final[list[tuple[NoteKind[Any], Any, str]]] = [
         RemovedBefore("binlog.000001", "binlog.000006", f"{75:054d}", "/m", 1790000000.5),
         f'{{"version": 1, "first": "binlog.000001", "last": "binlog.000006", "below": "{75:054d}", "out": "/m", '
         '"at": 1790000000.5}',
+    ),
+    (
+        TRANSLATED,
+        Done({"mysql-bin.000001": (8212, 15190)}),
+        '{"version": 1, "files": {"mysql-bin.000001": [8212, 15190]}}',
     ),
     (OF_SERVER, _Server(1), '{"version": 1, "lower_case_table_names": 1}'),
     (

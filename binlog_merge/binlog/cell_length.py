@@ -48,6 +48,8 @@ METADATA_LEN: Final[dict[int, int]] = {
     T.VAR_STRING: 2,
     T.STRING: 2,
     T.GEOMETRY: 1,
+    T.BLOB_COMPRESSED: 1,
+    T.VARCHAR_COMPRESSED: 2,
 }
 """The number of metadata bytes of a column in the table map, by type. Types that are missing here are not supported."""
 
@@ -191,6 +193,8 @@ CELL_LENGTH: Final[dict[int, Callable[[int, Buffer, int], int]]] = {
     T.GEOMETRY: _blob,
     T.JSON: _blob,
     T.VECTOR: _blob,
+    T.BLOB_COMPRESSED: _blob,
+    T.VARCHAR_COMPRESSED: _varchar,
 }
 """For each column type, (meta, data, pos) -> length of the cell at `pos` with its length prefix, not bounds-checked."""
 

@@ -1,7 +1,7 @@
 """Numbers of the binlog format, in MySQL's spelling.
 
 Sources: mysql-server `libs/mysql/binlog/event/binlog_event.h` (event types, flags), `rows_event.h` (rows flags,
-optional metadata), `include/field_types.h` (column types); MariaDB `sql/log_event.h` (160-164); PolarDB-X events 80
+optional metadata), `include/field_types.h` (column types); MariaDB `sql/log_event.h` (160-171); PolarDB-X events 80
 and 105.
 """
 
@@ -15,6 +15,9 @@ EVENT_HEADER_LEN: Final = 19
 CHECKSUM_LEN: Final = 4
 BINLOG_VERSION: Final = 4
 SERVER_VERSION_LEN: Final = 50
+FROM_MARIADB: Final = "-from-maria-"
+"""In the server version of a file that was translated (`mariadb_nodes`); that of the MariaDB follows."""
+
 MAX_EVENT_SIZE: Final = 1 << 30
 """`max_log_event_size`: no server writes or accepts a larger event."""
 
@@ -81,6 +84,13 @@ class EventType(IntEnum):
     MARIADB_GTID_EVENT = 162
     MARIADB_GTID_LIST_EVENT = 163
     MARIADB_START_ENCRYPTION_EVENT = 164
+    MARIADB_QUERY_COMPRESSED_EVENT = 165
+    MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1 = 166
+    MARIADB_UPDATE_ROWS_COMPRESSED_EVENT_V1 = 167
+    MARIADB_DELETE_ROWS_COMPRESSED_EVENT_V1 = 168
+    MARIADB_WRITE_ROWS_COMPRESSED_EVENT = 169
+    MARIADB_UPDATE_ROWS_COMPRESSED_EVENT = 170
+    MARIADB_DELETE_ROWS_COMPRESSED_EVENT = 171
 
 
 WRITE_TYPES: Final = frozenset({EventType.WRITE_ROWS_EVENT_V1, EventType.WRITE_ROWS_EVENT})
@@ -121,6 +131,9 @@ class ColumnType(IntEnum):
     DATETIME2 = 18
     TIME2 = 19
     TYPED_ARRAY = 20
+    # MariaDB
+    BLOB_COMPRESSED = 140
+    VARCHAR_COMPRESSED = 141
     VECTOR = 242
     INVALID = 243
     BOOL = 244

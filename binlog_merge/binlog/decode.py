@@ -19,7 +19,8 @@ def decode_cell(type_code: int, meta: int, data: Buffer, unsigned: bool = False,
 
     int, float, Decimal; str, or bytes for `binary` and for bytes invalid in `charset`; date, datetime (UTC for
     TIMESTAMP), timedelta, or MySQL's text for dates that Python cannot represent; ENUM's index, SET's bits and BIT as
-    int; JSON as from `json_binary.decode_json`; VECTOR as a tuple of floats; GEOMETRY as bytes (SRID, then WKB).
+    int; JSON as from `json_binary.decode_json`; VECTOR as a tuple of floats; GEOMETRY as bytes (SRID, then WKB);
+    MariaDB's compressed columns as the bytes that are stored.
     """
     if cell_length(type_code, meta, data, 0) != len(data):
         raise BinlogFormatError(f"{type_name(type_code)} cell of {len(data)} bytes is longer than its value")
@@ -48,7 +49,7 @@ def _decimal(kind: int, meta: int, data: Buffer, unsigned: bool, charset: str) -
 
 def _payload(kind: int, meta: int, data: Buffer) -> bytes:
     """Return a string's bytes without the length prefix."""
-    if kind in (T.VARCHAR, T.VAR_STRING):
+    if kind in (T.VARCHAR, T.VAR_STRING, T.VARCHAR_COMPRESSED):
         return bytes(data[1 if meta < 256 else 2 :])
     if kind == T.STRING:
         return bytes(data[1 if string_max_length(meta) < 256 else 2 :])
@@ -102,6 +103,8 @@ _DECODE: Final[dict[int, _Decode]] = {
     T.YEAR: _year,
     T.NEWDECIMAL: _decimal,
     T.GEOMETRY: _bytes,
+    T.BLOB_COMPRESSED: _bytes,
+    T.VARCHAR_COMPRESSED: _bytes,
     T.BIT: _bit,
     T.JSON: _json,
     T.VECTOR: _vector,

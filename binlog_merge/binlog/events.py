@@ -29,6 +29,7 @@ from binlog_merge.binlog.control import (
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame, is_ignorable, pack_event, walk
+from binlog_merge.binlog.mariadb import COMPRESSED, GtidList, MariadbGtid, uncompressed
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import (
     DeleteFile,
@@ -51,12 +52,14 @@ __all__ = [
     "FormatDescription",
     "Gcn",
     "Gtid",
+    "GtidList",
     "GtidTagged",
     "Heartbeat",
     "HeartbeatV2",
     "Incident",
     "Intvar",
     "LoadBlock",
+    "MariadbGtid",
     "Opaque",
     "PreviousGtids",
     "Query",
@@ -105,6 +108,14 @@ class Opaque:
         return self.body
 
 
+def _compressed(type_code: int) -> Callable[[Buffer], Any]:
+    def parse(body: Buffer) -> Any:
+        kind, whole = uncompressed(type_code, body)
+        return PARSE[kind](whole)
+
+    return parse
+
+
 def _rows(type_code: int) -> Callable[[Buffer], RowsEvent]:
     return lambda body: RowsEvent.parse(type_code, body)
 
@@ -135,7 +146,10 @@ PARSE: Final[dict[int, Callable[[Buffer], Any]]] = {
     EventType.GTID_TAGGED_LOG_EVENT: GtidTagged.parse,
     EventType.SEQUENCE_EVENT: Sequence.parse,
     EventType.GCN_EVENT: Gcn.parse,
+    EventType.MARIADB_GTID_EVENT: MariadbGtid.parse,
+    EventType.MARIADB_GTID_LIST_EVENT: GtidList.parse,
     **{kind: _rows(kind) for kind in ROWS_TYPES},
+    **{kind: _compressed(kind) for kind in COMPRESSED},
 }
 """The parser (body -> value) of each event type that is parsed. All other types become `Opaque`."""
 
@@ -174,6 +188,8 @@ def parse_event(event: RawEvent, fde: FormatDescription | None = None) -> Any:
                 raise BinlogFormatError(
                     f"{event_name(code)}: post-header of {announced} bytes, only {expected} is read"
                 )
+        if code == EventType.TABLE_MAP_EVENT and fde is not None and fde.is_mariadb:
+            return TableMap.parse(event.body, mariadb=True)
         return parse(event.body)
     except BinlogFormatError as error:
         raise error.at("", event.offset) from None

@@ -8,7 +8,7 @@ each column of the table. Source: mysql-server `libs/mysql/binlog/event/rows_eve
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from binlog_merge.binlog.cell_length import real_type
@@ -23,8 +23,11 @@ NUMERIC_TYPES: Final = frozenset(
 """Columns that have a signedness bit. YEAR has one (always UNSIGNED), BIT has none."""
 
 CHARACTER_TYPES: Final = frozenset(
-    {T.STRING, T.VAR_STRING, T.VARCHAR, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.VECTOR}
-)
+    {
+        T.STRING, T.VAR_STRING, T.VARCHAR, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.VECTOR, T.BLOB_COMPRESSED,
+        T.VARCHAR_COMPRESSED,
+    }
+)  # fmt: skip
 """Columns that DEFAULT_CHARSET and COLUMN_CHARSET count: text and binary strings and VECTOR (as binary), not ENUM, SET,
 JSON or GEOMETRY."""
 
@@ -66,8 +69,11 @@ class OptionalMetadata:
     order: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, raw: bytes, types: bytes, metas: Sequence[int]) -> Self:
-        """Parse the bytes after the null bitmap; `types` and `metas` are the table map's."""
+    def parse(cls, raw: bytes, types: bytes, metas: Sequence[int], mariadb: bool = False) -> Self:
+        """Parse the bytes after the null bitmap; `types` and `metas` are the table map's.
+
+        `mariadb`: MariaDB wrote them, which counts GEOMETRY among the character columns.
+        """
         r = Reader(raw, "optional metadata")
         found: dict[str, Any] = {}
         unknown: list[tuple[int, bytes]] = []
@@ -85,8 +91,28 @@ class OptionalMetadata:
             found[name] = _read_bits(value, kind, types) if read is None else read(value)
             value.done()
         metadata = cls(**found, unknown=tuple(unknown), order=tuple(order))
+        if mariadb:
+            metadata = metadata._without_geometries([real_type(*each) for each in zip(types, metas, strict=True)])
         metadata.check(types, metas)
         return metadata
+
+    def _without_geometries(self, kinds: Sequence[int]) -> Self:
+        """Return the metadata with character sets of the columns that MySQL counts."""
+        counted = [kind for kind in kinds if kind in CHARACTER_TYPES or kind == T.GEOMETRY]
+        places = [i for i, kind in enumerate(counted) if kind != T.GEOMETRY]
+        charsets, default = self.column_charset, self.default_charset
+        if charsets is not None:
+            if len(charsets) != len(counted):
+                raise BinlogFormatError(
+                    f"table map: column charset has {len(charsets)} entries for {len(counted)} columns"
+                )
+            charsets = tuple(charsets[i] for i in places)
+        if default is not None:
+            moved = {place: i for i, place in enumerate(places)}
+            default = DefaultCharset(
+                default.collation, tuple((moved[i], number) for i, number in default.exceptions if i in moved)
+            )
+        return replace(self, column_charset=charsets, default_charset=default)
 
     def pack(self) -> bytes:
         """Return the bytes, with the fields in their original order; fields added since come last, by type."""

@@ -47,8 +47,11 @@ class TableMap:
     optional_raw: bytes = b""
 
     @classmethod
-    def parse(cls, body: Buffer) -> Self:
-        """Parse the body of a TABLE_MAP_EVENT with a post-header of 8 bytes (every server since 5.1.4)."""
+    def parse(cls, body: Buffer, mariadb: bool = False) -> Self:
+        """Parse the body of a TABLE_MAP_EVENT with a post-header of 8 bytes (every server since 5.1.4).
+
+        `mariadb`: MariaDB wrote it; the optional metadata is then parsed as `OptionalMetadata.parse` says.
+        """
         r = Reader(body, "table map")
         table_id, flags = r.u48("table id"), r.u16("flags")
         schema, table = _name(r, "schema"), _name(r, "table")
@@ -59,7 +62,7 @@ class TableMap:
         metas = _parse_metas(types, r.packed_bytes("metadata"))
         null_bitmap = bytes(r.take((count + 7) // 8, "null bitmap"))
         raw = r.rest()
-        optional = OptionalMetadata.parse(raw, types, metas) if raw else None
+        optional = OptionalMetadata.parse(raw, types, metas, mariadb) if raw else None
         return cls(table_id, flags, schema, table, types, metas, null_bitmap, optional, raw)
 
     def pack(self) -> bytes:
@@ -152,7 +155,9 @@ def _parse_metas(types: bytes, metadata: bytes) -> tuple[int, ...]:
     return tuple(metas)
 
 
-_BLOBS: Final = frozenset({T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.GEOMETRY, T.JSON, T.VECTOR})
+_BLOBS: Final = frozenset(
+    {T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.GEOMETRY, T.JSON, T.VECTOR, T.BLOB_COMPRESSED}
+)
 _NOTHING: Final = bytes(16)  # where a cell of fixed length is measured, or one whose own length is 0
 
 
@@ -172,7 +177,7 @@ def cell_size(type_code: int, meta: int) -> CellSize:
     least = measure(meta, _NOTHING, 0)
     if type_code in _BLOBS:
         return CellSize(0, least, (1 << 8 * least) - 1)
-    if type_code in (T.VARCHAR, T.VAR_STRING):
+    if type_code in (T.VARCHAR, T.VAR_STRING, T.VARCHAR_COMPRESSED):
         return CellSize(0, least, meta)
     if real_type(type_code, meta) == T.STRING:
         return CellSize(0, least, string_max_length(meta))

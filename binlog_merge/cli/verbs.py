@@ -66,6 +66,7 @@ Make a merged log:
   binlog-merge demo                                             merge a small cluster and look at the result
   binlog-merge merge --config cluster.yaml --merged merged/     merge your own
   binlog-merge capture --config cluster.yaml                    fetch the nodes' binlogs from their servers
+  binlog-merge from-mariadb raw/ --to nodes/shard-1             make a MariaDB's binlogs ready for a merge
   binlog-merge run --config cluster.yaml --merged merged/       capture, merge and serve, until it is stopped
 
 \b
@@ -130,6 +131,7 @@ _VERBS: Final = {
     "bootstrap": _Module("bootstrap"),
     "serve": _Module("serve"),
     "password": _Module("password"),
+    "from-mariadb": _Module("from_mariadb"),
     "status": _Module("status"),
     "run": _Module("run", has_exit_codes=True),
     "report": _Module("report"),

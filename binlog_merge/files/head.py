@@ -151,7 +151,7 @@ def format_description(event: bytes, node: str, path: str) -> FormatDescription:
     except BinlogFormatError as error:
         raise ChecksumMismatch(error.reason, node=node, file=path, position=4) from None
     if fde.is_mariadb:
-        remedy = "only binlogs of MySQL and servers that keep its format are read"
+        remedy = "translate the node's files first: binlog-merge from-mariadb FOLDER --to NEW_FOLDER, and merge that"
         raise _unsupported(f"the binlog was written by MariaDB ({fde.server_version})", node, path, remedy)
     if fde.checksum_alg is None:  # such a version cannot be distinguished from a damaged one
         raise _unsupported(

@@ -25,8 +25,10 @@ from binlog_merge.binlog.events import (
     ExecuteLoadQuery,
     FormatDescription,
     Gtid,
+    GtidList,
     GtidTagged,
     LoadBlock,
+    MariadbGtid,
     Opaque,
     PreviousGtids,
     Query,
@@ -360,6 +362,16 @@ def _facts(event: RawEvent, value: Any) -> dict[str, Any]:
             return {"file_id": value.file_id, "block": _bytes_text(value.block)}
         case ExecuteLoadQuery():
             return {**_facts(event, value.query), "file_id": value.file_id, "duplicates": _DUPLICATES[value.duplicates]}
+        case MariadbGtid():
+            return {
+                "gtid": value.text(event.header.server_id),
+                "gtid_flags": value.flags,
+                "more_flags": value.more,
+                "commit_id": value.commit_id,
+                "xid": None if value.xid is None else value.xid.sql,
+            }
+        case GtidList():
+            return {"gtids": ["-".join(map(str, each)) for each in value.domains]}
         case Opaque():
             return {"bytes": len(value.body), "ignorable": is_ignorable(event.header)}
         case Stop():

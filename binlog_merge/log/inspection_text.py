@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from binlog_merge.binlog import mariadb
 from binlog_merge.binlog.cell_length import type_name
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
 from binlog_merge.binlog.constants import ColumnType as T
@@ -19,12 +20,14 @@ from binlog_merge.binlog.events import (
     FormatDescription,
     Gcn,
     Gtid,
+    GtidList,
     GtidTagged,
     Heartbeat,
     HeartbeatV2,
     Incident,
     Intvar,
     LoadBlock,
+    MariadbGtid,
     Opaque,
     PreviousGtids,
     Query,
@@ -65,6 +68,12 @@ _ROWS_NAME = {
     EventType.UPDATE_ROWS_EVENT: "Update_rows",
     EventType.DELETE_ROWS_EVENT: "Delete_rows",
     EventType.PARTIAL_UPDATE_ROWS_EVENT: "Update_rows_partial",
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED_EVENT_V1: "Write_rows_compressed_v1",
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED_EVENT_V1: "Update_rows_compressed_v1",
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED_EVENT_V1: "Delete_rows_compressed_v1",
+    EventType.MARIADB_WRITE_ROWS_COMPRESSED_EVENT: "Write_rows_compressed",
+    EventType.MARIADB_UPDATE_ROWS_COMPRESSED_EVENT: "Update_rows_compressed",
+    EventType.MARIADB_DELETE_ROWS_COMPRESSED_EVENT: "Delete_rows_compressed",
 }
 
 
@@ -169,8 +178,14 @@ def _describe_rare(event: RawEvent, value: Any) -> list[str]:
             return [f"Sequence: {kind} TSO {value.tso}"]
         case Gcn():
             return [f"Gcn: {'commit' if value.is_commit else 'snapshot'} TSO {value.tso} flag 0x{value.flag:02x}"]
+        case MariadbGtid():
+            return [_mariadb_gtid_title(event, value)]
+        case GtidList():
+            return [f"Gtid list [{', '.join('-'.join(map(str, each)) for each in value.domains)}]"]
         case Opaque() if event.type_code == EventType.MARIADB_ANNOTATE_ROWS_EVENT:
             return ["Annotate_rows", _text(value.body)]
+        case Opaque() if event.type_code == EventType.MARIADB_BINLOG_CHECKPOINT_EVENT:
+            return [f"Binlog checkpoint {printable(_text(value.body[4:]))}"]
     known = "" if is_known(event.type_code) else " (ignorable)" if is_ignorable(event.header) else " (not ignorable)"
     return [f"{event_name(event.type_code)}{known}: {len(event.body)} bytes"]
 
@@ -211,6 +226,23 @@ def _gtid_title(event: RawEvent, value: Gtid | GtidTagged) -> str:
         "transaction_length": value.transaction_length,
     }
     return name + "".join(f"\t{key}={fact}" for key, fact in facts.items() if fact is not None)
+
+
+def _mariadb_gtid_title(event: RawEvent, value: MariadbGtid) -> str:
+    parts = [f"GTID {value.text(event.header.server_id)}"]
+    if value.commit_id is not None:
+        parts.append(f"cid={value.commit_id}")
+    names = {mariadb.DDL: "ddl", 4: "trans", 16: "waited", mariadb.PREPARED_XA: "XA PREPARE"}
+    parts += [name for flag, name in names.items() if value.flags & flag]
+    if value.flags & mariadb.COMPLETED_XA:
+        parts.append("XA COMMIT or XA ROLLBACK")
+    if value.xid is not None:
+        parts.append(value.xid.sql)
+    alters = {mariadb.START_ALTER: "START ALTER", mariadb.COMMIT_ALTER: "COMMIT ALTER"}
+    parts += [name for flag, name in alters.items() if value.more & flag]
+    if value.more & mariadb.ROLLBACK_ALTER:
+        parts.append("ROLLBACK ALTER")
+    return " ".join(parts)
 
 
 def _payload_title(value: TransactionPayload) -> str:

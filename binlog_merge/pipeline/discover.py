@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from binlog_merge.binlog.constants import version_number
+from binlog_merge.binlog.constants import FROM_MARIADB, version_number
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError, MergeError, Purged
@@ -249,7 +249,25 @@ def _carrier(config: MergeConfig, nodes: Sequence[NodeInput], header: Header | N
     if header is not None and header.carrier is not None:
         return header.carrier
     # Shards on which no commit TSO was found usually have none.
-    return detect_carrier(config, nodes)[0] or (BY_TIME if config.coordinates else None)
+    found = detect_carrier(config, nodes)[0] or (BY_TIME if config.coordinates else None)
+    if found == BY_TIME:
+        _check_known_times(nodes)
+    return found
+
+
+def _check_known_times(nodes: Sequence[NodeInput]) -> None:
+    """Raise ConfigError if a node was a MariaDB: its events have whole seconds, of when a statement began."""
+    for node in nodes:
+        file = next((file for file in node.files if FROM_MARIADB in file.server_version), None)
+        if file is not None:
+            raise ConfigError(
+                "the node is a MariaDB, whose binlog has no commit times, but the second in which a statement began",
+                node=node.source_id,
+                file=file.path,
+                remedy="where rows never move from shard to shard, any order between shards is right: write "
+                "`commit-tso: {carrier: gtid-time}`, and it is that of these seconds. Else have transactions write a "
+                "commit table (`carrier: commit-table`)",
+            )
 
 
 def _newest_version(discovery: Discovery) -> str:

@@ -23,13 +23,13 @@ from binlog_merge.errors import ConversionFailed
 from snapshot_store.mysql.text.charsets import BINARY_COLLATION, all_collations, canonical_collation, charset_of
 from snapshot_store.mysql.text.codecs import decode_text
 
-_LANGUAGES: Final = (
+LANGUAGES: Final = (
     "", "icelandic", "latvian", "romanian", "slovenian", "polish", "estonian", "spanish", "swedish", "turkish", "czech",
     "danish", "lithuanian", "slovak", "spanish2", "roman", "persian", "esperanto", "hungarian", "sinhala", "german2",
     "", "", "vietnamese", "croatian",
 )  # fmt: skip
 """MariaDB's languages in the order of their ids."""
-_MYSQL: Final = {
+MYSQL_LANGUAGES: Final = {
     "de_pb": "german2", "is": "icelandic", "lv": "latvian", "ro": "romanian", "sl": "slovenian", "pl": "polish",
     "et": "estonian", "es": "spanish", "sv": "swedish", "tr": "turkish", "cs": "czech", "da": "danish",
     "lt": "lithuanian", "sk": "slovak", "es_trad": "spanish2", "la": "roman", "eo": "esperanto", "hu": "hungarian",
@@ -54,9 +54,9 @@ def _map(name: str) -> tuple[str, int] | None:
     match = _0900.fullmatch(name)
     if match is None:
         return None
-    language = _MYSQL.get(match["language"] or "", "")
+    language = MYSQL_LANGUAGES.get(match["language"] or "", "")
     strength = match["strength"]
-    number = _FIRST_UCA1400 + 8 * _LANGUAGES.index(language) + _NOPAD + _STRENGTHS.index(strength)
+    number = _FIRST_UCA1400 + 8 * LANGUAGES.index(language) + _NOPAD + _STRENGTHS.index(strength)
     return f"utf8mb4_uca1400_{language + '_' if language else ''}nopad_{strength}", number
 
 

@@ -11,11 +11,14 @@ from pkgutil import get_data  # importlib.resources takes 30 ms to load
 from typing import Final
 
 BINARY_COLLATION: Final = 63
+UTF8MB4_0900: Final = 255
+"""The first id that MariaDB does not have under the same name as MySQL."""
 _ALIASES: Final = {"utf8": "utf8mb3"}
 """Names in older servers and dumps; 8.0.30 renamed the collations too."""
 _MARIADB: Final = (
-    ("utf8mb3", 576, 576), ("utf8mb3", 1025, 1215), ("ucs2", 640, 640), ("utf8mb4", 608, 608), ("utf8mb4", 2048, 2303),
-    ("utf16", 672, 672), ("utf32", 736, 736),
+    ("utf8mb3", 576, 607), ("utf8mb4", 608, 639), ("ucs2", 640, 671), ("utf16", 672, 703), ("utf32", 736, 767),
+    ("utf8mb3", 2048, 2303), ("utf8mb4", 2304, 2559), ("ucs2", 2560, 2815), ("utf16", 2816, 3071),
+    ("utf32", 3072, 3327),
 )  # fmt: skip
 """Ids, first and last, of collations that only MariaDB has: their character set is known, their rules are not."""
 
@@ -45,7 +48,11 @@ def _listed() -> tuple[dict[int, tuple[str, str]], dict[str, int], dict[str, int
 
 _TABLE: Final = _table()
 _BY_ID, _BY_NAME, _DEFAULT = _listed()
-_OF_MARIADB: Final = {number: name for name, first, last in _MARIADB for number in range(first, last + 1)}
+_NO_PAD: Final = 1024
+"""What MariaDB adds to a collation's id for that without padding."""
+_OF_MARIADB: Final = {number: name for name, first, last in _MARIADB for number in range(first, last + 1)} | {
+    number + _NO_PAD: charset for number, (_, charset) in _BY_ID.items() if number <= UTF8MB4_0900 - 1
+}
 
 
 def canonical_charset(name: str) -> str | None:

@@ -26,7 +26,10 @@ def test_by_number_and_by_name() -> None:
 
 
 def test_a_collation_of_mariadb_has_a_character_set_and_no_name() -> None:
-    assert (charset_of(2304 - 1), collation_name(2304 - 1)) == ("utf8mb4", None)
+    assert (charset_of(2304), collation_name(2304)) == ("utf8mb4", None)
+    assert [charset_of(number) for number in (576, 610, 1032, 1270, 2303, 3327)] == [
+        "utf8mb3", "utf8mb4", "latin1", "utf8mb4", "utf8mb3", "utf32",
+    ]  # fmt: skip
 
 
 def test_a_name_that_only_begins_like_a_collation() -> None:

@@ -1,0 +1,290 @@
+"""DDL of MariaDB for MySQL: the user's text, with what MySQL writes otherwise changed by offset.
+
+    CREATE OR REPLACE TABLE t (j JSON)     DROP TABLE IF EXISTS t; CREATE TABLE t (j LONGTEXT CHARACTER SET utf8mb4 …)
+    a VARCHAR(9) COMPRESSED                a VARCHAR(9)
+    v VECTOR(3)                            v VARBINARY(12)
+    KEY (a) IGNORED                        KEY (a) INVISIBLE
+    /*M!100100 … */                        what is in it, as far as the server ran it
+
+What cannot be written for MySQL passes as it is: a merge stops there, and says what it does not understand. What has no
+meaning in MySQL (accounts, sequences) is left out, and named.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from binlog_merge.mariadb_nodes.collations import mysql_collation
+from binlog_merge.streams.mariadb.items import Item, Statement, is_type, items_of, word_of
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor, depths_of
+from snapshot_store.mysql.sql.lexer import Token
+from snapshot_store.mysql.sql.session import DdlSession
+
+_JSON: Final = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+_OPTIONS: Final = frozenset(
+    {
+        "PAGE_CHECKSUM", "TRANSACTIONAL", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ENCRYPTED", "ENCRYPTION_KEY_ID",
+        "IETF_QUOTES",
+    }
+)  # fmt: skip
+"""Options of tables that say how a node stores them."""
+_RESERVED: Final = frozenset(
+    {
+        "CUBE", "CUME_DIST", "DENSE_RANK", "EMPTY", "EXTERNAL", "FIRST_VALUE", "FUNCTION", "GENERATED", "GET",
+        "GROUPING", "GROUPS", "JSON_TABLE", "LAG", "LAST_VALUE", "LATERAL", "LEAD", "LIBRARY", "MANUAL", "NTH_VALUE",
+        "NTILE", "OF", "OPTIMIZER_COSTS", "PARALLEL", "PERCENT_RANK", "QUALIFY", "RANK", "ROW_NUMBER", "STORED",
+        "SYSTEM", "TABLESAMPLE", "VIRTUAL",
+    }
+)  # fmt: skip
+"""Words that are reserved in MySQL and not in MariaDB."""
+_BEFORE_NAMES: Final = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "AFTER"})
+_PLAIN_DEFAULTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+"""Functions that MySQL takes as a DEFAULT without parentheses around it."""
+_NO_FUNCTIONS: Final = frozenset({"NULL", "TRUE", "FALSE", "CHARSET", "CHARACTER", "COLLATE", "NEXTVAL", "NEXT"})
+_WITHOUT_PARENTHESES: Final = frozenset(
+    {"CURRENT_DATE", "CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"}
+)
+"""Functions that are called without any."""
+_WITHOUT_LITERALS: Final = frozenset(
+    {
+        "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "JSON", "GEOMETRY",
+        "POINT", "LINESTRING", "POLYGON",
+    }
+)  # fmt: skip
+"""Types for which MySQL wants a literal DEFAULT in parentheses."""
+_LITERALS: Final = ("string", "number", "bits")
+_FLOAT: Final = 4
+_ACCOUNTS: Final = ("USER", "ROLE", "PASSWORD", "DEFAULT")
+_MARKS: Final = r"""
+    (?P<string>'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `[^`]*`)
+    | (?P<opens>/\*(?P<maria>M?)!(?P<version>\d{5,6})?)
+    | (?P<comment>/\*.*?\*/ | --[\s].*?(?:\n|\Z) | \#.*?(?:\n|\Z))
+    | (?P<closes>\*/)
+"""
+_COMMENTS: Final = re.compile(_MARKS, re.VERBOSE | re.DOTALL)
+_OF_MYSQL_ALONE: Final = range(50700, 100000)
+"""Versions in comments that MariaDB does not run: they are those of MySQL."""
+
+
+@dataclass(frozen=True, slots=True)
+class MysqlDdl:
+    """Statements for MySQL in the place of one of MariaDB, none if it is left out; `notes` say what is lost."""
+
+    statements: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What decides what a statement means, beside its session: the server's version, and what it made of the session.
+
+    `collations` are the session's default collations by character set, `if_exists`: it had `sql_if_exists`.
+    """
+
+    version: int
+    collations: Mapping[str, str]
+    if_exists: bool = False
+
+
+def mysql_ddl(sql: str, session: DdlSession, meaning: Meaning) -> MysqlDdl:
+    """Return the statements that mean in MySQL what a statement of MariaDB did."""
+    try:
+        opened = with_comments_opened(sql, meaning.version)
+        made = _Rewriting(Cursor.of(opened, replace(session, server_version=999999)), meaning)
+    except DdlNotUnderstood:
+        return MysqlDdl((sql,))
+    return made.result()
+
+
+def with_comments_opened(sql: str, version: int) -> str:
+    """Return a text without executable comments: what was in those that the server ran stands there bare."""
+    if "/*!" not in sql and "/*M!" not in sql:
+        return sql
+    parts: list[str] = []
+    place, opened, left_out = 0, list[bool](), 0
+    for match in _COMMENTS.finditer(sql):
+        parts.append("" if left_out else sql[place : match.start()])
+        place = match.end()
+        if match["opens"]:
+            number = int(match["version"] or 0)
+            runs = number <= version and (bool(match["maria"]) or number not in _OF_MYSQL_ALONE)
+            opened.append(runs)
+            left_out += not runs
+            parts.append(" ")
+        elif match["closes"] and opened:
+            left_out -= not opened.pop()
+            parts.append(" ")
+        elif not left_out:
+            parts.append(match.group())
+    if opened:
+        raise DdlNotUnderstood(sql, "an executable comment is never closed")
+    return "".join((*parts, sql[place:]))
+
+
+class _Rewriting(Statement):
+    """Changes a statement."""
+
+    def __init__(self, found: Cursor, meaning: Meaning) -> None:
+        super().__init__(found)
+        self.meaning = meaning
+        self.first = ""
+
+    def result(self) -> MysqlDdl:
+        """Return the statements with all edits."""
+        words = tuple(map(word_of, self.tokens[:5]))
+        if (why := _left_out(words)) is not None:
+            return MysqlDdl((), (why,))
+        begin = 0
+        if words[:2] == ("SET", "STATEMENT"):
+            begin = next((i + 1 for i, token in enumerate(self.tokens) if word_of(token) == "FOR"), 0)
+            self.edits.remove(self.tokens[0].start, self.tokens[begin - 1].end if begin else self.tokens[0].start)
+            words = tuple(map(word_of, self.tokens[begin : begin + 5]))
+            self.tokens = self.tokens[begin:]
+        changes = words[:1] in (("ALTER",), ("DROP",), ("RENAME",)) and len(self.tokens) > 1
+        if self.meaning.if_exists and changes and "EXISTS" not in words:
+            self.edits.replace(self.tokens[1].end, self.tokens[1].end, " IF EXISTS")
+        self._replace(words)
+        words = tuple(map(word_of, self.tokens[:5]))
+        if words[:2] in (("ALTER", "ONLINE"), ("CREATE", "ONLINE"), ("DROP", "ONLINE")):
+            self.edits.remove(self.tokens[1].start, self.tokens[1].end)
+            self.tokens = (self.tokens[0], *self.tokens[2:])
+            words = tuple(map(word_of, self.tokens[:5]))
+        self._collations(words)
+        if words[:1] in (("CREATE",), ("ALTER",)) and "TABLE" in words:
+            self._options()
+            for item in items_of(self.tokens):
+                self._item(item)
+                if self.edits.empties(item.tokens[0].start, item.tokens[-1].end):
+                    self.edits.remove(*item.span)
+        made = self.edits.applied().strip()
+        return MysqlDdl((self.first, made) if self.first else (made,), tuple(self.notes))
+
+    def _replace(self, words: tuple[str, ...]) -> None:
+        """Make a DROP and a CREATE of CREATE OR REPLACE TABLE."""
+        if words[:4] != ("CREATE", "OR", "REPLACE", "TABLE"):
+            return
+        last = 4
+        while last + 2 < len(self.tokens) and self.tokens[last + 1].text == ".":
+            last += 2
+        self.first = f"DROP TABLE IF EXISTS {self.sql[self.tokens[4].start : self.tokens[last].end]}"
+        self.edits.remove(self.tokens[1].start, self.tokens[3].start)
+        self.tokens = (self.tokens[0], *self.tokens[3:])
+
+    def _collations(self, words: tuple[str, ...]) -> None:
+        for i, token in enumerate(self.tokens):
+            value = self._value(i)
+            if value is None:
+                continue
+            if word_of(token) == "COLLATE":
+                self._collation(value)
+            elif word_of(token) == "CHARSET" or (
+                word_of(token) == "SET" and i and word_of(self.tokens[i - 1]) in ("CHARACTER", "CHAR")
+            ):
+                self._charset(i, value, words)
+
+    def _collation(self, value: Token) -> None:
+        found = mysql_collation(value.text)
+        if found is not None and found != value.text.lower():
+            self.edits.replace(value.start, value.end, found)
+            if "_uca1400_" in value.text.lower() or "nopad" in value.text.lower():
+                self.notes.append(f"collation {value.text} becomes {found}: a few characters may compare otherwise")
+
+    def _charset(self, i: int, value: Token, words: tuple[str, ...]) -> None:
+        """Write the collation that a character set without one meant in the session, where that was not the usual."""
+        if words[:1] not in (("CREATE",), ("ALTER",)) or not {"TABLE", "DATABASE", "SCHEMA"} & set(words):
+            return
+        at = self.tokens.index(value) + 1
+        following = [word_of(token) for token in self.tokens[at : at + 3]]
+        if "COLLATE" in following[:1] or (following[:1] == ["DEFAULT"] and following[1:2] == ["COLLATE"]):
+            return
+        charset = value.text.lower().replace("utf8mb3", "utf8")
+        charset = "utf8mb3" if charset == "utf8" else charset
+        name = self.meaning.collations.get(charset)
+        if name is None or (found := mysql_collation(name)) is None:
+            return
+        equals = "=" if self.tokens[i + 1].text == "=" else " "
+        self.edits.replace(value.end, value.end, f" COLLATE{equals}{found}")
+
+    def _value(self, i: int) -> Token | None:
+        """Return the value behind the word at an index, which may follow `=`."""
+        at = i + 1
+        if at < len(self.tokens) and self.tokens[at].text == "=":
+            at += 1
+        return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
+
+    def _options(self) -> None:
+        for i, token in enumerate(self.tokens):
+            word, value = word_of(token), self._value(i)
+            before = self.tokens[i - 1] if i else token
+            if value is None or before.text in ("(", ".", "`") or word_of(before) in _BEFORE_NAMES:
+                continue
+            if word in _OPTIONS and (self.tokens[i + 1].text == "=" or value.text.isdecimal()):
+                self.edits.remove(token.start, value.end)
+            elif word == "ENGINE" and value.text.upper() == "ARIA":
+                self.edits.remove(token.start, value.end)
+                self.notes.append("ENGINE=Aria is left out: MySQL has none")
+            elif word == "ROW_FORMAT" and value.text.upper() == "PAGE":
+                self.edits.remove(token.start, value.end)
+
+    def _item(self, item: Item) -> None:
+        tokens, words = item.tokens, item.words()
+        for i, (token, word) in enumerate(zip(tokens, words, strict=True)):
+            before, after = tokens[i - 1] if i else None, tokens[i + 1] if i + 1 < len(tokens) else None
+            named = i == 0 or (before is not None and (before.text in ("(", ",") or word_of(before) in _BEFORE_NAMES))
+            if named and word in _RESERVED and (after is None or after.text != "("):
+                self.edits.replace(token.start, token.end, f"`{token.text}`")
+            elif not i:
+                continue
+            elif word == "JSON" and is_type(tokens, i):
+                self.edits.replace(token.start, token.end, _JSON)
+            elif word == "VECTOR" and is_type(tokens, i) and after is not None and after.text == "(":
+                size = int(tokens[i + 2].text) * _FLOAT if tokens[i + 2].text.isdecimal() else 0
+                if size:
+                    self.edits.replace(token.start, tokens[i + 3].end, f"VARBINARY({size})")
+                    self.notes.append(f"VECTOR({size // _FLOAT}) becomes VARBINARY({size}) with the same bytes")
+            elif word == "COMPRESSED" and before is not None and before.text != "=" and word_of(before) != "ROW_FORMAT":
+                algorithm = tokens[i + 2 : i + 3] if after is not None and after.text == "=" else [token]
+                self.edits.remove(token.start, algorithm[-1].end)
+            elif word == "IGNORED" and words[i - 1] == "NOT":
+                self.edits.replace(tokens[i - 1].start, token.end, "VISIBLE")
+            elif word == "IGNORED":
+                self.edits.replace(token.start, token.end, "INVISIBLE")
+            elif word == "PERSISTENT":
+                self.edits.replace(token.start, token.end, "STORED")
+            elif word == "DEFAULT" and after is not None:
+                self._default(tokens, i + 1, bool(set(words[:i]) & _WITHOUT_LITERALS))
+
+    def _default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> None:
+        """Put what is a DEFAULT into parentheses, where MySQL wants it: a function, and a literal of some types."""
+        last = self._last_of_default(tokens, i, without_literals)
+        if last is not None:
+            self.edits.replace(tokens[i].start, tokens[i].start, "(")
+            self.edits.replace(last.end, last.end, ")")
+
+    def _last_of_default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> Token | None:
+        """Return the last token of what needs parentheses, None if it needs none."""
+        token, word = tokens[i], word_of(tokens[i])
+        if token.kind in _LITERALS or token.text in ("-", "+"):
+            literal = tokens[i + 1] if token.text in ("-", "+") and i + 1 < len(tokens) else token
+            return literal if without_literals else None
+        if not word or word in _PLAIN_DEFAULTS or word in _NO_FUNCTIONS:
+            return None
+        if i + 1 < len(tokens) and tokens[i + 1].text == "(":
+            closes = (t for _, t, depth in depths_of(tokens, i + 1) if t.text == ")" and depth == 0)
+            return next(closes, None)
+        return token if word in _WITHOUT_PARENTHESES else None
+
+
+def _left_out(words: tuple[str, ...]) -> str | None:
+    """Return why a whole statement is left out by its first words; None if it is not."""
+    verb, rest = words[:1], [word for word in words[1:] if word not in ("OR", "REPLACE", "TEMPORARY")]
+    if verb in (("GRANT",), ("REVOKE",)):
+        return "left out: accounts are those of the nodes"
+    changes = verb in (("CREATE",), ("ALTER",), ("DROP",), ("RENAME",), ("SET",))
+    if changes and rest[:1] and rest[0] in _ACCOUNTS and (rest[0] != "DEFAULT" or rest[1:2] == ["ROLE"]):
+        return "left out: accounts are those of the nodes"
+    if verb in (("CREATE",), ("ALTER",), ("DROP",)) and rest[:1] == ["SEQUENCE"]:
+        return "left out: MySQL has no sequences; leave the sequence's rows out with a filter, too"
+    return None

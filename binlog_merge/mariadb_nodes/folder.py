@@ -1,0 +1,325 @@
+"""Translates the files of a MariaDB into a folder, as they grow.
+
+    raw/mysql-bin.000007   →   translated/mysql-bin.000007
+                               translated/.from-mariadb.json    files that are done, which need no other look
+
+What is there already is compared with what comes out now, so the bytes of a file never change but at its end, and for
+the flag that says that its server still writes it.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from binlog_merge.binlog.constants import (
+    BINLOG_MAGIC,
+    ENCRYPTED_MAGIC,
+    EVENT_HEADER_LEN,
+    MAX_EVENT_SIZE,
+    EventFlag,
+    EventType,
+)
+from binlog_merge.binlog.control import FormatDescription
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.errors import EncryptedBinlog as EncryptedMagic
+from binlog_merge.binlog.header import EventHeader, check_magic, frame
+from binlog_merge.errors import (
+    ChecksumMismatch,
+    ConfigError,
+    EncryptedBinlog,
+    MergeError,
+    NoFiles,
+    TruncatedEvent,
+    WrongNode,
+    io_error,
+)
+from binlog_merge.files.globs import expand
+from binlog_merge.mariadb_nodes.translator import Translator
+from binlog_merge.whole_files import NoteKind, write_note
+
+NOTE_NAME: Final = ".from-mariadb.json"
+_NUMBERED: Final = re.compile(r".+\.\d{6,18}")
+_FLAGS_AT: Final = len(BINLOG_MAGIC) + 17
+_IN_USE: Final = int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
+_STEP: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The files that are translated whole: by name their size, and that of the translation."""
+
+    files: Mapping[str, tuple[int, int]]
+
+
+_KIND: Final = NoteKind(Done)
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """A file as far as it is translated: sizes before and after, and whether its server has ended it.
+
+    `left` are the bytes at its end that are no whole event, or not yet.
+    """
+
+    name: str
+    source: str
+    read: int
+    written: int
+    ended: bool
+    left: int = 0
+
+
+class FileTranslation:
+    """The translation of a file, from its beginning on; `advance` takes what has come since the last call."""
+
+    def __init__(self, source: Path, target: Path, note: Callable[[str], None]) -> None:
+        self.source, self.target = source, target
+        self._note, self._at = note, 0
+        self._translator = Translator(lambda text: note(f"{source}:{self._at}: {text}"))
+        self._checksum = True
+        self.ended = self.in_use = False
+
+    @property
+    def read(self) -> int:
+        """Return up to where the file is read."""
+        return self._at
+
+    @property
+    def written(self) -> int:
+        """Return how many bytes its translation has."""
+        return self._translator.position
+
+    def advance(self) -> None:
+        """Translate the whole events that have come. Raises MergeError."""
+        try:
+            with self.source.open("rb", buffering=_STEP) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self._at or self.ended:
+                    return  # it is being fetched anew
+                with _Target(self.target, self.written) as target:
+                    self._take(file, size, target)
+        except OSError as error:
+            raise io_error(error, str(self.source)) from error
+        except EncryptedMagic as error:
+            raise EncryptedBinlog(
+                error.reason,
+                file=str(self.source),
+                position=0,
+                remedy="copy it decrypted from the server: mariadb-binlog --read-from-remote-server --raw",
+            ) from None
+        except BinlogFormatError as error:
+            place = error.offset if error.offset >= 0 else self._at
+            raise ChecksumMismatch(
+                error.reason,
+                file=str(self.source),
+                position=place,
+                remedy="copy the file from the node again; `mariadb-binlog --verify-binlog-checksum` looks at it",
+            ) from None
+        except MergeError as error:
+            raise error.located(file=str(self.source), position=self._at) from None
+
+    def _take(self, file: BinaryIO, size: int, target: "_Target") -> None:
+        if not self._at:
+            if size < len(BINLOG_MAGIC) + EVENT_HEADER_LEN:
+                return
+            check_magic(file.read(len(BINLOG_MAGIC)), str(self.source))
+            self._at = len(BINLOG_MAGIC)
+        self._look_at_the_flag(file)
+        file.seek(self._at)
+        while size - self._at >= EVENT_HEADER_LEN:
+            head = file.read(EVENT_HEADER_LEN)
+            length = EventHeader.parse(head).event_size
+            if length > size - self._at and length <= MAX_EVENT_SIZE:
+                break
+            body = file.read(min(length, MAX_EVENT_SIZE) - EVENT_HEADER_LEN) if length > EVENT_HEADER_LEN else b""
+            event = frame(memoryview(head + body), 0, offset=self._at, checksum=self._checksum)
+            if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
+                self._checksum = FormatDescription.parse(event.body).checksum
+            target.write(self._translator.feed(event))
+            self._at += length
+            if event.type_code in (EventType.ROTATE_EVENT, EventType.STOP_EVENT):
+                self.ended = True
+                break
+        target.flag(self.in_use)
+
+    def _look_at_the_flag(self, reader: BinaryIO) -> None:
+        reader.seek(_FLAGS_AT)
+        self.in_use = bool(reader.read(1)[0] & _IN_USE)
+
+    def check_whole(self) -> None:
+        """Raise TruncatedEvent if the file ends inside an event: a later one exists."""
+        size = self.source.stat().st_size
+        if size > self._at and not self.ended:
+            raise TruncatedEvent(
+                f"the file ends {size - self._at} bytes into an event, and a later file exists",
+                file=str(self.source),
+                position=self._at,
+                remedy="copy the file from the node again",
+            )
+
+
+class _Target:
+    """A translation that is written from `place` on: what is there is compared, what is not is appended."""
+
+    def __init__(self, path: Path, place: int) -> None:
+        self._path, self._place = path, place
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "_Target":
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.fdopen(descriptor, "r+b")
+        self._size = os.fstat(descriptor).st_size
+        if self._size < self._place:
+            raise _other(self._path, self._size)
+        self._file.seek(self._place)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def write(self, data: bytes) -> None:
+        """Compare or append the next bytes."""
+        assert self._file is not None
+        there = self._file.read(min(len(data), max(0, self._size - self._place)))
+        if not _alike(there, data[: len(there)], self._place):
+            raise _other(self._path, self._place)
+        if len(there) < len(data):
+            self._file.seek(self._place + len(there))
+            self._file.write(data[len(there) :])
+            self._size = self._place + len(data)
+        self._place += len(data)
+
+    def flag(self, in_use: bool) -> None:
+        """Set or clear the flag that says that the file is being written; sync what was written."""
+        assert self._file is not None
+        if self._size <= _FLAGS_AT:
+            return
+        self._file.seek(_FLAGS_AT)
+        before = self._file.read(1)[0]
+        if bool(before & _IN_USE) != in_use:
+            self._file.seek(_FLAGS_AT)
+            self._file.write(bytes([before ^ _IN_USE]))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def _alike(there: bytes, data: bytes, place: int) -> bool:
+    if place or len(there) <= _FLAGS_AT:
+        return there == data
+    flagged = bytearray(data)
+    flagged[_FLAGS_AT] ^= (there[_FLAGS_AT] ^ data[_FLAGS_AT]) & _IN_USE
+    return there == bytes(flagged)
+
+
+def _other(path: Path, place: int) -> WrongNode:
+    return WrongNode(
+        "what is there is not the translation of the file",
+        file=str(path),
+        position=place,
+        remedy="the node began its binlogs anew, lost their end in a crash, or another release of binlog-merge wrote "
+        "this: translate into a new folder, and begin a new output with it",
+    )
+
+
+class FolderTranslation:
+    """The translation of a node's files into a folder; `advance` takes what has come since the last call."""
+
+    def __init__(self, patterns: Sequence[str], folder: Path, note: Callable[[str], None]) -> None:
+        self._patterns, self._folder, self._note = patterns, folder, note
+        self._files: dict[str, FileTranslation] = {}
+        self._results: dict[str, Translated] = {}
+        self._done: dict[str, tuple[int, int]] = {}
+
+    def advance(self) -> list[Translated]:
+        """Translate what has come; return what is translated of each file, in order. Raises MergeError."""
+        paths = self._paths()
+        if not self._results:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._done = dict(_read_note(self._folder).files)
+        for path, later in zip(paths, [*paths[1:], None], strict=True):
+            before = self._results.get(path.name)
+            if before is None or not before.ended:
+                self._results[path.name] = self._translated(path, later is not None)
+        self._write_note()
+        return [self._results[path.name] for path in paths]
+
+    def _paths(self) -> list[Path]:
+        found = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
+        if not found:
+            raise NoFiles(
+                f"no binlog file is there: {', '.join(self._patterns)}",
+                remedy="give the files, the folder that holds them, or a pattern in quotes",
+            )
+        by_name: dict[str, Path] = {}
+        for path in sorted(found):
+            if path.parent.resolve() == self._folder.resolve():
+                raise ConfigError("the translation cannot be written over the files", file=str(path))
+            if path.name in by_name:
+                raise ConfigError(
+                    f"two files are called {path.name}: {by_name[path.name]} and {path}",
+                    remedy="translate each node's files into a folder of its own",
+                )
+            by_name[path.name] = path
+        series = {name.rpartition(".")[0] for name in by_name}
+        if len(series) > 1:
+            raise ConfigError(
+                f"the files belong to {len(series)} series: {', '.join(sorted(series))}",
+                remedy="translate each node's files into a folder of its own",
+            )
+        return [by_name[name] for name in sorted(by_name, key=lambda name: int(name.rpartition(".")[2]))]
+
+    def _translated(self, path: Path, has_later: bool) -> Translated:
+        target, done = self._folder / path.name, self._done.get(path.name)
+        size = path.stat().st_size
+        if done is not None and (size, target.stat().st_size if target.exists() else -1) == done:
+            return Translated(path.name, str(path), size, done[1], True)
+        file = self._files.get(path.name)
+        if file is None:
+            file = self._files[path.name] = FileTranslation(path, target, self._note)
+        file.advance()
+        if has_later:
+            file.check_whole()
+        ended = file.ended or has_later
+        if ended:
+            self._files.pop(path.name)
+            self._done[path.name] = (file.read, file.written)
+        return Translated(
+            path.name, str(path), file.read, file.written, ended, 0 if ended else max(0, size - file.read)
+        )
+
+    def _write_note(self) -> None:
+        if dict(_read_note(self._folder).files) != self._done:
+            write_note(self._folder / NOTE_NAME, _KIND, Done(self._done))
+
+
+def _matching(pattern: str) -> list[str]:
+    if Path(pattern).is_dir():
+        pattern = str(Path(pattern) / "*")
+    return [path for path in expand(pattern) if _NUMBERED.fullmatch(Path(path).name) and _is_binlog(Path(path))]
+
+
+def _is_binlog(path: Path) -> bool:
+    """Return whether a file is a binlog, or one that was just begun: a data folder has other numbered files, too."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(BINLOG_MAGIC))
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+    return BINLOG_MAGIC.startswith(magic) or magic == ENCRYPTED_MAGIC
+
+
+def _read_note(folder: Path) -> Done:
+    try:
+        return _KIND.parse((folder / NOTE_NAME).read_bytes())
+    except FileNotFoundError:
+        return Done({})
+    except OSError as error:
+        raise io_error(error, str(folder / NOTE_NAME)) from error
+    except ValueError:
+        return Done({})  # then all is compared again

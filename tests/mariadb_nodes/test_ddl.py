@@ -1,0 +1,98 @@
+"""Statements of MariaDB as MySQL takes them."""
+
+import pytest
+
+from binlog_merge.mariadb_nodes.ddl import Meaning, mysql_ddl, with_comments_opened
+from snapshot_store.mysql.sql.session import DdlSession
+
+SESSION = DdlSession()
+_TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+WRITTEN = {
+    "CREATE OR REPLACE TABLE `d`.t (a INT)": ("DROP TABLE IF EXISTS `d`.t", "CREATE TABLE `d`.t (a INT)"),
+    "CREATE TABLE t (j JSON, b INT)": (f"CREATE TABLE t (j {_TEXT}, b INT)",),
+    "ALTER TABLE t ADD COLUMN json JSON": (f"ALTER TABLE t ADD COLUMN json {_TEXT}",),
+    "CREATE TABLE t (a VARCHAR(9) COMPRESSED, b TEXT COMPRESSED=zlib NOT NULL) ROW_FORMAT=COMPRESSED": (
+        "CREATE TABLE t (a VARCHAR(9) , b TEXT  NOT NULL) ROW_FORMAT=COMPRESSED",
+    ),
+    "CREATE TABLE t (v VECTOR(3) NOT NULL)": ("CREATE TABLE t (v VARBINARY(12) NOT NULL)",),
+    "CREATE TABLE t (a INT, KEY k (a) IGNORED)": ("CREATE TABLE t (a INT, KEY k (a) INVISIBLE)",),
+    "ALTER TABLE t ALTER INDEX k NOT IGNORED": ("ALTER TABLE t ALTER INDEX k VISIBLE",),
+    "CREATE TABLE t (a INT AS (b) PERSISTENT, b INT)": ("CREATE TABLE t (a INT AS (b) STORED, b INT)",),
+    "CREATE TABLE t (d DATE DEFAULT curdate(), u CHAR(36) DEFAULT uuid())": (
+        "CREATE TABLE t (d DATE DEFAULT (curdate()), u CHAR(36) DEFAULT (uuid()))",
+    ),
+    "CREATE TABLE t (x TEXT DEFAULT 'a', y DATETIME DEFAULT current_timestamp() ON UPDATE current_timestamp())": (
+        "CREATE TABLE t (x TEXT DEFAULT ('a'), y DATETIME DEFAULT current_timestamp() ON UPDATE current_timestamp())",
+    ),
+    "ALTER TABLE t ADD COLUMN b BLOB NOT NULL DEFAULT 'x', ADD c INT DEFAULT -1, ADD d DATE DEFAULT CURRENT_DATE": (
+        "ALTER TABLE t ADD COLUMN b BLOB NOT NULL DEFAULT ('x'), ADD c INT DEFAULT -1, "
+        "ADD d DATE DEFAULT (CURRENT_DATE)",
+    ),
+    "CREATE TABLE t (rank INT, groups INT, KEY (rank))": ("CREATE TABLE t (`rank` INT, `groups` INT, KEY (`rank`))",),
+    "CREATE TABLE t (a INT) ENGINE=Aria PAGE_CHECKSUM=1 TRANSACTIONAL=1": ("CREATE TABLE t (a INT)",),
+    "CREATE TABLE t (a CHAR(3) COLLATE utf8mb4_uca1400_ai_ci) COLLATE=utf8mb4_nopad_bin": (
+        "CREATE TABLE t (a CHAR(3) COLLATE utf8mb4_0900_ai_ci) COLLATE=utf8mb4_0900_bin",
+    ),
+    "SET STATEMENT lock_wait_timeout=1 FOR ALTER TABLE t ADD a INT": ("ALTER TABLE t ADD a INT",),
+    "ALTER ONLINE TABLE t ADD a INT": ("ALTER  TABLE t ADD a INT",),
+    "CREATE TABLE t (a INT /*M!100301 INVISIBLE */, b INT)": ("CREATE TABLE t (a INT   INVISIBLE  , b INT)",),
+    "CREATE TABLE t (a INT /*!80023 INVISIBLE */)": ("CREATE TABLE t (a INT   )",),
+    "CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH (a) */": ("CREATE TABLE t (a INT)   PARTITION BY HASH (a)",),
+    "CREATE TABLE t (a VARCHAR(20) DEFAULT '/*M!50000 */')": ("CREATE TABLE t (a VARCHAR(20) DEFAULT '/*M!50000 */')",),
+    "DROP TABLE t": ("DROP TABLE t",),
+    "CREATE USER u": (),
+    "GRANT ALL ON *.* TO u": (),
+    "CREATE OR REPLACE SEQUENCE s": (),
+    "DROP SEQUENCE s": (),
+    "SET DEFAULT ROLE r FOR u": (),
+}  # fmt: skip
+
+
+def _written(sql: str, meaning: Meaning) -> tuple[str, ...]:
+    return mysql_ddl(sql, SESSION, meaning).statements
+
+
+@pytest.mark.parametrize("sql", WRITTEN)
+def test_what_mysql_writes_otherwise(sql: str) -> None:
+    assert _written(sql, Meaning(101118, {})) == WRITTEN[sql]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CREATE TABLE t (u UUID, i INET6)",
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
+        "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
+        "CREATE TABLE t (a INT DEFAULT 'unclosed",
+    ],
+)
+def test_what_has_no_equal_passes_as_it_is(sql: str) -> None:
+    assert _written(sql, Meaning(101118, {})) == (sql,)
+
+
+def test_the_collation_that_a_character_set_meant_in_the_session_is_written() -> None:
+    meaning = Meaning(110809, {"utf8mb4": "utf8mb4_uca1400_ai_ci"})
+    assert _written("CREATE TABLE t (a CHAR(3) CHARACTER SET utf8mb4, b INT) CHARSET=utf8mb4", meaning) == (
+        "CREATE TABLE t (a CHAR(3) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci, b INT) "
+        "CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci",
+    )
+    named = "CREATE TABLE t (a INT) CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+    assert _written(named, meaning) == (named,)
+
+
+def test_sql_if_exists_is_written() -> None:
+    assert _written("DROP TABLE t", Meaning(101118, {}, if_exists=True)) == ("DROP TABLE IF EXISTS t",)
+    assert _written("DROP TABLE IF EXISTS t", Meaning(101118, {}, if_exists=True)) == ("DROP TABLE IF EXISTS t",)
+
+
+def test_what_is_left_out_or_changed_is_named() -> None:
+    sql = "CREATE TABLE t (a CHAR(3) COLLATE utf8mb4_uca1400_ai_ci) ENGINE=Aria"
+    notes = mysql_ddl(sql, SESSION, Meaning(1, {})).notes
+    assert [note.split(":")[0] for note in notes] == [
+        "collation utf8mb4_uca1400_ai_ci becomes utf8mb4_0900_ai_ci", "ENGINE=Aria is left out",
+    ]  # fmt: skip
+
+
+def test_a_comment_of_a_newer_server_is_left_out() -> None:
+    assert with_comments_opened("A /*M!120000 B */ C /* x */", 101118) == "A    C /* x */"
+    assert with_comments_opened("A /*!50001 /*M!120000 B */ C */ D", 101118).split() == ["A", "C", "D"]
