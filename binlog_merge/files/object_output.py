@@ -321,11 +321,12 @@ class ObjectOutput:
         state = self.state.after(record)
         folds = self.manifest.folds
         names = self._with_note(names.among(state.files), state, folds)
+        put = names.objects()
         if folds:
             names = self._joined(names, state)
         old, old_base = self.names, self.manifest.base
         self.manifest.append(record, names, self.allowed)
-        self._clear(record, old, old_base)
+        self._clear(record, old, old_base, put)
 
     def _put_all(self, record: Publish, sent: Mapping[str, str], names: Names) -> Names:
         """Put a record's files that are in the folder, several at once; return where they are."""
@@ -498,9 +499,10 @@ class ObjectOutput:
         self._schema = digest
         return name
 
-    def _clear(self, record: Record, old: Names, old_base: str) -> None:
-        """Write the index if files have come or gone, and remove what no record needs any more. All of that may fail,
-        and be missing. Who reads by an older head still finds segments for a while.
+    def _clear(self, record: Record, old: Names, old_base: str, put: set[str]) -> None:
+        """Write the index if files have come or gone, and remove what no record needs any more, also of what was `put`
+        for this one, and joined. All of that may fail, and be missing. Who reads by an older head still finds segments
+        for a while.
         """
         gone = [old.of(name) for name in record.files] if isinstance(record, Removed) else []
         if old.schema is not None and old.schema != self.names.schema:
@@ -509,7 +511,7 @@ class ObjectOutput:
             gone += self._old
             self._old = [old_base] if old_base else []
         whole = {self.names.of(file) for file in old.segments}
-        self._old += old.objects() - self.names.objects() - whole - set(gone)
+        self._old += (old.objects() | put) - self.names.objects() - whole - set(gone)
         try:
             self._write_index()
             self.objects.delete(gone)

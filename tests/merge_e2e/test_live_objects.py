@@ -224,6 +224,10 @@ def test_objects_do_not_add_up(s3: Store, tmp_path: Path, monkeypatch: pytest.Mo
                 nodes[name].grow(place, True)
             rounds.merge()
             there = s3.objects("out/merged/")
+            output = rounds._output.elsewhere
+            assert output is not None
+            known = output.names.objects() | set(output._old)
+            assert {name for name in there if name.startswith("open/")} <= known  # what is not named will be removed
             for folder in ("manifest/", "open/", "schema/"):
                 most[folder] = max(most.get(folder, 0), sum(name.startswith(folder) for name in there))
         rounds.merge(end_of_input=True)
