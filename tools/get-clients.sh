@@ -13,9 +13,10 @@
 #   PREFIX/apicurio  Apicurio's registry of schemas        version in clients/apicurio.xml, hash in clients/apicurio.sha256
 #   PREFIX/corpus  binlogs of many versions                of MySQL's test suite (GPL 2), in Debian's mysql-testsuite
 #   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
+#   PREFIX/rust    a reader made with mysql_async          versions and hashes in tests/clients/life/programs/rust
 #
 # Each is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
-# .venv/bin/uv (`make setup`), Node.js 20, npm, Maven with a JDK 17, and Go. Exit: 0 all are there, 1 some could not be had: each is named.
+# .venv/bin/uv (`make setup`), Node.js 20, npm, Maven with a JDK 17, Go, and Rust. Exit: 0 all are there, 1 some could not be had: each is named.
 set -uo pipefail
 export LC_ALL=C
 
@@ -104,6 +105,15 @@ go_reader() {
     rm -rf "$1/store"
 }
 
+rust_reader() {
+  command -v cargo >/dev/null || {
+    echo "get-clients: needs cargo" >&2
+    return 1
+  }
+  (cd "$programs/rust" && CARGO_HOME="$1/store" cargo build --quiet --release --locked --target-dir "$1/target") >&2 &&
+    mv "$1/target/release/reader" "$1/reader" && rm -rf "$1/store" "$1/target"
+}
+
 registry() {
   jars apicurio "$1" && tar -xzf "$1"/apicurio-registry-app-*-all.tar.gz -C "$1" && rm "$1"/apicurio-registry-app-*-all.tar.gz
 }
@@ -122,5 +132,6 @@ kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Oshe
   lacking+=("those of Maven (mysql-binlog-connector-java)")
 kept_or corpus "$here/tools/debian.sh" corpus || lacking+=("the binlogs of Debian's mysql-testsuite")
 kept_or go "$programs/go/go.sum" go_reader || lacking+=("those of Go (go-mysql)")
+kept_or rust "$programs/rust/Cargo.lock" rust_reader || lacking+=("those of crates.io (mysql_async)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

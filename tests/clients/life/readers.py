@@ -335,6 +335,16 @@ def flink(kind: Kind, side: Side, home: Path) -> Reader:
     )
 
 
+def rust(kind: Kind, side: Side, home: Path) -> Reader:
+    """Return a reader with mysql_async, by GTIDs."""
+
+    def command(of: Program) -> list[str]:
+        assert isinstance(of, Lines)
+        return [client("rust", "reader"), "127.0.0.1", str(of.port), str(of.file), of.place]
+
+    return Lines(kind, side, home, command, {})
+
+
 def mysql_replication(kind: Kind, side: Side, home: Path) -> Reader:
     """Return a reader with mysql-replication, by GTIDs."""
 

@@ -32,6 +32,7 @@ from tests.clients.life.readers import (
     go_mysql,
     java,
     mysql_replication,
+    rust,
 )
 from tests.clients.life.sides import Plain, Shards, Side
 from tests.clients.life.story import ADDED, ADDED_DEFAULT, FIRST_ROWS, PHASES, SHARDS
@@ -71,6 +72,7 @@ KINDS: Final = (
     Kind("go-mysql, canal", "1.13.0", go_mysql("canal"), snapshot=True),
     Kind("mysql-binlog-connector-java (osheroff)", "0.30.1", java("Osheroff", "osheroff", {})),
     Kind("mysql-replication", version("mysql-replication"), mysql_replication),
+    Kind("mysql_async (Rust)", "0.37.1", rust),
     Kind("MySQL replica, GTID, 4 workers", "", _mysql(1, 4, "SOURCE_AUTO_POSITION=1")),
     Kind(
         "MySQL replica, file and position", "", _mysql(2, 1, "SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4"),
