@@ -12,6 +12,7 @@
 #   PREFIX/connect Kafka Connect with Debezium's connector  versions in clients/connect.xml, hashes in clients/connect.sha256
 #   PREFIX/apicurio  Apicurio's registry of schemas        version in clients/apicurio.xml, hash in clients/apicurio.sha256
 #   PREFIX/corpus  binlogs of many versions                of MySQL's test suite (GPL 2), in Debian's mysql-testsuite
+#   PREFIX/percona-toolkit, PREFIX/gh-ost   programs that alter tables, by get-schema-changers.sh
 #   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
 #   PREFIX/rust    a reader made with mysql_async          versions and hashes in tests/clients/life/programs/rust
 #
@@ -133,5 +134,6 @@ kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Oshe
 kept_or corpus "$here/tools/debian.sh" corpus || lacking+=("the binlogs of Debian's mysql-testsuite")
 kept_or go "$programs/go/go.sum" go_reader || lacking+=("those of Go (go-mysql)")
 kept_or rust "$programs/rust/Cargo.lock" rust_reader || lacking+=("those of crates.io (mysql_async)")
+"$here/tools/get-schema-changers.sh" "$home" || lacking+=("some programs that alter tables: see above")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

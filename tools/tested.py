@@ -26,6 +26,7 @@ NAMES: Final = (
     "ConnectorX", "MySQL replica", "MariaDB replica",
 )  # fmt: skip
 """What pages may call readers."""
+_CHANGED: Final = "three shards under load, killed half way once; both shard modes; a replica and DuckDB hold the rows"
 _OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "mysqlbinlog, remote": ("test_mysql", "mysqlbinlog", "every byte as it comes, by file and by GTID; compressed too"),
     "mariadb-binlog, remote": ("test_mysql", "mariadb", "every byte as it comes, and the rows"),
@@ -39,6 +40,8 @@ _OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "rows and definitions",
     ),
     "prometheus-mysqld-exporter": ("test_monitoring", "", "its questions"),
+    "gh-ost 1.1.9": ("test_schema_changers", "gh-ost", _CHANGED),
+    "pt-online-schema-change 3.7.1": ("test_schema_changers", "pt-online", _CHANGED),
     "Kafka 4.3.1, one broker: `replay --to kafka://`": (
         "test_kafka",
         "",

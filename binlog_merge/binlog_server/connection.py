@@ -80,6 +80,8 @@ class Connection:
             while self._step(self.session.receive(self._next())):
                 pass
         except Broken as error:
+            if not self.session.trusted:
+                self._report(f"{self.peer}: refused: {error.message}")
             with contextlib.suppress(OSError):
                 self._send_all([Err.of(error.code, error.message).pack()])
         except (OSError, Gone):  # TimeoutError and TLS errors are among the first

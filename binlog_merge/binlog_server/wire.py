@@ -31,6 +31,12 @@ _MOST: Final = 1 << 24
 _WAIT_TIMEOUT: Final = 28800.0
 WRITE_TIMEOUT: Final = 60.0
 LONGEST_TIMEOUT: Final = 1_000_000.0
+_PROXY: Final = (b"PROX", b"\r\n\r\n")
+"""How a header of the PROXY protocol begins, in its versions 1 and 2."""
+_NO_PROXY: Final = (
+    "Bad handshake: this is a header of the PROXY protocol, which this server does not take. Turn it off in the proxy "
+    "(HAProxy: no send-proxy; ProxySQL: no proxy_protocol_networks)"
+)
 
 
 class Gone(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
@@ -114,7 +120,10 @@ class Wire:
         payload = bytearray()
         first = True
         while True:
-            header = PacketHeader.parse(self._exactly(PACKET_HEADER_LEN, trusted, until))
+            begin = self._exactly(PACKET_HEADER_LEN, trusted, until)
+            if bytes(begin) in _PROXY and not trusted:
+                raise Broken(ErrorCode.ER_HANDSHAKE_ERROR, _NO_PROXY)
+            header = PacketHeader.parse(begin)
             expected = 0 if trusted and first else self._sequence & 0xFF
             self._sequence = header.sequence + 1
             if len(payload) + header.length > (_MOST if trusted else _MOST_UNTRUSTED):

@@ -478,6 +478,15 @@ def test_a_packet_that_is_too_large_or_out_of_order_ends_the_conversation(runnin
     assert b"out of order" in _talk(running, b"\1\0\0\7x")
 
 
+@pytest.mark.parametrize(
+    "header", [b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 3307\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)]
+)
+def test_a_header_of_the_proxy_protocol_is_refused_by_its_name(running: Running, header: bytes) -> None:
+    """Both to the client and to the operator, of whom one has turned it on."""
+    assert b"this is a header of the PROXY protocol" in _talk(running, header)
+    assert any("refused: Bad handshake: this is a header of the PROXY protocol" in line for line in running.reports)
+
+
 def test_a_reader_that_is_gone_frees_its_thread(running: Running) -> None:
     def waiting() -> int:
         return len(running.server._clients)
