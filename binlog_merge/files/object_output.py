@@ -226,6 +226,8 @@ class ObjectOutput:
 
     def bring_state(self, folder: Path, schema: bool = True) -> None:
         """Write manifest and schema store into a folder, as the local form has them; those there are replaced."""
+        if not (folder / SCHEMA_NAME).exists():
+            self._brought = None
         while schema and self.names.schema is not None and self.names.schema != self._brought:
             name, data = self.names.schema, self.objects.read(self.names.schema)
             if data is not None:
