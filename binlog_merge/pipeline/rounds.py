@@ -171,8 +171,7 @@ class Rounds:
         try:
             result, self._state = merge_once(self._job(progress, end_of_input), self._state)
         except BaseException as error:
-            # What is not there yet is missed before anything is written.
-            self._state, self._failed = self._state.forgotten(), not isinstance(error, NoFiles | ShorterThanMerged)
+            self._state, self._failed = self._state.forgotten(), True
             if isinstance(error, MergeError) and error.result is not None:
                 error.result = placed(error.result, self._output)
             if isinstance(error, ShorterThanMerged) and self._claimed and error.node in self._config.captured_folders():

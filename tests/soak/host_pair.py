@@ -109,7 +109,10 @@ class Changing:
 
 
 class Audit:
-    """Judges what hosts change in the store: one writer at a time. `wrong` is what no holder of the lease does."""
+    """Judges what hosts change in the store: one writer at a time. `wrong` is what no holder of the lease does.
+
+    The index is no part of the log, and may be behind: one who was stopped just before may write it.
+    """
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
@@ -123,7 +126,7 @@ class Audit:
         with self._lock:
             if path.endswith("/manifest/head.jsonl") and change.method == "PUT":
                 self._head(change)
-            elif "/standby/" not in path and not path.endswith("/lease.json"):
+            elif "/standby/" not in path and not path.endswith(("/lease.json", ".index")):
                 self._object(change, path)
 
     def _head(self, change: Change) -> None:

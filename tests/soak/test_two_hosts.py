@@ -1,8 +1,9 @@
 """Two hosts of one configuration, on machines of a network of their own: they die, stand still, are cut off, fill up.
 
 Long: `TWO_HOSTS_FAULTS=100 TWO_HOSTS_LEASE=10 SOAK_SEED=n python -m pytest -s -m soak tests/soak/test_two_hosts.py`;
-with VERSITYGW=PROGRAM the store is that one, else moto's; TWO_HOSTS_KINDS=kill,power for these alone. It prints for how
-long nothing new was published after each fault, and nothing new was in the replica.
+with VERSITYGW=PROGRAM the store is that one, else moto's; TWO_HOSTS_KINDS=kill,power for these alone, and no fault
+begins after TWO_HOSTS_SECONDS. It prints for how long nothing new was published after each fault, and nothing new was
+in the replica.
 """
 
 import os
@@ -29,11 +30,14 @@ from tests.soak.network import lacking, network
 from tests.store_proxy import Mode
 from tools.demo_live.load import Load
 
+SECONDS = float(os.environ.get("TWO_HOSTS_SECONDS", "inf"))
 FAULTS = int(os.environ.get("TWO_HOSTS_FAULTS", "12"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
 LEASE = float(os.environ.get("TWO_HOSTS_LEASE", "3"))
 RATE = float(os.environ.get("TWO_HOSTS_RATE", "12"))
 PATIENCE = 240.0
+WAITED = 5.0
+"""For so long a host has waited before it is to take over as planned."""
 
 DEATHS = ("kill", "power")
 OF_STORE = {"500": Mode.E500, "503": Mode.E503, "slow": Mode.SLOW, "lost": Mode.LOST}
@@ -103,8 +107,8 @@ class Story:
         assert [host.end() for host in found.hosts[::-1]] == [0, 0]
 
     def _faults(self) -> None:
-        done, kinds = 0, list[str]()
-        while done < FAULTS:
+        done, kinds, end = 0, list[str](), time.monotonic() + SECONDS
+        while done < FAULTS and time.monotonic() < end:
             kinds = kinds or self.rng.sample(CHOSEN, len(CHOSEN))
             kind = kinds.pop()
             leader = self.pair.leader()
@@ -115,7 +119,10 @@ class Story:
             done += 1
 
     def _fault(self, kind: str, leader: Host) -> None:
-        found, begun = self.pair, time.monotonic()
+        found = self.pair
+        if kind == "hand over":
+            time.sleep(WAITED)
+        begun = time.monotonic()
         print(f"{done_at()} {kind:13} {leader.name}, epoch {found.progress.epochs[-1]:3}", end="", flush=True)
         seconds = self._seconds(kind)
         undo = self._befall(kind, leader)
