@@ -7,6 +7,7 @@ the work is done, not by a thread beside it.
 import os
 import time
 from contextlib import suppress
+from enum import Enum
 from typing import Final
 
 VARIABLE: Final = "BINLOG_MERGE_HEARTBEAT"
@@ -14,8 +15,19 @@ VARIABLE: Final = "BINLOG_MERGE_HEARTBEAT"
 
 WORKS: Final = b"!"
 ALIVE: Final = b"."
-LEADS: Final = b"+"
-FOLLOWS: Final = b"-"
+
+
+class Role(Enum):
+    """What this process is among those that stand by to do the same, and the sign that says so.
+
+    One that prepares is asked to lead, and is about to.
+    """
+
+    LEADS = b"+"
+    PREPARES = b"*"
+    FOLLOWS = b"-"
+
+
 HOLDER: Final = "BINLOG_MERGE_HOLDER"
 """Names who is to lead: so a process that is started again goes on with the lease of the one before it."""
 GATE: Final = "BINLOG_MERGE_GATE"
@@ -58,9 +70,9 @@ class Heartbeat:
             self._works = True
         self.beat()
 
-    def leads(self, leads: bool) -> None:
-        """Say whether this process leads, where several stand by to do the same."""
-        self._tell(LEADS if leads else FOLLOWS)
+    def has_role(self, role: Role) -> None:
+        """Say what this process is, where several stand by to do the same."""
+        self._tell(role.value)
 
     def _tell(self, sign: bytes) -> None:
         if self._descriptor is not None:

@@ -4,7 +4,9 @@ import http.client
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -23,20 +25,40 @@ class Mode(StrEnum):
     LOST = "lost"
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A request of a client that a store has carried out, and that may have changed something."""
+
+    client: str
+    method: str
+    path: str
+    body: bytes
+
+
 class StoreProxy:
     """A store as one host sees it. `mode` may be set at any time; `requests` counts what came, by method, and `by` the
     bytes of answers, by the path that was asked for.
+
+    Where several hosts use one proxy, `modes` are those of clients, by address. `on_change` gets what was carried out
+    of what may change something, in the order in which the store has answered.
     """
 
-    def __init__(self, store: Store, slow: float = 1.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        slow: float = 1.0,
+        at: tuple[str, int] = ("127.0.0.1", 0),
+        on_change: Callable[[Change], None] | None = None,
+    ) -> None:
         host, _, port = store.address.removeprefix("http://").partition(":")
-        self.target, self.slow = (host, int(port)), slow
+        self.target, self.slow, self.on_change = (host, int(port)), slow, on_change
         self.mode = Mode.PASS
+        self.modes: dict[str, Mode] = {}
         self.requests: dict[str, int] = {}
         self.by: Counter[str] = Counter()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(at, _Handler)
         self._server.proxy = self
-        self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.address = f"http://{at[0]}:{self._server.server_address[1]}"
 
     @property
     def read(self) -> int:
@@ -55,6 +77,7 @@ class StoreProxy:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
     proxy: StoreProxy
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -77,7 +100,7 @@ class _Handler(BaseHTTPRequestHandler):
         proxy = self.server.proxy
         proxy.requests[self.command] = proxy.requests.get(self.command, 0) + 1
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        mode = proxy.mode
+        mode = proxy.modes.get(self.client_address[0], proxy.mode)
         if mode is Mode.CUT:
             self.close_connection = True
             return
@@ -94,6 +117,8 @@ class _Handler(BaseHTTPRequestHandler):
             data = found.read()
             connection.close()
             proxy.by[self.path.partition("?")[0]] += len(data)
+            if proxy.on_change is not None and self.command in ("PUT", "POST", "DELETE") and found.status < 300:
+                proxy.on_change(Change(self.client_address[0], self.command, self.path, body))
             if mode is Mode.LOST:
                 self.close_connection = True
                 return

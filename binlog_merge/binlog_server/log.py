@@ -19,7 +19,7 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import InternalError, ManifestError, io_error
 from binlog_merge.files.log_folder import LogFolder, NothingWritten, folder_of
-from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
+from binlog_merge.files.manifest import MANIFEST_NAME, Header, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.log.rank_set import RankSet
 
@@ -154,7 +154,7 @@ class PublishedLog:
     def __init__(self, place: Path | LogFolder) -> None:
         self.folder = folder_of(place)
         self._stamp = self._stamp_now()
-        self._manifest = Manifest.load(self.folder.directory)
+        self._manifest = self.folder.manifest()
         self._view = self._last = _view_of(self.folder, self.folder.seen(self._manifest.state))
         self._lock = Lock()
         self._refreshing = Lock()
@@ -209,7 +209,7 @@ class PublishedLog:
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return
-        manifest = Manifest.load(self.folder.directory, self._manifest)
+        manifest = self.folder.manifest(self._manifest)
         state = self.folder.seen(manifest.state)
         if not _continues(self._view.state, state):
             raise ManifestError(

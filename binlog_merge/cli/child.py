@@ -19,6 +19,7 @@ from typing import IO, Final
 
 from binlog_merge import heartbeat
 from binlog_merge.cli import bound
+from binlog_merge.heartbeat import Role
 
 _LONGEST_LINE: Final = 1 << 16
 _LAST_LINES_SECONDS: Final = 2.0
@@ -37,9 +38,9 @@ class Component:
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the command has in its environment beside what this process has."""
     says_who_leads: bool = False
-    """It gives signs of whether this machine leads."""
+    """It gives signs of this machine's role."""
     waits_for_lead: bool = False
-    """It works while this machine leads; until then it waits, loaded, at a gate."""
+    """It works while this machine leads, or prepares to; until then it waits, loaded, at a gate."""
 
 
 OnLine = Callable[[str, str], None]
@@ -59,12 +60,12 @@ class Child:
         on_line: OnLine,
         on_end: Callable[["Child", int], None],
         on_failure: Callable[[Exception], None],
-        on_lead: Callable[["Child", bool], None] = lambda child, leads: None,
+        on_role: Callable[["Child", Role], None] = lambda child, role: None,
     ) -> None:
         self.component = component
-        self._on_lead = on_lead
+        self._on_role = on_role
         self._gate: int | None = None
-        self._leads = False
+        self._role = Role.FOLLOWS
         self._on_line = on_line
         self._on_end = on_end
         self._on_failure = on_failure
@@ -137,15 +138,14 @@ class Child:
                 self.worked = self.worked or heartbeat.WORKS in signs
                 self._watched, self._heard = True, time.monotonic()
                 for sign in signs:
-                    self._take_lead(bytes((sign,)))
+                    self._take_role(bytes((sign,)))
         return time.monotonic() - self._heard if self._watched else 0.0
 
-    def _take_lead(self, sign: bytes) -> None:
-        if sign in (heartbeat.LEADS, heartbeat.FOLLOWS):
-            leads = sign == heartbeat.LEADS
-            changed, self._leads = leads is not self._leads, leads
-            if changed:
-                self._on_lead(self, leads)
+    def _take_role(self, sign: bytes) -> None:
+        with suppress(ValueError):  # a sign of life
+            before, self._role = self._role, Role(sign)
+            if self._role is not before:
+                self._on_role(self, self._role)
 
     def _await_signs(self) -> None:
         """Take signs in as they come, until the process has ended."""

@@ -65,8 +65,19 @@ def follow(
             start_tso=start_tso,
             work=work,
             keeper=keeper,
+            example=None if keeper is None else _example(),
         )
     report.ended()
+
+
+def _example() -> Path | None:
+    """Return the demo's cluster; None if this installation lacks it."""
+    from binlog_merge.cli.demo import cluster
+
+    try:
+        return cluster()
+    except ConfigError:
+        return None
 
 
 @contextmanager
@@ -88,8 +99,8 @@ def _kept_lease(
 
     def changed(change: "Change") -> None:
         say(f"binlog-merge: {change.text}", change.event, logging.WARNING if change.wrong else logging.INFO)
-        if change.leads is not None:
-            HEARTBEAT.leads(change.leads)
+        if change.role is not None:
+            HEARTBEAT.has_role(change.role)
 
     terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby)
     folder = working_folder(out, work)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from binlog_merge.cli.child import Child, Component, OnLine
 from binlog_merge.errors import EXIT_CODES, FINAL_EXITS, ConfigError, InternalError, IoError
+from binlog_merge.heartbeat import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,9 @@ class _Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class _Led:
+class _Told:
     child: Child
-    leads: bool
+    role: Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ class _Failed:
     error: Exception
 
 
-_Event = _Ended | _Led | _StopAsked | _Failed
+_Event = _Ended | _Told | _StopAsked | _Failed
 
 
 @dataclass(slots=True)
@@ -197,7 +198,7 @@ class Supervisor:
         self._grace = grace
         self._policy = policy or Policy()
         self._failure: Exception | None = None
-        self._leads = False
+        self._role = Role.FOLLOWS
         # A signal handler may put while the same thread gets, which the other queues do not allow.
         self._events: SimpleQueue[_Event] = SimpleQueue()
 
@@ -239,7 +240,9 @@ class Supervisor:
 
     def leads(self) -> bool | None:
         """Return whether this machine leads; None if there is nobody to lead. Any thread may ask."""
-        return self._leads if any(s.component.says_who_leads for s in list(self._states.values())) else None
+        return (
+            self._role is Role.LEADS if any(s.component.says_who_leads for s in list(self._states.values())) else None
+        )
 
     def _watch(self) -> tuple[int | None, int]:
         """Return the code of `stop`, None if nobody asked; and the exit code of the component that cannot go on."""
@@ -251,9 +254,9 @@ class Supervisor:
                 case _StopAsked(code):
                     self._say("stopping", "stopping")
                     return code, 0
-                case _Led(child, leads):
+                case _Told(child, role):
                     if self._states[child.component.name].child is child:
-                        self._lead(leads)
+                        self._take_role(role)
                 case _Ended(child, code):
                     lived = child.lived
                     self._took_leave(child)
@@ -281,18 +284,19 @@ class Supervisor:
                 self._say(text, "ended", wrong=True, pause=pause, accidents=accidents.all, **values)
         return False
 
-    def _lead(self, leads: bool) -> None:
+    def _take_role(self, role: Role) -> None:
         """Let those work who work while this machine leads, or end them: others then wait in their places."""
-        self._leads = leads
+        self._role, works = role, role is not Role.FOLLOWS
+        now = "leads" if role is Role.LEADS else "is to lead"
         for state in self._states.values():
             child = state.child
             if child is None or not state.component.waits_for_lead:
                 continue
             name = state.component.name
-            if leads and child.waits and state.sent_back is None:
+            if works and child.waits and state.sent_back is None:
                 child.open_gate()
-                self._say(f"this run leads: {name} begins", "begins", of=name)
-            elif not leads and not child.waits and state.sent_back is None:
+                self._say(f"this run {now}: {name} begins", "begins", of=name)
+            elif not works and not child.waits and state.sent_back is None:
                 self._say(f"this run leads no longer: {name} is stopped", "sent back", of=name)
                 state.sent_back = time.monotonic()
                 child.ask_to_end()
@@ -302,8 +306,8 @@ class Supervisor:
         state.due = state.sent_back = None
         _close_ended(state)
         try:
-            state.child = Child(state.component, self._on_line, self._took_end, self._took_failure, self._took_lead)
-            if self._leads:
+            state.child = Child(state.component, self._on_line, self._took_end, self._took_failure, self._took_role)
+            if self._role is not Role.FOLLOWS:
                 state.child.open_gate()
         except OSError as error:  # no memory, or too many processes
             self._say(f"{name} cannot be started: {error}", "not started", wrong=True, of=name, error=str(error))
@@ -362,7 +366,7 @@ class Supervisor:
                     self._took_leave(child)
                 case _Failed(error):
                     self._failure = error
-                case _Led():
+                case _Told():
                     pass
                 case _StopAsked() | None:
                     return False
@@ -386,8 +390,8 @@ class Supervisor:
     def _took_end(self, child: Child, code: int) -> None:
         self._events.put(_Ended(child, code))
 
-    def _took_lead(self, child: Child, leads: bool) -> None:
-        self._events.put(_Led(child, leads))
+    def _took_role(self, child: Child, role: Role) -> None:
+        self._events.put(_Told(child, role))
 
     def _took_failure(self, error: Exception) -> None:
         self._events.put(_Failed(error))

@@ -303,6 +303,10 @@ class Glance:
         self._stamps: tuple[Stamp | None, ...] = ()
         self._looked = 0.0
 
+    def forget(self) -> None:
+        """Say at the next look that something may have changed."""
+        self._found = None
+
     def folders(self, found: Discovery | None) -> tuple[str, ...]:
         """Return the folders in which nodes write; none if they are remote, or several for one pattern."""
         if self._folders is None or found is None:

@@ -33,6 +33,8 @@ _RENEWALS: Final = 3
 _TRIES: Final = 12
 _LOOKS: Final = 10
 _SLOWEST_LOOK, _QUICK_LOOK = 1.0, 0.1
+_HOLDERS_LOOK: Final = 0.5
+"""So often a holder looks whether it is asked to hand over, where it does not renew the lease as often."""
 _VERSION: Final = 1
 
 
@@ -227,6 +229,9 @@ def _to_keep(state: Holding) -> tuple[float, Request]:
     if state.giving:
         return state.tried, Put(replace(state.lease, serial=state.lease.serial + 1, released=True), state.tag)
     due = again if state.renewed is None else max(again, state.renewed + state.lease.seconds / _RENEWALS)
+    look = state.tried + _HOLDERS_LOOK
+    if state.tag and look + state.lease.seconds / _TRIES <= due:  # else the look would make the renewal late
+        return look, Look(state.tag)
     return due, Put(replace(state.lease, serial=state.lease.serial + 1), state.tag)
 
 
@@ -265,8 +270,10 @@ def _after_holding(state: Holding, asked: Request, began: float, answer: Answer,
                 known = replace(lease, epoch=state.lease.epoch)
                 return replace(state, lease=known, tag=tag, tried=_at_once(state, began))
             return replace(state, lease=lease, tag=tag, renewed=began, tried=began)
+        case Same(), _:
+            return replace(state, tried=began)
         case Found(None, tag), _:
-            return replace(state, tag=tag, tried=began)  # removed by hand: it is made anew
+            return replace(state, tag=tag, tried=_at_once(state, began))  # removed by hand: it is made anew
         case Found(Lease() as lease, tag), _ if lease.holder != state.lease.holder:
             return Lost(lease)
         case Found(Lease() as lease, tag), _ if lease.released:

@@ -48,7 +48,7 @@ from binlog_merge.files.lease import (
 )
 from binlog_merge.files.objects import FolderObjects, Objects, Version
 from binlog_merge.files.objects import Found as Object
-from binlog_merge.heartbeat import HEARTBEAT
+from binlog_merge.heartbeat import HEARTBEAT, Role
 from binlog_merge.json_values import utc_text
 
 _POLL: Final = 0.2
@@ -94,11 +94,11 @@ def lease_objects(place: str, seconds: float) -> LeaseObjects:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What has happened to a lease: a line for people, an event for machines; `leads` is None where that stays."""
+    """What has happened to a lease: a line for people, an event for machines; `role` is None where that stays."""
 
     text: str
     event: str
-    leads: bool | None = None
+    role: Role | None = None
     wrong: bool = False
 
 
@@ -155,10 +155,11 @@ class LeaseKeeper:
         state = self._state
         return state.lease.epoch if isinstance(state, Holding) else 0
 
-    def leads(self, stop: Event) -> bool:
+    def leads(self, stop: Event, meanwhile: Callable[[], None] | None = None) -> bool:
         """Wait until the lease is held, and may be written under; return False if `stop` is set before.
 
-        Signs of life are given meanwhile. Raises LeaseLost, and what is wrong with a store that has never answered.
+        `meanwhile` is called once if another holds it. Signs of life are given. Raises LeaseLost, and what is wrong
+        with a store that has never answered.
         """
         self.ending.clear()
         with self._changed:
@@ -175,7 +176,12 @@ class LeaseKeeper:
                     raise self._failure
                 if self._answered:
                     HEARTBEAT.works()
-                self._changed.wait(_POLL)
+                waits = isinstance(state, Waiting) and state.lease is not None and not state.lease.released
+                if meanwhile is None or not waits:
+                    self._changed.wait(_POLL)
+                    continue
+            meanwhile()
+            meanwhile = None
         return False
 
     def check(self) -> None:
@@ -271,21 +277,28 @@ class LeaseKeeper:
         match before, now:
             case Waiting(), Holding(lease):
                 self._withdraw()
-                self._on_change(Change(f"leads, with epoch {lease.epoch}", "leads", leads=True))
+                self._on_change(Change(f"leads, with epoch {lease.epoch}", "leads", Role.LEADS))
             case Holding(), Lost(lease):
                 self.ending.set()
                 text = f"leads no longer: {lease.holder} has taken over, with epoch {lease.epoch}"
-                self._on_change(Change(text, "lease lost", leads=False, wrong=True))
+                self._on_change(Change(text, "lease lost", Role.FOLLOWS, wrong=True))
             case Holding(), Waiting():
                 self.ending.set()
-                self._on_change(Change("has released the lease", "lease released", leads=False))
+                self._on_change(Change("has released the lease", "lease released", Role.FOLLOWS))
             case Holding(first), Holding(lease) if lease.wanted_by not in (first.wanted_by, lease.holder, None):
                 self.ending.set()
                 self._on_change(Change(f"hands over to {lease.wanted_by}", "hands over"))
+            case Waiting(), Waiting() if self._is_wanted(now) and not self._is_wanted(before):
+                self._on_change(Change("is to lead next", "is to lead", Role.PREPARES))
+            case Waiting(), Waiting(lease=Lease() as lease) if self._is_wanted(before) and not self._is_wanted(now):
+                self._on_change(Change(f"waits: {lease.holder} leads, with epoch {lease.epoch}", "waits", Role.FOLLOWS))
             case Waiting(lease=None), Waiting(lease=Lease() as lease):
-                self._on_change(Change(f"waits: {lease.holder} leads, with epoch {lease.epoch}", "waits", leads=False))
+                self._on_change(Change(f"waits: {lease.holder} leads, with epoch {lease.epoch}", "waits", Role.FOLLOWS))
             case Waiting(tag=None, tried=None), Waiting(tag=str()):
-                self._on_change(Change("waits: nobody has led yet", "waits", leads=False))
+                self._on_change(Change("waits: nobody has led yet", "waits", Role.FOLLOWS))
+
+    def _is_wanted(self, state: State) -> bool:
+        return state.lease is not None and state.lease.wanted_by == self.terms.name
 
     def _note_waiting(self, state: Waiting) -> None:
         """Keep the note of one who waits. It is for people and for `takeover`, so it may fail."""

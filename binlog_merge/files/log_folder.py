@@ -93,10 +93,14 @@ class LogFolder:
 
     def state(self) -> ManifestState:
         """Return what is published. Raises NothingWritten, and ManifestError if the manifest is damaged."""
-        found = Manifest.load(self.directory).state
+        found = self.manifest().state
         if found.header is None:
             raise self.nothing()
         return self.seen(found)
+
+    def manifest(self, known: Manifest | None = None) -> Manifest:
+        """Return the manifest, as `Manifest.load` does."""
+        return Manifest.load(self.directory, known)
 
     def nothing(self) -> NothingWritten:
         """Return the error for a folder without a manifest."""

@@ -226,6 +226,8 @@ class ObjectOutput:
 
     def bring_state(self, folder: Path, schema: bool = True) -> None:
         """Write manifest and schema store into a folder, as the local form has them; those there are replaced."""
+        if not (folder / SCHEMA_NAME).exists():
+            self._brought = None
         while schema and self.names.schema is not None and self.names.schema != self._brought:
             name, data = self.names.schema, self.objects.read(self.names.schema)
             if data is not None:
@@ -525,10 +527,19 @@ class ObjectOutput:
         if not files:
             return
         shown = (len(files), files[0].name, files[-1].name, dict(names.files), set(names.segments))
-        if shown != self._shown:
+        if shown != self._shown and self._may_still_write():
             index = "".join(f"./{names.of(file.name)}\n" for file in files if file.name not in names.segments)
             self.objects.overwrite(f"{basename_of(self.state)}.index", index.encode())
             self._shown = shown
+
+    def _may_still_write(self) -> bool:
+        """Return whether another may not have taken over since the last record was put: its index is the newer one."""
+        try:
+            if self.allowed is not None:
+                self.allowed()
+        except MergeError:
+            return False
+        return True
 
     def _forget_composed(self) -> None:
         """Remove the local form of files that are one object now."""

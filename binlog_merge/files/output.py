@@ -16,7 +16,7 @@ from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import ConfigError, ManifestError, NoFiles, OutputBusy, io_error
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
-from binlog_merge.files.manifest import MANIFEST_NAME, Claim, Header, Manifest
+from binlog_merge.files.manifest import MANIFEST_NAME, Claim, Header, Manifest, ManifestState
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
@@ -35,10 +35,14 @@ class Output:
     uri: str | None = None
 
     @property
+    def state(self) -> ManifestState:
+        """Return what is published, as of the last record that was read or written."""
+        return Manifest.load(self.directory).state if self.elsewhere is None else self.elsewhere.state
+
+    @property
     def epoch(self) -> int:
         """Return the epoch that was claimed last, 0 if none was."""
-        state = Manifest.load(self.directory).state if self.elsewhere is None else self.elsewhere.state
-        return state.epoch
+        return self.state.epoch
 
     def again(self, claimed: int = 0) -> None:
         """Make the folder anew after a round that failed: it is a cache of what is in the store.

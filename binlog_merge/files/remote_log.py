@@ -13,10 +13,10 @@ from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, MergeError
 from binlog_merge.files.away import Away
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
-from binlog_merge.files.manifest import MANIFEST_NAME, OutputFile
+from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, OutputFile
 from binlog_merge.files.object_output import ObjectOutput, loaded
 from binlog_merge.files.objects import FolderObjects, Objects
-from binlog_merge.files.scratch import reading_folder
+from binlog_merge.files.scratch import reading_folder, remake
 from binlog_merge.redaction import redacted
 
 _EVERY: Final = 1.0
@@ -64,6 +64,20 @@ class RemoteLog(LogFolder):
         """Return None: the folder is gone with its reader."""
         return None
 
+    def manifest(self, known: Manifest | None = None) -> Manifest:
+        """Return the manifest; see LogFolder. A folder that somebody has removed meanwhile is made anew."""
+        for _ in range(_ATTEMPTS):
+            self._stay()
+            found = super().manifest(known)
+            if found.state.header is not None or self._output.state.header is None:
+                break
+        return found
+
+    def _stay(self) -> None:
+        if self._output.state.header is not None and not (self.directory / MANIFEST_NAME).exists():
+            with self._lock:
+                self._bring()
+
     def refresh(self) -> None:
         """Bring the manifest up to date, at most once in a while. Raises ManifestError, ObjectStoreUnreachable."""
         with self._lock:
@@ -85,6 +99,7 @@ class RemoteLog(LogFolder):
         return _EVERY_WHILE_IT_GROWS if grows else _EVERY
 
     def _bring(self, schema: bool = False) -> None:
+        remake(self.directory)
         self._output.bring_state(self.directory, schema or self._schema)
         at = self._output.published_at()
         with suppress(FileNotFoundError):  # nobody has written yet
@@ -122,6 +137,7 @@ class RemoteLog(LogFolder):
         """Raise the ManifestError that has ended `following`, if one has."""
         if self._problem is not None:
             raise self._problem
+        self._stay()
 
     def is_there(self, file: OutputFile) -> bool:
         """Return whether a file was there when the output was opened, or was published since."""
@@ -129,23 +145,25 @@ class RemoteLog(LogFolder):
 
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file, which is brought if necessary; see LogFolder."""
-        return self._found(file, lambda: self._store.path(file))
+        return self._found(file, self._store.path)
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, which is brought if necessary."""
-        return self._found(file, lambda: self._store.opened(file, buffering))
+        return self._found(file, lambda file: self._store.opened(file, buffering))
 
-    def _found(self, file: OutputFile, brought: Callable[[], Brought]) -> Brought:
+    def _found(self, file: OutputFile, brought: Callable[[OutputFile], Brought]) -> Brought:
         """Return what is brought; what has another name by now, since segments were joined, is looked for by that."""
+        if not self.directory.exists():
+            remake(self.directory)
         for _ in range(_ATTEMPTS):
             parts = self._output.names.parts(file)
             try:
-                return brought()
+                return brought(file)
             except FileNotFoundError:
                 with self._lock:  # another thread may have looked meanwhile
                     if not self._advance() and self._output.names.parts(file) == parts:
                         raise
-        return brought()
+        return brought(file)
 
     @contextmanager
     def schema_store(self) -> Iterator[tuple[Path, str]]:

@@ -41,6 +41,16 @@ def scratch_folder() -> AbstractContextManager[Path]:
     return _folder(_TASK)
 
 
+def remake(folder: Path) -> None:
+    """Make a folder of this process anew if somebody who tidies up has removed it. Raises as `users_folder` does."""
+    if not folder.exists():
+        users_folder()
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise io_error(error, str(folder)) from error
+
+
 @contextmanager
 def _folder(prefix: str) -> Iterator[Path]:
     parent = users_folder()

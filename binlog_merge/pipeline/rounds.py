@@ -34,7 +34,7 @@ from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Progress, Runner, silent
 from binlog_merge.pipeline.base.state import Job
-from binlog_merge.pipeline.discover import read_notes
+from binlog_merge.pipeline.discover import find_inputs, read_notes
 from binlog_merge.pipeline.run import check_storable, merge_once, placed
 from binlog_merge.pipeline.values import MergeResult, RoundState
 
@@ -42,6 +42,7 @@ IN_DRIVER = 16 << 20
 """Bytes that a stage's tasks read before an engine runs them: the driver has read them before Spark has begun."""
 
 
+_FILES_POLL: Final = 0.1
 STORE_INTERVAL: Final = 0.5
 """Seconds from round to round at least, where each is paid for: two requests that write."""
 
@@ -129,7 +130,11 @@ class Rounds:
             return True
         if self._glance.is_same(state.found):
             return False
-        return discover(self._config, state.heads) != state.found or not state.schemas.fresh()
+        try:
+            return discover(self._config, state.heads) != state.found or not state.schemas.fresh()
+        except MergeError:
+            self._glance.forget()  # so that it is not what the next look finds nothing new beside
+            raise
 
     def wait(self, stop: Event, seconds: float, poll: float) -> None:
         """Return when a node may have written, at a stop, or after so many `seconds`; after `poll` where nothing tells
@@ -142,6 +147,21 @@ class Rounds:
             self._watch = FolderWatch(folders)
             return  # something may have been written before the watch began
         self._watch.wait(stop, seconds, poll)
+
+    def await_files(self, stop: Event, seconds: float) -> None:
+        """Return when the files of all nodes are there, at a stop, or after so many `seconds`."""
+        end = time.monotonic() + seconds
+        folders = tuple(map(str, self._config.captured_folders().values()))
+        while not stop.is_set() and (left := end - time.monotonic()) > 0:
+            with FolderWatch(folders) as watch:
+                watch.wait(stop, left, _FILES_POLL)
+            try:
+                find_inputs(self._config, self._output.state)
+            except (NoFiles, ShorterThanMerged):
+                continue
+            except MergeError:  # for the next round to say
+                return
+            return
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
         """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
@@ -236,7 +256,10 @@ def follow(
             # Files that are not there yet come any moment: on a new host they are being captured.
             pause = min(pace.pause(attempts), _CAPTURED_SOON if isinstance(error, NoFiles) else pace.last_pause)
             watcher.failed(error, pause)
-            stop.wait(pause)
+            if isinstance(error, NoFiles):
+                rounds.await_files(stop, pause)
+            else:
+                stop.wait(pause)
             continue
         HEARTBEAT.works()
         if attempts:
@@ -256,14 +279,21 @@ _CAPTURED_SOON: Final = 1.0
 
 
 def follow_leading(
-    opened: Callable[[], Rounds], keeper: LeaseKeeper, stop: Event, watcher: Watcher, pace: Pace
+    opened: Callable[[], Rounds],
+    keeper: LeaseKeeper,
+    stop: Event,
+    watcher: Watcher,
+    pace: Pace,
+    rehearse: Callable[[], None] | None = None,
 ) -> None:
     """Wait for a lease, and merge as `follow` does while it is held; again and again, until `stop` is set.
 
     `opened` returns rounds that may write while `keeper.check` allows it. Who sets `stop` sets `keeper.ending`, too.
-    Raises LeaseLost when another has taken over, and as `follow` does.
+    `rehearse` is called if another has the lease at first. Raises LeaseLost when another has taken over, and as
+    `follow` does.
     """
-    while keeper.leads(stop):
+    while keeper.leads(stop, rehearse):
+        rehearse = None
         with opened() as rounds:
             _claim(rounds, keeper, stop)
             follow(rounds, keeper.ending, watcher, pace)

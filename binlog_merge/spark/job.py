@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.lease_keeper import LeaseKeeper
+from binlog_merge.pipeline.rehearsal import rehearse
 from binlog_merge.pipeline.rounds import IN_DRIVER, STORE_INTERVAL, Pace, Rounds, Watcher, follow_leading
 from binlog_merge.pipeline.rounds import follow as follow_rounds
 from binlog_merge.pipeline.run import run_merge
@@ -73,11 +74,13 @@ def follow(
     start_tso: int | None = None,
     work: Path | None = None,
     keeper: LeaseKeeper | None = None,
+    example: Path | None = None,
 ) -> None:
     """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
 
     `in_driver` and `at_need` are those of `merge`. `watcher` gets each round's result. With `keeper` it waits for a
-    lease, with all loaded that a round needs, and merges while it is held. The files are those of one merge, byte for
+    lease, with all loaded that a round needs, and merges while it is held; `example` is the configuration that it
+    rehearses with while it waits. The files are those of one merge, byte for
     byte. Raises MergeError for what does not pass by itself.
     """
     runner = SparkRunner(spark, at_need=at_need)
@@ -85,7 +88,8 @@ def follow(
     if keeper is not None:
         runner.start()
         warm()
-        follow_leading(partial(opened, allowed=keeper.check), keeper, stop, watcher, pace or Pace())
+        rehearsal = None if example is None else partial(rehearse, runner, example)
+        follow_leading(partial(opened, allowed=keeper.check), keeper, stop, watcher, pace or Pace(), rehearsal)
         return
     with opened() as rounds:
         follow_rounds(rounds, stop, watcher, pace or Pace())

@@ -268,10 +268,10 @@ def test_a_command_gets_the_files_and_the_environment_that_it_is_to_have(tmp_pat
 def _leading(signs: str) -> Component:
     """Return a component that gives signs of who leads, a word each: a number is a pause until so many lines came."""
     program = (
-        "import signal, sys, time\nfrom pathlib import Path\nfrom binlog_merge.heartbeat import HEARTBEAT\n"
+        "import signal, sys, time\nfrom pathlib import Path\nfrom binlog_merge.heartbeat import HEARTBEAT, Role\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\nHEARTBEAT.works()\n"
         f"for word in {signs.split()!r}:\n"
-        "    if word in '+-':\n        HEARTBEAT.leads(word == '+')\n        print(word, flush=True)\n"
+        "    if word in '+-*':\n        HEARTBEAT.has_role(Role(word.encode()))\n        print(word, flush=True)\n"
         "    else:\n        time.sleep(float(word))\n"
         "while True:\n    time.sleep(60)"
     )
@@ -291,6 +291,16 @@ def test_who_waits_for_the_lead_begins_when_this_machine_leads_and_ends_when_it_
     assert [line for name, line in run.lines if name == "capture"].count("loaded") == 2
     assert all(pid != other for pid, other in zip(run.pids(), run.pids()[1:], strict=False))
     assert run.supervisor.leads() is True
+
+
+@pytest.mark.parametrize(("then", "leads"), [("+", True), ("-", False)])
+def test_who_waits_begins_when_this_machine_is_to_lead_next_and_ends_if_it_does_not(then: str, leads: bool) -> None:
+    waiting = replace(_python("capture", GATED), waits_for_lead=True)
+    run = _Run(_leading(f"0.5 * 0.5 {then}"), waiting)
+    run.stopped_when(lambda: ("merge", then) in run.lines and run.events("capture").count("started") == 2 - leads)
+    assert run.supervisor.run() == 0
+    assert run.events("capture") == ["started", "begins", *["sent back", "started"] * (not leads)]
+    assert run.supervisor.leads() is leads
 
 
 def test_nobody_who_waits_begins_while_this_machine_does_not_lead() -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy, UnannouncedDdl
+from binlog_merge.errors import LeaseLost, ManifestError, ObjectStoreUnreachable, OutputBusy, UnannouncedDdl
 from binlog_merge.files import failpoint, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
 from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
@@ -464,3 +465,38 @@ def test_a_damaged_head_is_an_error(s3: Store, tmp_path: Path) -> None:
             assert error.file is not None
         else:  # cut after whole records: what was published then
             assert data.startswith(damaged.rstrip(b"\n")) or output.state.header is not None
+
+
+def test_who_has_lost_the_lease_by_the_end_of_a_round_leaves_the_index_to_the_next(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that was stopped after its last record would else write an index of long ago over a newer one."""
+    path, nodes, _ = grown(tmp_path)
+    lost = False
+
+    def allowed() -> None:
+        if lost:
+            raise LeaseLost("another has taken over")
+
+    append = object_manifest.ObjectManifest.append
+
+    def appended(*arguments: Any) -> None:
+        nonlocal lost
+        append(*arguments)
+        lost = True
+
+    index = "out/merged/binlog.index"
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), work=tmp_path / "host", allowed=allowed) as rounds:
+        rounds.merge()
+        before = s3.objects(index)
+        assert before
+        for node in nodes.values():
+            node.grow((0, len(node.files[0][1]) * 3 // 4), anywhere=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(object_manifest.ObjectManifest, "append", appended)
+            rounds.merge()
+        assert s3.objects(index) == before
+        lost = False
+        finish(nodes)
+        rounds.merge(end_of_input=True)
+        assert s3.objects(index) != before

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -67,6 +68,24 @@ def eventually(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_a_reader_whose_folder_is_removed_makes_it_anew(case: Path, s3: Store, tmp_path: Path) -> None:
+    cluster, place = copy_case(case.parent, tmp_path / "case"), s3.uri("merged")
+    merge(cluster, place)  # type: ignore[arg-type]
+    with opened_log(place) as folder:
+        log = PublishedLog(folder)
+        before, state = dumped(log), folder.state()
+        shutil.rmtree(folder.directory.parent)
+        log.refresh()
+        assert dumped(log) == before
+        shutil.rmtree(folder.directory)
+        assert folder.state() == state
+        shutil.rmtree(folder.directory)
+        assert dumped(log) == before
+        shutil.rmtree(folder.directory)
+        with folder.schema_store() as (store, _):
+            assert store.stat().st_size
 
 
 @pytest.mark.parametrize("seed", keeping([0], range(2)))

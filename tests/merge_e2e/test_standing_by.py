@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from binlog_merge.cli.demo import cluster
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import LeaseLost, WrongNode
 from binlog_merge.files.lease_keeper import lease_objects
 from binlog_merge.files.lease_seen import hand_over
+from binlog_merge.pipeline.rehearsal import rehearse
+from tests.merge_e2e.local import LocalRunner
 from tests.merge_e2e.standing_by import Host, Writing
 from tests.object_store import Store
 from tests.store_proxy import Mode
@@ -123,3 +126,16 @@ def test_a_host_that_leads_again_waits_until_its_capture_has_what_another_merged
         writing.at = reached
         writing.progress()
         writing.finish(again)
+
+
+def test_a_rehearsal_leaves_nothing_behind_and_may_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    caplog.set_level("INFO")
+    rehearse(LocalRunner(), cluster())
+    assert caplog.messages[-1] == "has rehearsed"
+    rehearse(LocalRunner(), tmp_path / "absent.yaml")
+    assert caplog.messages[-1] == "could not rehearse"
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -186,9 +186,9 @@ class Observer:
     def _load(self) -> Manifest:
         """Read what was appended to the manifest; all of it if that does not continue what was known."""
         try:
-            manifest = Manifest.load(self.out, self._manifest)
+            manifest = self._folder.manifest(self._manifest)
         except ManifestError:
-            manifest = Manifest.load(self.out)
+            manifest = self._folder.manifest()
         if self._manifest is not None and manifest.state.rank < self._manifest.state.rank:
             self._forget()
         return manifest
