@@ -101,13 +101,21 @@ class Query:
     commit_gcn: int | None = None  # of PolarDB-X's data nodes
     status: dict[int, bytes] = field(default_factory=dict)
 
-    def status_of_ddl(self, flags2: int, sql_mode: int) -> bytes:
+    def status_of_ddl(self, flags2: int, sql_mode: int, databases: set[str]) -> bytes:
         """Return the status variables of a DDL that a marker announces: those of the session that wrote the marker."""
         own = {0: flags2.to_bytes(4, "little"), 1: sql_mode.to_bytes(8, "little"), 4: bytes([45, 0, 45, 0, 255, 0])}
         if 4 in self.status:  # the text is utf8mb4
             own[4] = bytes([45, 0]) + self.status[4][2:]
         kept = {code: value for code, value in self.status.items() if code in (3, 5, 7, 8, 16, 18, 19, 20, 21)}
+        if databases:
+            own[12] = listed(databases)
         return b"".join(bytes([code]) + value for code, value in sorted({**kept, **own}.items()))
+
+
+def listed(databases: set[str]) -> bytes:
+    """Return the value of status variable 12."""
+    names = sorted((name.encode("utf-8", "surrogateescape") for name in databases), reverse=True)
+    return bytes([254]) if len(names) > 16 else bytes([len(names)]) + b"".join(name + b"\0" for name in names)
 
 
 def packed(data: bytes, at: int) -> tuple[int, int]:

@@ -670,6 +670,57 @@ def names_database(sql: str) -> bool:
     return r.peek() in ("CREATE", "ALTER", "DROP") and r.peek(1) in ("DATABASE", "SCHEMA")
 
 
+def databases_listed(sql: str, schema: str) -> set[str]:
+    """Return the databases that a 9.7 lists in the event of a statement; none where it writes no list."""
+    try:
+        r = Reader([token for tokens in tokenize(sql) for token in tokens])
+        return {database for database, _ in _listed(r, schema)}
+    except OracleError:
+        return set()
+
+
+def _listed(r: Reader, schema: str) -> list[Name]:
+    if r.peek() in ("CREATE", "ALTER", "DROP") and r.peek(1) in ("DATABASE", "SCHEMA"):
+        r.at += 2
+        _ = r.accept("IF NOT EXISTS") or r.accept("IF EXISTS")
+        return [(r.identifier(), "")]
+    if r.accept("RENAME TABLE"):
+        names = [r.table_name(schema)]
+        while r.accept("TO") or r.accept(","):
+            names.append(r.table_name(schema))
+        return names
+    if r.accept("DROP TABLE") or r.accept("DROP VIEW"):
+        r.accept("IF EXISTS")
+        names = [r.table_name(schema)]
+        while r.accept(","):
+            names.append(r.table_name(schema))
+        return names
+    if r.accept("CREATE TABLE"):
+        r.accept("IF NOT EXISTS")
+        name = r.table_name(schema)
+        return [] if r.peek() in ("LIKE", "SELECT", "AS") or (r.peek(), r.peek(1)) == ("(", "LIKE") else [name]
+    if r.accept("ALTER TABLE"):
+        names = [r.table_name(schema)]
+        if r.peek() in ("TRUNCATE", "EXCHANGE", "ANALYZE", "CHECK", "REPAIR") and r.peek(1) == "PARTITION":
+            return []
+        while not r.done():
+            if r.accept("RENAME") and r.peek() not in ("COLUMN", "INDEX", "KEY"):
+                _ = r.accept("TO") or r.accept("AS")
+                names.append(r.table_name(schema))
+            else:
+                r.take()
+        return names
+    if r.peek() in ("CREATE", "DROP") and "INDEX" in (r.peek(1), r.peek(2)):
+        while not r.accept("ON"):
+            r.take()
+        return [r.table_name(schema)]
+    if r.peek() in ("CREATE", "ALTER"):
+        while not r.accept("VIEW"):
+            r.take()
+        return [r.table_name(schema)]
+    return []
+
+
 def parse_dump(sql: str) -> Catalog:
     """Read the output of mysqldump --no-data."""
     catalog, schema = Catalog(), ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.oracle import binlog
 from tests.oracle.binlog import OracleError, Packed, pack
 from tests.oracle.config import Cluster, load
-from tests.oracle.ddl import Name, Table, names_database
+from tests.oracle.ddl import Name, Table, databases_listed, names_database
 from tests.oracle.holding import RANKS, Holding, LogicalPlace, Place, PlacedDdl, arrange, place_key
 from tests.oracle.moves import Statement, in_order
 from tests.oracle.order import (
@@ -200,9 +200,11 @@ def _placed_ddl_units(ddls: Iterable[PlacedDdl], of_nodes: list[Branch]) -> Iter
         size = 0 if node is None or node.key in sized else node.rows.size
         sized.add(ddl.place[0])
         us = 0 if node is None else node.commit_us
+        databases = databases_listed(ddl.sql, ddl.schema)
+        own_status = status + (b"\x0c" + binlog.listed(databases) if databases else b"")
         yield (
             ddl.place,
-            _ddl_unit(Marker(place_key(ddl.place, False), ddl.schema, ddl.sql, 255, True, status, us, size)),
+            _ddl_unit(Marker(place_key(ddl.place, False), ddl.schema, ddl.sql, 255, True, own_status, us, size)),
         )
 
 

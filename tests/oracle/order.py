@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.oracle.binlog import TABLE_MAP, WRITE, Event, Group, OracleError, Xid, groups_of, parse_query, read_file
 from tests.oracle.config import Cluster, Node
-from tests.oracle.ddl import Name
+from tests.oracle.ddl import Name, databases_listed
 from tests.oracle.reshape import Image, Reshape, TableMap, parse_table_map, table_of_map
 
 Key = tuple[int, int, int, int]
@@ -282,6 +282,7 @@ def _marker(branch: Branch, row: dict[str, str | int | None], size: int, commit_
     if not isinstance(mode, int) or isinstance(mode, bool):
         mode = start.sql_mode or 0
     server = 255 if start.collation_server is None else start.collation_server
-    status = start.status_of_ddl(start.flags2 or 0, mode)
+    databases = databases_listed(str(row["DDL_SQL"]), str(row["SCHEMA_NAME"]))
+    status = start.status_of_ddl(start.flags2 or 0, mode, databases)
     visible = row.get("VISIBILITY") in (None, 1)
     return Marker(branch.key, str(row["SCHEMA_NAME"]), str(row["DDL_SQL"]), server, visible, status, commit_us, size)

@@ -17,6 +17,7 @@ from tests.oracle.ddl import (
     Name,
     Table,
     apply_text,
+    databases_listed,
     names_database,
 )
 from tests.oracle.merge import DUMMY_TABLE_ID, Unit, Writer, begin_event, commit_us, newest
@@ -162,8 +163,9 @@ def _shape(name: Name, create: str) -> Table:
 def _ddl_unit(message: Message, found: Statement) -> Unit:
     session, ext = message.session, message.ext
     flags2 = ext["flags2"] if isinstance(ext.get("flags2"), int) else session.flags2 or 0
-    status = session.status_of_ddl(flags2, sql_mode(message))
-    schema = b"polardbx" if message.kind == "sync-point" else message.text("SCHEMA_NAME").lower().encode()
+    given = "polardbx" if message.kind == "sync-point" else message.text("SCHEMA_NAME").lower()
+    status = session.status_of_ddl(flags2, sql_mode(message), databases_listed(found.mysql, given))
+    schema = given.encode()
     body = bytes(8) + bytes([len(schema), 0, 0]) + len(status).to_bytes(2, "little") + status + schema + b"\0"
     body += found.text.encode()
     unit = Unit(message.key, commit_us(message.key, message.commit_us), message.size, 1, [], kind="ddl")
