@@ -18,6 +18,7 @@ from typing import Final
 from binlog_merge.mariadb_nodes.collations import mysql_collation
 from binlog_merge.streams.mariadb.items import Item, Statement, is_type, items_of, word_of
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.column_type import TYPES
 from snapshot_store.mysql.sql.cursor import Cursor, depths_of
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
@@ -48,11 +49,8 @@ _WITHOUT_PARENTHESES: Final = frozenset(
 )
 """Functions that are called without any."""
 _WITHOUT_LITERALS: Final = frozenset(
-    {
-        "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "JSON", "GEOMETRY",
-        "POINT", "LINESTRING", "POLYGON",
-    }
-)  # fmt: skip
+    {"GEOMETRYCOLLECTION", *(name.upper() for name, facts in TYPES.items() if not facts.defaults_to_literal)}
+)
 """Types for which MySQL wants a literal DEFAULT in parentheses."""
 _LITERALS: Final = ("string", "number", "bits")
 _FLOAT: Final = 4

@@ -68,6 +68,11 @@ class TypeFacts:
         """Return how many bytes a value of a TEXT or BLOB has at most."""
         return (1 << 8 * self.counter) - 1
 
+    @property
+    def defaults_to_literal(self) -> bool:
+        """Return whether a column of this type may have a literal as DEFAULT."""
+        return not self.counter and self.family not in (Family.JSON, Family.VECTOR, Family.GEOMETRY)
+
     def shown_width(self, unsigned: bool) -> int:
         """Return the characters of an integer: unsigned ones need no sign, but BIGINT has a digit more instead."""
         return self.width - (unsigned and self.size < 8)
@@ -213,7 +218,7 @@ class ColumnType:
     @property
     def defaults_to_literal(self) -> bool:
         """Return whether a column may have a literal as DEFAULT, and so shows DEFAULT NULL where it has none."""
-        return not self.is_lob and self.family not in (Family.JSON, Family.VECTOR, Family.GEOMETRY)
+        return self.facts.defaults_to_literal
 
 
 def set_text(members: Iterable[str]) -> str:

@@ -33,6 +33,7 @@ SESSIONS: Final = {
 OF_EVENTS: Final = {
     "log/statement.py",
     "cli/schema/import_nodes.py",
+    "mariadb_nodes/query.py",
     "pipeline/coordinate/row_counts.py",
     "pipeline/coordinate/read_again.py",
     "pipeline/scan/statements.py",
