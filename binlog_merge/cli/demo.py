@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from binlog_merge.cli.example import cluster
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import Master, MergeOptions, check_engine, run
 from binlog_merge.cli.options import Output, local_path, option
@@ -13,11 +14,6 @@ from binlog_merge.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
-
-CASE = "three-nodes-online-ddl"
-
-_PACKAGED = Path(__file__).resolve().parent / "demo_cluster"
-_CLONED = Path(__file__).resolve().parents[2] / "fixtures" / CASE
 
 HELP = """Merge the binlogs of a small cluster that come with the package, and say what to look at.
 
@@ -50,18 +46,6 @@ def demo(
     if output is OutputFormat.text:
         names = [str(file["name"]) for file in result.to_dict()["files"]]
         print("\n".join(_what_to_look_at(merged, names)), flush=True)
-
-
-def cluster() -> Path:
-    """Return the cluster's configuration: the wheel has a copy, a clone of the repository has the fixture."""
-    for folder in (_PACKAGED, _CLONED):
-        if (path := folder / "cluster.yaml").exists():
-            return path
-    raise ConfigError(
-        "the demo's binlogs are missing from this installation",
-        file=str(_PACKAGED),
-        remedy="install the package anew from its wheel, or merge your own: binlog-merge merge --help",
-    )
 
 
 def _clear(out: Path, config: "MergeConfig") -> None:

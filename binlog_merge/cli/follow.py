@@ -72,7 +72,7 @@ def follow(
 
 def _example() -> Path | None:
     """Return the demo's cluster; None if this installation lacks it."""
-    from binlog_merge.cli.demo import cluster
+    from binlog_merge.cli.example import cluster
 
     try:
         return cluster()

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from binlog_merge.cli.demo import cluster
+from binlog_merge.cli.example import cluster
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import Session, check_engine
 from binlog_merge.cli.options import Output, option

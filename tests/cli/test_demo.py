@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.cli import demo, main
-from binlog_merge.cli.demo import CASE
+from binlog_merge.cli import example, main
+from binlog_merge.cli.example import CASE
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest
 from tests.cli.conftest import RESULT, FakeJob, FakeResult
@@ -94,8 +94,8 @@ def test_json(copying: CopyingJob, tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where the package would be, on a machine without a clone of the repository."""
-    monkeypatch.setattr(demo, "_CLONED", tmp_path / "no-clone")
-    monkeypatch.setattr(demo, "_PACKAGED", tmp_path / "site-packages" / "binlog_merge" / "cli" / "demo_cluster")
+    monkeypatch.setattr(example, "_CLONED", tmp_path / "no-clone")
+    monkeypatch.setattr(example, "_PACKAGED", tmp_path / "site-packages" / "binlog_merge" / "cli" / "demo_cluster")
     return tmp_path / "site-packages"
 
 
@@ -106,7 +106,7 @@ def test_the_wheel_has_what_the_demo_merges(installed: Path, tmp_path: Path) -> 
         (installed / target).parent.mkdir(parents=True, exist_ok=True)
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
         copy(ROOT / source, installed / target)
-    cluster = demo.cluster()
+    cluster = example.cluster()
     assert cluster.is_relative_to(installed)
     assert merge(cluster, tmp_path / "out").to_dict()["transactions"] == 210
 

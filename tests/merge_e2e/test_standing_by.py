@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.cli.demo import cluster
+from binlog_merge.cli.example import cluster
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import LeaseLost, WrongNode
 from binlog_merge.files.lease_keeper import lease_objects
