@@ -15,7 +15,7 @@ from tests.object_store import Store
 
 
 class Mode(StrEnum):
-    """What becomes of a request: LOST ones are carried out, and not answered."""
+    """What becomes of a request: LOST ones are carried out, and not answered, BLIND ones lose their conditions."""
 
     PASS = "pass"
     CUT = "cut"
@@ -23,6 +23,7 @@ class Mode(StrEnum):
     E503 = "503"
     SLOW = "slow"
     LOST = "lost"
+    BLIND = "blind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(proxy.slow)
         with suppress(OSError):
             connection = http.client.HTTPConnection(*proxy.target, timeout=60)
-            connection.request(self.command, self.path, body, dict(self.headers))
+            headers = dict(self.headers)
+            if mode is Mode.BLIND:
+                headers = {name: value for name, value in headers.items() if not name.lower().startswith("if-")}
+            connection.request(self.command, self.path, body, headers)
             found = connection.getresponse()
             data = found.read()
             connection.close()

@@ -31,9 +31,10 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 from typing import Final
 
 from binlog_merge.config.uri import is_uri
@@ -41,6 +42,7 @@ from binlog_merge.errors import (
     InternalError,
     ManifestError,
     MergeError,
+    ObjectStoreRefused,
     ObjectStoreUnreachable,
     io_error,
 )
@@ -116,10 +118,8 @@ class ObjectOutput:
         self._brought: str | None = None
         self._schema: str | None = None
         self._holes: dict[str, int] = {}
-        self._filling: dict[str, Lock] = {}
         self._note: tuple[str, int, bytes] | None = None
         self._aside = _Aside(Path())
-        self._lock = Lock()
         self._old: list[str] = []
         self._shown: object = None
         self._since = time.monotonic()
@@ -139,6 +139,26 @@ class ObjectOutput:
         self.objects.check()
         self.manifest = ObjectManifest(self.objects)
         self.manifest.load()
+
+    def check_conditions(self) -> None:
+        """Raise ObjectStoreRefused if the store does not heed the conditions of requests, on which all rests."""
+        name = f"{OPEN}/probe-{uuid.uuid4().hex}"
+        try:
+            self.objects.create(name, b"1")
+            ignored = ["If-None-Match"] if self.objects.create(name, b"2") is not None else []
+            if self.objects.replace(name, b"3", f'"{uuid.uuid4().hex}"') is not None:
+                ignored.append("If-Match")
+        finally:
+            with suppress(MergeError):
+                self.objects.delete([name])
+        if ignored:
+            raise ObjectStoreRefused(
+                f"the store ignores conditions of requests ({' and '.join(ignored)}): of two merges one could "
+                "overwrite what the other has published",
+                file=self.objects.place(),
+                remedy="use a store that heeds them, as AWS S3, MinIO, Ceph, R2, Azure and Google do, or a newer "
+                "version of this one; a proxy before it must pass these headers on",
+            )
 
     def advance(self) -> bool:
         """Read what was published since; return whether there is anything. Raises what `load` raises."""
@@ -196,19 +216,16 @@ class ObjectOutput:
     def fill(self, file: OutputFile, start: int) -> None:
         """Bring the bytes of the local form of a file from `start` on; see Elsewhere."""
         assert self._folder is not None
-        with self._lock:
-            filling = self._filling.setdefault(file.name, Lock())
-        with filling:
-            end = self._holes.get(file.name, 0)
-            if start >= end:
-                return
-            path, noted = self._folder / file.name, read_note(self._folder)
-            known = noted.get(file.name) == stamp_of(path)
-            bring_bytes(self.objects, self.names.parts(file), path, start, end)
-            self._holes[file.name] = start
-            stamp = stamp_of(path)
-            if known and stamp is not None:
-                write_note(self._folder, noted | {file.name: stamp})
+        end = self._holes.get(file.name, 0)
+        if start >= end:
+            return
+        path, noted = self._folder / file.name, read_note(self._folder)
+        known = noted.get(file.name) == stamp_of(path)
+        bring_bytes(self.objects, self.names.parts(file), path, start, end)
+        self._holes[file.name] = start
+        stamp = stamp_of(path)
+        if known and stamp is not None:
+            write_note(self._folder, noted | {file.name: stamp})
 
     def remembered(self, file: OutputFile) -> tuple[int, bytes] | None:
         """Return the note about an open file that `remember` was given; see Elsewhere."""
@@ -406,12 +423,8 @@ class ObjectOutput:
             names, known = replace(names, remembered=None), None
         if self._note is None or file is None or self._note[:2] != (file.name, file.size):
             return names
-        size = file.size
-        if known is not None and (
-            known.size == size or (self.follows and not folds and size < known.size + _REMEMBERED)
-        ):
-            return names
-        if known is None and self.follows and not folds and size < _REMEMBERED:
+        size, before = file.size, 0 if known is None else known.size
+        if size == before or (self.follows and not folds and size < before + _REMEMBERED):
             return names
         data = self._note[2]
         name = f"{OPEN}/{file.name}/note-{size:012d}-{hashlib.sha256(data).hexdigest()[:16]}"
@@ -514,12 +527,12 @@ class ObjectOutput:
             self._old = [old_base] if old_base else []
         whole = {self.names.of(file) for file in old.segments}
         self._old += (old.objects() | put) - self.names.objects() - whole - set(gone)
+        gone += self._forget_composed()
         try:
             self._write_index()
             self.objects.delete(gone)
         except ObjectStoreUnreachable:
             pass
-        self._forget_composed()
 
     def _write_index(self) -> None:
         """Write the names of the objects that are whole files, if others are now."""
@@ -541,13 +554,18 @@ class ObjectOutput:
             return False
         return True
 
-    def _forget_composed(self) -> None:
-        """Remove the local form of files that are one object now."""
-        aside = self._aside
+    def _forget_composed(self) -> list[str]:
+        """Remove the local form of files that are one object now; return the objects of those that are removed since:
+        no record has ever named them.
+        """
+        aside, left, there = self._aside, [], {file.name for file in self.state.files}
         for name in [name for name in aside.composed.copy() if name not in self.names.segments]:
-            del aside.composed[name]
+            made = aside.composed.pop(name)
+            if name not in there:
+                left.append(made)
             (aside.folder / name).unlink(missing_ok=True)
             aside.holes.pop(aside.folder / name, None)
+        return left
 
 
 def bring_bytes(objects: Objects | FolderObjects, parts: Sequence[Segment], path: Path, start: int, end: int) -> None:

@@ -55,7 +55,7 @@ class Output:
         if claimed and self.epoch != claimed:
             raise OutputBusy(
                 f"epoch {self.epoch} of this output is claimed, after {claimed}, which is this one",
-                file=str(self.directory) if self.uri is None else redacted(self.uri),
+                file=self.place(),
                 remedy="one that holds the lease writes; let this one wait for it",
             )
         if self.elsewhere is not None:
@@ -80,17 +80,19 @@ class Output:
         if (claim := manifest.state.claim) is not None and epoch <= claim.epoch:
             raise OutputBusy(
                 f"{claim.holder} has claimed epoch {claim.epoch} of this output already, this is {epoch}",
-                file=str(self.directory) if self.uri is None else redacted(self.uri),
+                file=self.place(),
                 remedy="one that holds the lease writes; let this one wait for it",
             )
+        if self.elsewhere is not None:
+            self.elsewhere.check_conditions()
         manifest.append(Claim(epoch, holder, time.time()))
 
-    def place(self, name: str) -> str:
-        """Return where a file of the output is, for people."""
+    def place(self, name: str = "") -> str:
+        """Return where the output is, or a file of it, for people."""
         if self.uri is None:
             return str(self.directory / name)
         uri = Uri.parse(self.uri)
-        return redacted(str(uri.with_path(f"{uri.path.rstrip('/')}/{name}")))
+        return redacted(str(uri.with_path(f"{uri.path.rstrip('/')}/{name}" if name else uri.path)))
 
 
 @contextmanager
@@ -98,7 +100,7 @@ def opened_output(out: str | Path, work: Path | None = None, follows: bool = Fal
     """Hold an output for writing. `work` is the local folder of one in an object store; default: one in TMPDIR.
 
     `follows`: for rounds, of which each adds what is new. Raises OutputBusy, and what is wrong with the store within
-    seconds.
+    seconds: also that it does not heed the conditions of requests.
     """
     if not is_uri(str(out)):
         new = not Path(out).exists()
@@ -118,6 +120,8 @@ def opened_output(out: str | Path, work: Path | None = None, follows: bool = Fal
     with OutputLock(directory):
         _check_ours(directory, uri)
         _clear(directory)
+        if output.head is None:
+            output.check_conditions()
         output.load()  # again: another merge of this machine may have ended just now
         output.bring(directory)
         try:

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import LeaseLost, ManifestError, ObjectStoreUnreachable, OutputBusy, UnannouncedDdl
+from binlog_merge.config.sections import Retention
+from binlog_merge.errors import (
+    LeaseLost,
+    ManifestError,
+    ObjectStoreRefused,
+    ObjectStoreUnreachable,
+    OutputBusy,
+    UnannouncedDdl,
+)
 from binlog_merge.files import failpoint, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
 from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
@@ -27,6 +35,7 @@ from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import HeldRunner, LocalRunner, merge
 from tests.object_store import KEY, SECRET, Faults, Store
+from tests.store_proxy import Mode, StoreProxy
 
 
 @pytest.fixture(autouse=True)
@@ -500,3 +509,60 @@ def test_who_has_lost_the_lease_by_the_end_of_a_round_leaves_the_index_to_the_ne
         finish(nodes)
         rounds.merge(end_of_input=True)
         assert s3.objects(index) != before
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_store_that_ignores_conditions_is_refused(follows: bool, s3: Store, tmp_path: Path) -> None:
+    path, _, _ = grown(tmp_path)
+    with StoreProxy(s3) as proxy:
+        proxy.mode = Mode.BLIND
+        place = uri(s3, proxy.address)
+        with pytest.raises(ObjectStoreRefused, match="If-None-Match and If-Match") as raised:
+            if follows:
+                with Rounds(LocalRunner(), MergeConfig.load(path), place) as rounds:
+                    rounds.merge()
+            else:
+                merge(path, place, end_of_input=False)
+        assert raised.value.exit_code == 54
+        assert s3.objects("out/merged/") == {}
+        proxy.mode = Mode.PASS
+        with Rounds(LocalRunner(), MergeConfig.load(path), place) as rounds:
+            rounds.merge()
+            proxy.mode = Mode.BLIND
+            before = s3.objects("out/merged/")
+            with pytest.raises(ObjectStoreRefused):
+                rounds.claim(1, "one")
+            assert s3.objects("out/merged/") == before
+
+
+def test_an_object_of_a_file_that_is_removed_while_it_is_put_goes(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file is closed, and removed by `retention.size`, before all of it is one object."""
+    path, nodes, _ = grown(tmp_path, 0.1)
+    config = MergeConfig.load(path).model_copy(update={"retention": Retention(size=6_000)})
+    late, compose = threading.Event(), ObjectOutput._compose_now
+
+    def composed(self: ObjectOutput, *args: Any) -> None:
+        late.wait(60)
+        compose(self, *args)
+
+    monkeypatch.setattr(ObjectOutput, "_compose_now", composed)
+    monkeypatch.setattr("binlog_merge.pipeline.retention.EVERY_SECONDS", 0.0)
+    with Rounds(LocalRunner(), config, uri(s3)) as rounds:
+        for share in (0.3, 0.5, 0.7, 0.9):
+            for node in nodes.values():
+                node.grow((0, int(len(node.files[0][1]) * share)), anywhere=True)
+            rounds.merge()
+        assert settled(uri(s3)).state.gone is not None
+        late.set()
+        while any(thread.name.startswith("put ") for thread in threading.enumerate()):
+            time.sleep(0.01)
+        finish(nodes)
+        rounds.merge(end_of_input=True)
+        while any(thread.name.startswith("put ") for thread in threading.enumerate()):
+            time.sleep(0.01)
+        rounds.claim(1, "one")  # one record more
+    output = settled(uri(s3))
+    named = {output.names.of(file.name) for file in output.state.files}
+    assert {name for name in s3.objects("out/merged/") if name.startswith("binlog.0")} <= named
