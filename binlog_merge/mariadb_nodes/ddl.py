@@ -20,6 +20,7 @@ from binlog_merge.streams.mariadb.items import Item, Statement, is_type, items_o
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.column_type import TYPES
 from snapshot_store.mysql.sql.cursor import Cursor, depths_of
+from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -44,10 +45,6 @@ _BEFORE_NAMES: Final = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "
 _PLAIN_DEFAULTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 """Functions that MySQL takes as a DEFAULT without parentheses around it."""
 _NO_FUNCTIONS: Final = frozenset({"NULL", "TRUE", "FALSE", "CHARSET", "CHARACTER", "COLLATE", "NEXTVAL", "NEXT"})
-_WITHOUT_PARENTHESES: Final = frozenset(
-    {"CURRENT_DATE", "CURRENT_TIME", "UTC_DATE", "UTC_TIME", "UTC_TIMESTAMP", "CURRENT_USER"}
-)
-"""Functions that are called without any."""
 _WITHOUT_LITERALS: Final = frozenset(
     {"GEOMETRYCOLLECTION", *(name.upper() for name, facts in TYPES.items() if not facts.defaults_to_literal)}
 )
@@ -272,7 +269,7 @@ class _Rewriting(Statement):
         if i + 1 < len(tokens) and tokens[i + 1].text == "(":
             closes = (t for _, t, depth in depths_of(tokens, i + 1) if t.text == ")" and depth == 0)
             return next(closes, None)
-        return token if word in _WITHOUT_PARENTHESES else None
+        return token if word.lower() in WITHOUT_PARENTHESES else None
 
 
 def _left_out(words: tuple[str, ...]) -> str | None:
