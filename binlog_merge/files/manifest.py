@@ -283,6 +283,13 @@ class Elsewhere(Protocol):
     """Is called before a record is put: see Manifest."""
 
     @property
+    def state(self) -> ManifestState:
+        """Return what is published there."""
+
+    def check_copy(self, directory: Path) -> None:
+        """Raise IoError if something of what the directory is to have of it is gone."""
+
+    @property
     def head(self) -> str | None:
         """Return the tag of the manifest's head to which the next record will be added, None if there is none yet."""
 
@@ -333,6 +340,18 @@ class Manifest:
     def state(self) -> ManifestState:
         """Return what exists now."""
         return self._state
+
+    def copies(self, elsewhere: Elsewhere | None) -> None:
+        """Have each record go to `elsewhere` first. Raises IoError if this is not what is published there: somebody has
+        removed the copy, and what is not there would be published anew.
+        """
+        if elsewhere is not None:
+            here, there = self._state, elsewhere.state
+            same = (here.run, here.rank, here.epoch) == (there.run, there.rank, there.epoch)
+            if not same or (here.header is None) is not (there.header is None):
+                raise copy_is_gone(self._path)
+            elsewhere.check_copy(self._path.parent)
+        self.elsewhere = elsewhere
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], known: "Manifest | None" = None) -> Self:
@@ -400,7 +419,8 @@ class Manifest:
         elif self.allowed is not None:
             self.allowed()
         try:
-            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            made = 0 if self._length else os.O_CREAT  # else a removed one would come back without its beginning
+            fd = os.open(self._path, os.O_WRONLY | made | os.O_CLOEXEC, 0o644)
             try:
                 os.ftruncate(fd, self._length)
                 _write(fd, line, self._length)
@@ -426,6 +446,15 @@ class Manifest:
             self._length = self._folded = len(line)
             self._last_hash, self._inode = digest, self._path.stat().st_ino
         failpoint("manifest-after-fold")
+
+
+def copy_is_gone(path: Path) -> IoError:
+    """Return the error for a local copy of what is in an object store that somebody has removed, or a part of it."""
+    return IoError(
+        "the local copy of the output is gone, or a part of it",
+        file=str(path),
+        remedy="nothing, it is made anew; but let nobody remove the work folder while a merge runs",
+    )
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:

@@ -55,6 +55,7 @@ from binlog_merge.files.manifest import (
     Publish,
     Record,
     Removed,
+    copy_is_gone,
     encode_record,
 )
 from binlog_merge.files.object_manifest import Names, ObjectManifest, Remembered, Segment
@@ -256,6 +257,13 @@ class ObjectOutput:
             return
         line, _ = encode_record(self.state.folded(), "")
         write_whole(folder / MANIFEST_NAME, line)
+
+    def check_copy(self, directory: Path) -> None:
+        """Raise IoError if manifest or schema store are gone from the local form; see Elsewhere."""
+        known = self.state.header is not None or self.state.claim is not None
+        for name, there in ((MANIFEST_NAME, known), (SCHEMA_NAME, self.names.schema is not None)):
+            if there and not (directory / name).exists():
+                raise copy_is_gone(directory / name)
 
     def published_at(self) -> float:
         """Return when the last record was put, in seconds since 1970."""
@@ -507,8 +515,10 @@ class ObjectOutput:
         assert self._folder is not None
         path = self._folder / SCHEMA_NAME
         digest = _digest(path)
+        if digest is None and self.names.schema is not None:
+            raise copy_is_gone(path)  # without it in the record, it would be removed from the store, too
         if digest is None or (digest == self._schema and self.names.schema is not None):
-            return self.names.schema if digest is not None else None
+            return self.names.schema
         name = f"schema/{number:012d}-{uuid.uuid4().hex[:12]}.duckdb"
         self.objects.create(name, path)
         self._schema = digest

@@ -14,9 +14,9 @@ from typing import Final
 
 from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import ConfigError, ManifestError, NoFiles, OutputBusy, io_error
+from binlog_merge.errors import ConfigError, IoError, ManifestError, NoFiles, OutputBusy, io_error
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
-from binlog_merge.files.manifest import MANIFEST_NAME, Claim, Header, Manifest, ManifestState
+from binlog_merge.files.manifest import Claim, Header, Manifest, ManifestState
 from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
@@ -65,18 +65,23 @@ class Output:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the folder was a copy of what is in a store, and is gone."""
-        if self.elsewhere is None or (self.elsewhere.state.header is None and self.elsewhere.state.claim is None):
-            return False
-        return not (self.directory / MANIFEST_NAME).exists()
+        """Return whether the folder was a copy of what is in a store, and is gone, or a part of it."""
+        try:
+            if self.elsewhere is not None:
+                self.elsewhere.check_copy(self.directory)
+        except IoError:
+            return True
+        return False
 
     def claim(self, epoch: int, holder: str) -> None:
         """Append to the manifest that a holder writes from here on; whoever did so before cannot any more.
 
         Raises OutputBusy if the epoch, or a later one, was claimed already.
         """
+        if self.is_lost:
+            self.again()
         manifest = Manifest.load(self.directory)
-        manifest.elsewhere = self.elsewhere
+        manifest.copies(self.elsewhere)
         if (claim := manifest.state.claim) is not None and epoch <= claim.epoch:
             raise OutputBusy(
                 f"{claim.holder} has claimed epoch {claim.epoch} of this output already, this is {epoch}",

@@ -193,7 +193,8 @@ def discover(job: Job, earlier: RoundState) -> Inputs:
 def _recovered(job: Job, earlier: RoundState) -> tuple[Manifest, tuple[str, ...]]:
     """Load the manifest and undo what a killed run left; return it, and the published files that were read again."""
     manifest = Manifest.load(job.directory)
-    manifest.elsewhere, manifest.allowed = earlier.elsewhere, earlier.allowed
+    manifest.copies(earlier.elsewhere)
+    manifest.allowed = earlier.allowed
     if (header := manifest.state.header) is not None:
         check_continuation(header, job.config.continuing(header.settings), bool(manifest.state.files))
     read_again = recover(job.directory, manifest, job.config.output.basename)

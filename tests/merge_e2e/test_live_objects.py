@@ -2,9 +2,10 @@
 
 import json
 import random
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
 from binlog_merge.errors import (
+    IoError,
     LeaseLost,
     ManifestError,
     ObjectStoreRefused,
@@ -24,10 +26,11 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files import failpoint, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
-from binlog_merge.files.manifest import CLAIMED_VERSION, Record, encode_record
-from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
+from binlog_merge.files.manifest import CLAIMED_VERSION, MANIFEST_NAME, Record, encode_record
+from binlog_merge.files.object_output import FAILPOINTS, SCHEMA_NAME, ObjectOutput
 from binlog_merge.files.objects import Objects, put_new
 from binlog_merge.files.remote_log import opened_log
+from binlog_merge.pipeline import discover, run
 from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from tests.effort import effort, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
@@ -566,3 +569,60 @@ def test_an_object_of_a_file_that_is_removed_while_it_is_put_goes(
     output = settled(uri(s3))
     named = {output.names.of(file.name) for file in output.state.files}
     assert {name for name in s3.objects("out/merged/") if name.startswith("binlog.0")} <= named
+
+
+@pytest.mark.parametrize(
+    ("gone", "before"),
+    [
+        ("", "claim"),
+        ("", "_recovered"),
+        (MANIFEST_NAME, "_recovered"),
+        (SCHEMA_NAME, "has_news"),
+        (SCHEMA_NAME, "keep_schemas"),
+        (SCHEMA_NAME, "publish_run"),
+    ],
+)
+def test_what_is_removed_of_the_copy_is_never_removed_from_the_store(
+    gone: str, before: str, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever that is: the round fails, as for a folder that is not mounted, and the next one makes the copy anew."""
+    path, nodes, good = grown(tmp_path)
+    work, times = tmp_path / "work", list[float]()
+
+    def remove() -> None:
+        if gone:
+            (work / gone).unlink()
+        else:
+            shutil.rmtree(work)
+            work.mkdir()
+
+    def removing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def removed(*arguments: Any) -> Any:
+            if not times:
+                times.append(time.time())
+                remove()
+            return function(*arguments)
+
+        return removed
+
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), work=work) as rounds:
+        rounds.merge()
+        header = settled(uri(s3)).state.header
+        finish(nodes)
+        if before == "claim":
+            remove()
+            rounds.claim(1, "one")
+        elif before == "has_news":
+            remove()
+            assert rounds.has_news()
+        else:
+            if before == "_recovered":
+                rounds.claim(1, "one")
+            module = discover if before == "_recovered" else run
+            monkeypatch.setattr(module, before, removing(getattr(module, before)))
+            with pytest.raises(IoError):
+                rounds.merge(end_of_input=True)
+        assert settled(uri(s3)).names.schema is not None
+        rounds.merge(end_of_input=True)
+    assert settled(uri(s3)).state.header == header
+    assert published(uri(s3)) == good

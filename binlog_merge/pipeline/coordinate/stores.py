@@ -185,6 +185,7 @@ class SchemaStore:
     ) -> KnownPart:
         from snapshot_store.store.db import Store
 
+        self._check_there()
         first = self.manifest.state.last is None
         base = self.config.base
         copied = first and base.store is not None and not self.path.exists()
@@ -230,6 +231,7 @@ class SchemaStore:
         known = self.cache.known if self.cache.fresh() else None
         if known is not None and _changes_nothing(made, known.end):
             return known.end.number
+        self._check_there()
         with as_merge_errors(self.path), Store.open(self.path) as store:
             merging = store.merging()
             merging.save(made.floor, made.tables, made.schemas, made.topology, made.stop, made.beginning)
@@ -242,6 +244,11 @@ class SchemaStore:
 
         with as_merge_errors(self.path), Store.open(self.path) as store:
             return store.fold(checkpoint)
+
+    def _check_there(self) -> None:
+        """Raise IoError if the store was a copy of one elsewhere, and is gone: it would be made anew, with nothing."""
+        if self.manifest.elsewhere is not None:
+            self.manifest.elsewhere.check_copy(self.directory)
 
     def _check(self, number: int | None) -> None:
         """Raise SchemaConflict if versions were inserted among those by which tables were numbered in
