@@ -65,7 +65,7 @@ class Child:
         self.component = component
         self._on_role = on_role
         self._gate: int | None = None
-        self._role = Role.FOLLOWS
+        self._role: Role | None = None  # what it says first is told: the one before it may have said another
         self._on_line = on_line
         self._on_end = on_end
         self._on_failure = on_failure

@@ -16,6 +16,7 @@ import pytest
 from binlog_merge.cli.child import Component
 from binlog_merge.cli.supervisor import Notice, Policy, Supervisor
 from binlog_merge.config import held
+from binlog_merge.heartbeat import Role
 
 QUICK = Policy(first_pause=0.01, longest_pause=0.05, settled=1e9)
 
@@ -297,10 +298,28 @@ def test_who_waits_for_the_lead_begins_when_this_machine_leads_and_ends_when_it_
 def test_who_waits_begins_when_this_machine_is_to_lead_next_and_ends_if_it_does_not(then: str, leads: bool) -> None:
     waiting = replace(_python("capture", GATED), waits_for_lead=True)
     run = _Run(_leading(f"0.5 * 0.5 {then}"), waiting)
-    run.stopped_when(lambda: ("merge", then) in run.lines and run.events("capture").count("started") == 2 - leads)
+    run.stopped_when(
+        lambda: run.supervisor.leads() is leads and run.events("capture").count("started") == 2 - leads
+        and ("merge", then) in run.lines
+    )  # fmt: skip
     assert run.supervisor.run() == 0
     assert run.events("capture") == ["started", "begins", *["sent back", "started"] * (not leads)]
     assert run.supervisor.leads() is leads
+
+
+@pytest.mark.parametrize("role", [Role.LEADS, Role.PREPARES])
+def test_who_works_for_the_lead_ends_if_another_leads_when_the_merge_is_started_again(
+    role: Role, tmp_path: Path
+) -> None:
+    """While the merge was gone its lease was taken: what it says first is that it follows."""
+    says = "from binlog_merge.heartbeat import HEARTBEAT, Role\nHEARTBEAT.works()\nHEARTBEAT.has_role(Role.{})\n"
+    first = f"{says.format(role.name)}time.sleep(0.5); sys.exit(31)"
+    merge = _times("merge", tmp_path / "starts", [first], says.format("FOLLOWS") + WAITS)
+    run = _Run(replace(merge, says_who_leads=True), replace(_python("capture", GATED), waits_for_lead=True))
+    run.stopped_when(lambda: run.events("capture").count("started") == 2)
+    assert run.supervisor.run() == 0
+    assert run.events("capture") == ["started", "begins", "sent back", "started"]
+    assert run.supervisor.leads() is False
 
 
 def test_nobody_who_waits_begins_while_this_machine_does_not_lead() -> None:
