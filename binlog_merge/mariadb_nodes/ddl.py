@@ -230,7 +230,7 @@ class _Rewriting(Statement):
             named = i == 0 or (before is not None and (before.text in ("(", ",") or word_of(before) in _BEFORE_NAMES))
             if named and word in _RESERVED and (after is None or after.text != "("):
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
-            elif not i:
+            elif not i or _is_name(tokens, i):
                 continue
             elif word == "JSON" and is_type(tokens, i):
                 self.edits.replace(token.start, token.end, _JSON)
@@ -270,6 +270,19 @@ class _Rewriting(Statement):
             closes = (t for _, t, depth in depths_of(tokens, i + 1) if t.text == ")" and depth == 0)
             return next(closes, None)
         return token if word.lower() in WITHOUT_PARENTHESES else None
+
+
+def _is_name(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether the word at an index is the name of a column, a key or a constraint, by what stands before it."""
+    words = [word_of(token) for token in tokens[:i]]
+    if (tokens[i - 1].kind == "symbol" and tokens[i - 1].text != ")") or words in (["ALTER"], ["CHANGE", words[-1]]):
+        return True
+    named = [word for word in words[-4:] if word not in ("IF", "NOT", "EXISTS")]
+    return (words[:2] == ["CHANGE", "COLUMN"] and i == 3) or (named[-1:] or [""])[0] in _BEFORE_NAMES | _NAMING
+
+
+_NAMING: Final = frozenset({"KEY", "INDEX", "CONSTRAINT", "TO"})
+"""Words behind which the name of something else than a column stands, or a new one."""
 
 
 def _left_out(words: tuple[str, ...]) -> str | None:

@@ -29,7 +29,7 @@ from binlog_merge.binlog.mariadb import (
 )
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import EncryptedBinlog, UnsupportedInput
-from binlog_merge.mariadb_nodes.query import translated_statement
+from binlog_merge.mariadb_nodes.query import Statement, translated_statement
 from binlog_merge.mariadb_nodes.rows import TranslatedMap, translated_map, translated_rows
 
 VERSION: Final = f"8.4.0{FROM_MARIADB}"
@@ -202,7 +202,8 @@ class Translator:
         assert self._held is not None
         gtid_head, gtid = self._held
         statement = translated_statement(query, self._version)
-        if self._open or query.query.upper().startswith(_IN_TRANSACTION):
+        begun = self._open or query.query.upper().startswith(_IN_TRANSACTION)
+        if begun or not (gtid.standalone or _creates(statement)):
             yield from self._begin(head)
             yield self._event(head, EventType.QUERY_EVENT, statement.query.pack())
             return
@@ -234,6 +235,11 @@ class Translator:
         )
         self._position += len(made)
         return made
+
+
+def _creates(statement: Statement) -> bool:
+    """Return whether the first statement of a transaction is that of CREATE TABLE ... SELECT, and changes no rows."""
+    return any(text[:6].upper() == "CREATE" for text in statement.ddl().statements)
 
 
 _MOST_MAPS: Final = 1000

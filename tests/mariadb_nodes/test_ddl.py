@@ -39,6 +39,19 @@ WRITTEN = {
     "CREATE TABLE t (a INT /*!80023 INVISIBLE */)": ("CREATE TABLE t (a INT   )",),
     "CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH (a) */": ("CREATE TABLE t (a INT)   PARTITION BY HASH (a)",),
     "CREATE TABLE t (a VARCHAR(20) DEFAULT '/*M!50000 */')": ("CREATE TABLE t (a VARCHAR(20) DEFAULT '/*M!50000 */')",),
+    **{
+        sql: (sql,)
+        for sql in (
+            "ALTER TABLE t ADD COLUMN ignored TINYINT, ADD persistent INT AFTER ignored, DROP compressed",
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS compressed INT, MODIFY ignored INT",
+            "ALTER TABLE t CHANGE a ignored INT, CHANGE COLUMN ignored compressed INT, RENAME COLUMN a TO persistent",
+            "ALTER TABLE t ALTER ignored SET DEFAULT 1, ADD c INT AS (a + ignored)",
+            "CREATE TABLE t (a INT, ignored INT, KEY ignored (ignored), PRIMARY KEY (a, compressed))",
+        )
+    },
+    "ALTER TABLE t CHANGE a json JSON, ADD KEY k (ignored) IGNORED": (
+        f"ALTER TABLE t CHANGE a json {_TEXT}, ADD KEY k (ignored) INVISIBLE",
+    ),
     "DROP TABLE t": ("DROP TABLE t",),
     "CREATE USER u": (),
     "GRANT ALL ON *.* TO u": (),

@@ -136,6 +136,21 @@ def test_xa_begins_with_its_statement_and_ddl_of_two_statements_has_two_gtids() 
     assert sum(text.startswith("CREATE TABLE `cs`") for text in texts) == 1  # of a CREATE TABLE ... SELECT
 
 
+def test_a_change_that_is_logged_as_a_statement_stays_in_its_transaction() -> None:
+    """As DDL it would be asked for what it makes of a table, and be left out once that is said."""
+    data = (FILES / "10.11.000001").read_bytes()[:256]
+    for kind, body in (
+        (EventType.MARIADB_GTID_EVENT, b"\1" + bytes(18)),
+        (EventType.QUERY_EVENT, Query(1, 0, 0, b"d", b"insert into t values (1)").pack()),
+        (EventType.XID_EVENT, bytes(8)),
+    ):
+        data += pack_event(kind, body, timestamp=1, server_id=1, position=len(data))
+    values = [value for _, value in _events(_translated(data))][1:]
+    assert [value.query if isinstance(value, Query) else type(value).__name__ for value in values] == [
+        "Gtid", b"BEGIN", b"insert into t values (1)", "Xid",
+    ]  # fmt: skip
+
+
 def test_times_of_groups_never_go_back_although_statements_begin_earlier() -> None:
     made = _translated((FILES / "10.11.000002").read_bytes())
     times = [event.header.timestamp for event, value in _events(made) if isinstance(value, Gtid)]
