@@ -17,7 +17,7 @@ from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl import DdlEffect, apply_ddl
 from snapshot_store.ddl.effects import Name
 from snapshot_store.history import OPAQUE, SchemaVersion, TableVersion
-from snapshot_store.model import Catalog, Table
+from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.render_sql import make_sql
 from snapshot_store.tso import OrderKey
@@ -97,6 +97,8 @@ class HistoryCursor:
         for version in self._remedies.tables[self._tables :]:
             if version.key != key:
                 break
+            if version.schema not in catalog.schemas:  # its CREATE DATABASE stands before the log's beginning
+                catalog = catalog.with_schema(Schema(version.schema))
             before = catalog.get(version.schema, version.name)
             for sql in _statements(before, version.table):
                 effect = apply_ddl(catalog, sql, version.schema)
