@@ -153,7 +153,7 @@ def test_metadata_that_contradicts_the_columns(raw: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [(T.TYPED_ARRAY, "multi-valued index"), (140, "type 140"), (T.INVALID, "INVALID")],
+    [(T.TYPED_ARRAY, "multi-valued index"), (142, "type 142"), (T.INVALID, "INVALID")],
 )
 def test_types_that_cannot_be_read(kind: int, reason: str) -> None:
     body = table_map((T.LONG, 0)).pack().replace(bytes([1, T.LONG]), bytes([1, kind]))

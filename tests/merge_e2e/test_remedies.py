@@ -185,10 +185,11 @@ def test_a_logical_statement(seed: Cluster, capsys: Captured) -> None:
     ours, good = written(seed.out)["binlog.000001"], seed.good["binlog.000001"]
     assert Log.load(ours).with_events([]) == Log.load(good).with_events([])
     differ = [(a, b) for a, b in zip(Log.load(ours).events, Log.load(good).events, strict=True) if a.body != b.body]
-    assert [(a.text, b.text) for a, b in differ] == [
-        (b.text.replace("COLUMN", "COLUMM"), b.text) for _, b in differ if b.type == e.QUERY
-    ]
-    assert len(differ) == 1
+    texts = [(a.text, b.text) for a, b in differ if b.type == e.QUERY]
+    assert len(texts) == 1
+    assert texts[0][0] == texts[0][1].replace("COLUMN", "COLUMM")
+    # It lists no databases, since nobody knows which it changes: its transaction is shorter.
+    assert [b.type for _, b in differ] == [e.GTID, e.QUERY]
 
 
 def test_rows_of_an_opaque_logical_table_pass_as_they_are(seed: Cluster) -> None:
