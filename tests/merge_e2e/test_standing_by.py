@@ -133,9 +133,9 @@ def test_a_rehearsal_leaves_nothing_behind_and_may_fail(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "binlog_merge.pipeline.rehearsal")
     rehearse(LocalRunner(), cluster())
-    assert caplog.messages[-1] == "has rehearsed"
     rehearse(LocalRunner(), tmp_path / "absent.yaml")
-    assert caplog.messages[-1] == "could not rehearse"
+    said = [record.message for record in caplog.records if record.name == "binlog_merge.pipeline.rehearsal"]
+    assert said == ["rehearses", "has rehearsed", "rehearses", "could not rehearse"]
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
