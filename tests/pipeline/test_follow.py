@@ -42,6 +42,9 @@ class Script:
     def wait(self, stop: Event, seconds: float, poll: float) -> None:
         stop.wait(poll)
 
+    def await_files(self, stop: Event, seconds: float) -> None:
+        stop.wait(seconds)
+
     def merge(self) -> MergeResult:
         self.merged += 1
         if isinstance(self.step, MergeError):
