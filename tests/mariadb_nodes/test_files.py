@@ -14,11 +14,22 @@ from binlog_merge.binlog.header import RawEvent, pack_event, walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.errors import ChecksumMismatch, ConfigError, EncryptedBinlog, MergeError, NoFiles, WrongNode
+from binlog_merge.cli import main
+from binlog_merge.errors import (
+    ChecksumMismatch,
+    ConfigError,
+    DdlNotUnderstoodError,
+    EncryptedBinlog,
+    MergeError,
+    NoFiles,
+    WrongNode,
+)
 from binlog_merge.log.inspection import inspect_file, records_of
 from binlog_merge.mariadb_nodes.folder import NOTE_NAME, FolderTranslation
 from binlog_merge.mariadb_nodes.rows import uncompressed_value
 from binlog_merge.mariadb_nodes.translator import Translator, node_uuid
+from snapshot_store.store.db import Store
+from tests.merge_e2e.local import merge
 
 FILES = Path(__file__).parent / "files"
 NAMES = sorted(path.name for path in FILES.glob("*.00000?"))
@@ -234,3 +245,32 @@ def test_an_event_that_is_not_known_is_refused(tmp_path: Path) -> None:
     data = (FILES / "10.11.000001").read_bytes()[:370]
     unknown = pack_event(175, b"12345678", timestamp=1, server_id=1, position=370)
     assert "type 175" in str(_refusal(tmp_path, data + unknown))
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_a_table_of_a_database_that_was_made_before_the_log_is_set_as_the_error_says(
+    mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, node = (FILES / "10.11.000001").read_bytes()[:256], tmp_path / "s1"
+    for sql in (b"create table t (a int primary key, u uuid)", b"create table other (a int)"):
+        data += pack_event(EventType.MARIADB_GTID_EVENT, bytes(12) + b"\1" + bytes(6), timestamp=1, server_id=1,
+                           position=len(data))  # fmt: skip
+        data += pack_event(EventType.QUERY_EVENT, Query(1, 0, 0, b"d", sql).pack(), timestamp=1, server_id=1,
+                           position=len(data))  # fmt: skip
+    node.mkdir()
+    (node / "mysql-bin.000001").write_bytes(_translated(data))
+    config = tmp_path / "cluster.yaml"
+    config.write_text(
+        f"version: 1\nname: maria\nshard-mode: {mode}\ncommit-tso: {{carrier: gtid-time}}\n"
+        f"nodes: [{{source-id: s1, files: ['{node}/mysql-bin.*']}}]\n"
+    )
+    with pytest.raises(DdlNotUnderstoodError, match="uuid") as raised:
+        merge(config, tmp_path / "out")
+    (tmp_path / "t.sql").write_text("CREATE TABLE t (a INT PRIMARY KEY, u CHAR(36))")
+    said = ["--sql", str(tmp_path / "t.sql"), "--store", str(tmp_path / "out"), "--node", "s1"]
+    assert main.run(["schema", "set", "d.t", *said, "--at-tso", str(raised.value.order_key)]) == 0, capsys.readouterr()
+    merge(config, tmp_path / "out")
+    with Store.open(tmp_path / "out" / "schema.duckdb", read_only=True) as store:
+        (version,) = store.history_of([(None, "d", "t")]).versions
+    assert version.table is not None
+    assert [column.name for column in version.table.columns] == ["a", "u"]
