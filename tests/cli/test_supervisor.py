@@ -297,7 +297,7 @@ def test_who_waits_for_the_lead_begins_when_this_machine_leads_and_ends_when_it_
 @pytest.mark.parametrize(("then", "leads"), [("+", True), ("-", False)])
 def test_who_waits_begins_when_this_machine_is_to_lead_next_and_ends_if_it_does_not(then: str, leads: bool) -> None:
     waiting = replace(_python("capture", GATED), waits_for_lead=True)
-    run = _Run(_leading(f"0.5 * 0.5 {then}"), waiting)
+    run = _Run(_leading("0.5 * 0.5 " + f"{then} 0.1 " * 300), waiting)  # each line is an occasion to look
     run.stopped_when(
         lambda: run.supervisor.leads() is leads and run.events("capture").count("started") == 2 - leads
         and ("merge", then) in run.lines
