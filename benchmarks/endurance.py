@@ -30,7 +30,7 @@ from typing import Any
 import psutil
 import pymysql
 
-from benchmarks.live import OPTIONS, Looks
+from benchmarks.live import OPTIONS, Looks, looking
 from benchmarks.measure import MIB, is_jvm
 from benchmarks.ranges import Application, Ranges
 from tests.object_store import KEY, SECRET, Store, object_store
@@ -231,25 +231,6 @@ def puts_an_hour(samples: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     }
 
 
-@contextlib.contextmanager
-def _looking(looks: Looks) -> Iterator[None]:
-    ended = threading.Event()
-
-    def work() -> None:
-        session = looks.server.connect()
-        while not ended.wait(LOOK):
-            with contextlib.suppress(pymysql.err.OperationalError):  # a definition that has just changed
-                looks.look(session)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def _alter(cluster: LiveCluster, each: float, ended: threading.Event, done: list[float]) -> None:
     """Add a column, and remove it, in turns."""
     while not ended.wait(each):
@@ -282,7 +263,7 @@ def run(out: Path, minutes: float, rate: float, ddl_each: float) -> dict[str, An
             watch = Watch(cluster, store, psutil.Process(process.pid), load, looks, (temporary, home / "captured"))
             ended, altered = threading.Event(), list[float]()
             altering = threading.Thread(target=_alter, args=(cluster, ddl_each, ended, altered), daemon=True)
-            with _looking(looks), (out / "endurance.jsonl").open("w") as lines:
+            with looking([looks], LOOK), (out / "endurance.jsonl").open("w") as lines:
                 load.start()
                 altering.start()
                 try:

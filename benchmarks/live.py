@@ -76,13 +76,13 @@ class Looks:
 
 
 @contextlib.contextmanager
-def looking(many: Sequence[Looks]) -> "Iterator[None]":
-    """Read all replicas in turn while the context lasts."""
+def looking(many: Sequence[Looks], each: float = LOOK) -> "Iterator[None]":
+    """Read all replicas in turn, after so many seconds each time, while the context lasts."""
     ended = threading.Event()
 
     def work() -> None:
         sessions = [looks.server.connect() for looks in many]
-        while not ended.wait(LOOK):
+        while not ended.wait(each):
             for looks, session in zip(many, sessions, strict=True):
                 with contextlib.suppress(pymysql.err.OperationalError):  # a definition that has just changed
                     looks.look(session)

@@ -153,8 +153,7 @@ class RemoteLog(LogFolder):
 
     def _found(self, file: OutputFile, brought: Callable[[OutputFile], Brought]) -> Brought:
         """Return what is brought; what has another name by now, since segments were joined, is looked for by that."""
-        if not self.directory.exists():
-            remake(self.directory)
+        remake(self.directory)
         for _ in range(_ATTEMPTS):
             parts = self._output.names.parts(file)
             try:

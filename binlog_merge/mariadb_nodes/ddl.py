@@ -169,7 +169,7 @@ class _Rewriting(Statement):
 
     def _collations(self, words: tuple[str, ...]) -> None:
         for i, token in enumerate(self.tokens):
-            value = self._value(i)
+            value = self.value(i)
             if value is None:
                 continue
             if word_of(token) == "COLLATE":
@@ -202,16 +202,9 @@ class _Rewriting(Statement):
         equals = "=" if self.tokens[i + 1].text == "=" else " "
         self.edits.replace(value.end, value.end, f" COLLATE{equals}{found}")
 
-    def _value(self, i: int) -> Token | None:
-        """Return the value behind the word at an index, which may follow `=`."""
-        at = i + 1
-        if at < len(self.tokens) and self.tokens[at].text == "=":
-            at += 1
-        return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
-
     def _options(self) -> None:
         for i, token in enumerate(self.tokens):
-            word, value = word_of(token), self._value(i)
+            word, value = word_of(token), self.value(i)
             before = self.tokens[i - 1] if i else token
             if value is None or before.text in ("(", ".", "`") or word_of(before) in _BEFORE_NAMES:
                 continue

@@ -105,7 +105,7 @@ class _Rewriting(Statement):
 
     def _collations(self) -> None:
         for i, token in enumerate(self.tokens):
-            value = self._value(i)
+            value = self.value(i)
             if value is None:
                 continue
             if word_of(token) == "COLLATE" and (name := mariadb_name(value.text)) is not None:
@@ -118,18 +118,11 @@ class _Rewriting(Statement):
     def _charset_before(self, i: int) -> bool:
         return word_of(self.tokens[i - 1]) in ("CHARACTER", "CHAR")
 
-    def _value(self, i: int) -> Token | None:
-        """Return the value behind the word at an index, which may follow `=`."""
-        at = i + 1
-        if at < len(self.tokens) and self.tokens[at].text == "=":
-            at += 1
-        return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
-
     def _options(self) -> None:
         for i, token in enumerate(self.tokens):
-            word, value = word_of(token), self._value(i)
+            word, value = word_of(token), self.value(i)
             if value is not None and (word, word_of(value)) in _PAIRS:
-                end = self._value(i + 1) if word == "READ" else value
+                end = self.value(i + 1) if word == "READ" else value
                 self.edits.remove(token.start, (end or value).end)
             if word not in _OPTIONS or value is None or not self._is_option(i):
                 continue

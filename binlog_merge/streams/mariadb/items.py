@@ -68,6 +68,13 @@ class Statement:
         self.notes: list[str] = []
         self.dropped = False
 
+    def value(self, i: int) -> Token | None:
+        """Return the value behind the word at an index, which may follow `=`."""
+        at = i + 1
+        if at < len(self.tokens) and self.tokens[at].text == "=":
+            at += 1
+        return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
+
     def leave_out(self, item: Item, why: str) -> None:
         """Remove an item with a comma, and name it."""
         self.edits.remove(*item.span)
