@@ -212,7 +212,10 @@ def running(asked: Asked, details: dict[str, Any]) -> list[Figure]:
 
 def _lag(phase: Mapping[str, Any]) -> str:
     ours, plain = phase["ours"], phase["plain"]
-    return f"{ours['p50']} / {ours['p99']} s (a plain replica {plain['p50']} / {plain['p99']})"
+    spent = phase["seconds_in"]
+    nodes = f"a replica of the nodes {plain['p50']} / {plain['p99']}"
+    where = f"on average {spent['merge']} in the merge, {spent['serve_and_apply']} in serve and the replica"
+    return f"{ours['p50']} / {ours['p99']} s ({nodes}; {where})"
 
 
 def _halves(phase: Mapping[str, Any]) -> str:

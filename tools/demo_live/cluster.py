@@ -84,11 +84,12 @@ class LiveCluster:
         follow(self.replica, self.port, "rep")
 
 
-def follow(replica: MySqlServer, port: int, user: str) -> None:
-    """Make a server the replica of what listens on a port of this machine."""
+def follow(replica: MySqlServer, port: int, user: str, channel: str = "") -> None:
+    """Make a server the replica of what listens on a port of this machine, beside its other channels."""
     replica.execute(
         f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='{user}', "
-        "SOURCE_SSL=0, SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000; START REPLICA"
+        "SOURCE_SSL=0, SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000 "
+        f"FOR CHANNEL '{channel}'; START REPLICA FOR CHANNEL '{channel}'"
     )
 
 
