@@ -1,6 +1,6 @@
 """IF EXISTS and IF NOT EXISTS of columns, keys and partitions, which MariaDB has: what a statement with them does.
 
-    ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT, DROP COLUMN IF EXISTS b, ADD c INT      where there is an a and no b is
+    ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT, DROP COLUMN IF EXISTS b, ADD c INT      of a table with a, without b
     ALTER TABLE t ADD c INT
 
 All conditions are about the table before the statement, and about what stands before them in it. An index without a

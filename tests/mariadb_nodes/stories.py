@@ -22,7 +22,8 @@ COLUMNS = (
     "a VARBINARY(300)", "a TEXT", "a MEDIUMBLOB", "a JSON", "a ENUM('x','y','z')", "a SET('p','q','r')", "a GEOMETRY",
     "a VARCHAR(250) COMPRESSED", "a VARCHAR(400) COMPRESSED", "a TEXT COMPRESSED", "a BLOB COMPRESSED",
     "a VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "a INT DEFAULT 7", "a DATE DEFAULT curdate()",
-    "a INT INVISIBLE DEFAULT 5", "a INET6 DEFAULT '::ffff:1.2.3.4'", "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
+    "a INT INVISIBLE DEFAULT 5", "a INET6 DEFAULT '::ffff:1.2.3.4'",
+    "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
 )  # fmt: skip
 _VALUES = {
     "TINYINT": ("-128", "127", "0"), "SMALLINT": ("0", "65535"), "MEDIUMINT": ("-8388608", "5"),

@@ -40,7 +40,6 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
-
 _IF_EXISTS = ("IF", "EXISTS")
 _IF_NOT_EXISTS = ("IF", "NOT", "EXISTS")
 
