@@ -48,11 +48,13 @@ def capture(
     when the files have what the servers had; with `follow` it goes on until `stop` is set. `report` gets a node and a
     line. Raises the MergeError of the first node that failed, when all have ended, with a CaptureResult as `result`.
     """
+    from binlog_merge.mariadb_nodes.folder import translating
     from binlog_merge.node_capture.node import CaptureOptions
     from binlog_merge.node_capture.nodes import capture as fetch
 
     options = CaptureOptions(follow, retry_seconds, ssl_ca, lost_after=config.capture.lost_after / 1e6)
-    return fetch(config, Path(into or config.capture.dir), options, nodes, password, report=report, stop=stop)
+    place = Path(into or config.capture.dir)
+    return fetch(config, place, options, nodes, password, report=report, stop=stop, translating=translating)
 
 
 def inspect(

@@ -44,6 +44,8 @@ capture that is running, under `run` too, is asked to do it, and goes on. The ne
 their own, and a merge reads all of them as one log, each transaction once. One that lacks something captured is
 refused, with the GTIDs.
 
+A node may be a MariaDB: its files are kept as they are in a hidden folder, and translated as `from-mariadb` does.
+
 A lost connection is retried. A node that fails for good is reported at once; the others go on, and in the
 end its error is the exit code. Ctrl-C (exit code 130) and SIGTERM (143) end the capture after a whole event."""
 
@@ -111,6 +113,7 @@ def capture(
     start_log(log_level, log_format)
     from binlog_merge.cli.replay_options import password_of
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.mariadb_nodes.folder import translating
     from binlog_merge.node_capture.node import CaptureOptions
     from binlog_merge.node_capture.nodes import capture as run
     from binlog_merge.node_capture.switch_request import ask
@@ -130,7 +133,18 @@ def capture(
     password = None if password_file is None else password_of(password_file)
     await_gate()
     try:
-        result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches, merged=place)
+        result = run(
+            cluster,
+            directory,
+            options,
+            node or (),
+            password,
+            starts,
+            _report,
+            switch=switches,
+            merged=place,
+            translating=translating,
+        )
     except OutputBusy:
         if not switches or stop_never:
             raise

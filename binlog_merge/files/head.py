@@ -52,8 +52,9 @@ class Head:
     server_uuids: frozenset[str]
 
 
-def read_head(source: Source, node: str, path: str) -> Head | None:
-    """Read the head of a file; None if it ends before its first event does (just created, or cut).
+def read_head(source: Source, node: str, path: str, mariadb: bool = False) -> Head | None:
+    """Read the head of a file; None if it ends before its first event does (just created, or cut). `mariadb`: it may be
+    one of MariaDB's, which are not merged as they are.
 
     Raises EncryptedBinlog, UnsupportedInput, or ChecksumMismatch for bytes that no server wrote.
     """
@@ -66,7 +67,7 @@ def read_head(source: Source, node: str, path: str) -> Head | None:
     if len(data) < 4 + header.event_size:
         return None
     event = _closed(header, data[4 + EVENT_HEADER_LEN : 4 + header.event_size])
-    fde = format_description(event, node, path)
+    fde = format_description(event, node, path, mariadb)
     _check_not_relayed(header, node, path)
     previous, end = _previous_gtids(source, 4 + header.event_size, fde)
     first_events = _read(source, end, COMPARED_LEN)
@@ -139,7 +140,7 @@ def _check_first_event(header: EventHeader, node: str, path: str) -> None:
         )
 
 
-def format_description(event: bytes, node: str, path: str) -> FormatDescription:
+def format_description(event: bytes, node: str, path: str, mariadb: bool = False) -> FormatDescription:
     """Parse and verify a format description event whose in-use flag is cleared, as the server clears it for the sum.
 
     (mysql-server, `event_checksum_test`.) Since 5.6.1 every format description ends with a checksum, whatever the
@@ -150,7 +151,7 @@ def format_description(event: bytes, node: str, path: str) -> FormatDescription:
         fde = FormatDescription.parse(event[EVENT_HEADER_LEN:-CHECKSUM_LEN])
     except BinlogFormatError as error:
         raise ChecksumMismatch(error.reason, node=node, file=path, position=4) from None
-    if fde.is_mariadb:
+    if fde.is_mariadb and not mariadb:
         remedy = "translate the node's files first: binlog-merge from-mariadb FOLDER --to NEW_FOLDER, and merge that"
         raise _unsupported(f"the binlog was written by MariaDB ({fde.server_version})", node, path, remedy)
     if fde.checksum_alg is None:  # such a version cannot be distinguished from a damaged one

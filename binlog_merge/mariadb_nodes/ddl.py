@@ -2,17 +2,19 @@
 
     CREATE OR REPLACE TABLE t (j JSON)     DROP TABLE IF EXISTS t; CREATE TABLE t (j LONGTEXT CHARACTER SET utf8mb4 …)
     a VARCHAR(9) COMPRESSED                a VARCHAR(9)
-    v VECTOR(3)                            v VARBINARY(12)
+    v VECTOR(3), i INET6                   v VARBINARY(12), i BINARY(16)
     KEY (a) IGNORED                        KEY (a) INVISIBLE
     /*M!100100 … */                        what is in it, as far as the server ran it
 
-What cannot be written for MySQL passes as it is: a merge stops there, and says what it does not understand. What has no
+IF EXISTS and IF NOT EXISTS of columns and keys pass: a merge knows what is there, and does what they mean. What cannot
+be written for MySQL passes as it is: a merge stops there, and says what it does not understand. What has no
 meaning in MySQL (accounts, sequences) is left out, and named.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
@@ -51,6 +53,9 @@ _WITHOUT_LITERALS: Final = frozenset(
 """Types for which MySQL wants a literal DEFAULT in parentheses."""
 _LITERALS: Final = ("string", "number", "bits")
 _FLOAT: Final = 4
+_ADDRESSES: Final = {"INET4": 4, "INET6": 16}
+"""Types of addresses, and their bytes."""
+_IPV4: Final = 4
 _ACCOUNTS: Final = ("USER", "ROLE", "PASSWORD", "DEFAULT")
 _MARKS: Final = r"""
     (?P<string>'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" | `[^`]*`)
@@ -220,13 +225,16 @@ class _Rewriting(Statement):
         tokens, words = item.tokens, item.words()
         for i, (token, word) in enumerate(zip(tokens, words, strict=True)):
             before, after = tokens[i - 1] if i else None, tokens[i + 1] if i + 1 < len(tokens) else None
-            named = i == 0 or (before is not None and (before.text in ("(", ",") or word_of(before) in _BEFORE_NAMES))
+            behind = before is not None and word_of(before) in _BEFORE_NAMES | {"EXISTS"}
+            named = i == 0 or behind or (before is not None and before.text in ("(", ","))
             if named and word in _RESERVED and (after is None or after.text != "("):
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
             elif not i or _is_name(tokens, i):
                 continue
             elif word == "JSON" and is_type(tokens, i):
                 self.edits.replace(token.start, token.end, _JSON)
+            elif word in _ADDRESSES and is_type(tokens, i):
+                self._address(tokens, i)
             elif word == "VECTOR" and is_type(tokens, i) and after is not None and after.text == "(":
                 size = int(tokens[i + 2].text) * _FLOAT if tokens[i + 2].text.isdecimal() else 0
                 if size:
@@ -243,6 +251,18 @@ class _Rewriting(Statement):
                 self.edits.replace(token.start, token.end, "STORED")
             elif word == "DEFAULT" and after is not None:
                 self._default(tokens, i + 1, bool(set(words[:i]) & _WITHOUT_LITERALS))
+
+    def _address(self, tokens: Sequence[Token], i: int) -> None:
+        """Write the bytes of an address, which INET6_NTOA shows; and a literal DEFAULT as these."""
+        size = _ADDRESSES[word_of(tokens[i])]
+        at = next((j + 1 for j in range(i, len(tokens) - 1) if word_of(tokens[j]) == "DEFAULT"), None)
+        if at is not None and tokens[at].kind == "string":
+            default = _address_bytes(tokens[at].text, size)
+            if default is None:
+                return
+            self.edits.replace(tokens[at].start, tokens[at].end, f"x'{default.hex()}'")
+        self.edits.replace(tokens[i].start, tokens[i].end, f"BINARY({size})")
+        self.notes.append(f"{tokens[i].text} becomes BINARY({size}) with the same bytes, which INET6_NTOA shows")
 
     def _default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> None:
         """Put what is a DEFAULT into parentheses, where MySQL wants it: a function, and a literal of some types."""
@@ -263,6 +283,17 @@ class _Rewriting(Statement):
             closes = (t for _, t, depth in depths_of(tokens, i + 1) if t.text == ")" and depth == 0)
             return next(closes, None)
         return token if word.lower() in WITHOUT_PARENTHESES else None
+
+
+def _address_bytes(text: str, size: int) -> bytes | None:
+    """Return an address as MariaDB stores it; None for what is none."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    if found.version == _IPV4 and size == _ADDRESSES["INET6"]:
+        return bytes(10) + b"\xff\xff" + found.packed
+    return found.packed if len(found.packed) == size else None
 
 
 def _is_name(tokens: Sequence[Token], i: int) -> bool:

@@ -237,7 +237,7 @@ class FolderTranslation:
     def advance(self) -> list[Translated]:
         """Translate what has come; return what is translated of each file, in order. Raises MergeError."""
         paths = self._paths()
-        if not self._results:
+        if not self._results and not self._done:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._done = dict(_read_note(self._folder).files)
         for path, later in zip(paths, [*paths[1:], None], strict=True):
@@ -246,6 +246,15 @@ class FolderTranslation:
                 self._results[path.name] = self._translated(path, later is not None)
         self._write_note()
         return [self._results[path.name] for path in paths]
+
+    def removed(self) -> list[Path]:
+        """Return the files that were translated whole and whose translation somebody has removed."""
+        done = _read_note(self._folder).files
+        gone = [name for name in done if not (self._folder / name).exists()]
+        self._done = {name: sizes for name, sizes in self._done.items() if name not in gone}
+        self._results = {name: made for name, made in self._results.items() if name not in gone}
+        paths = {Path(path) for pattern in self._patterns for path in _matching(pattern)} if gone else set()
+        return [path for path in paths if path.name in gone]
 
     def _paths(self) -> list[Path]:
         found = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
@@ -323,3 +332,8 @@ def _read_note(folder: Path) -> Done:
         raise io_error(error, str(folder / NOTE_NAME)) from error
     except ValueError:
         return Done({})  # then all is compared again
+
+
+def translating(source: Path, folder: Path, note: Callable[[str], None]) -> FolderTranslation:
+    """Return the translation of a folder's files into another one."""
+    return FolderTranslation([str(source)], folder, note)

@@ -208,8 +208,11 @@ class Translator:
             yield self._event(head, EventType.QUERY_EVENT, statement.query.pack())
             return
         ddl = statement.ddl()
+        words = statement.query.text.split()
+        # The whole of what is left out may hold a password.
+        shown = " ".join(words)[:120] if ddl.statements else f"{' '.join(words[:2])} …"
         for text in ddl.notes:
-            self._note(f"{' '.join(statement.query.text.split())[:120]}: {text}")
+            self._note(f"{shown}: {text}")
         before = ddl.statements if not gtid.standalone else ddl.statements[:-1]
         self._clock = max(self._clock, head.timestamp + query.exec_time)
         for part, text in enumerate(before, 1):

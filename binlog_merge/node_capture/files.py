@@ -68,11 +68,12 @@ class Record:
 class NodeFiles:
     """The captured files of a server of a node, for one writer, which holds the directory's lock.
 
-    Counts what is new, from what was new of the server `before` on.
+    Counts what is new, from what was new of the server `before` on. `mariadb`: they are those of a MariaDB.
     """
 
-    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None) -> None:
+    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None, mariadb: bool = False) -> None:
         self.directory = directory
+        self.mariadb = mariadb
         self.node = node
         self.bytes: int = before.bytes if before else 0
         self.events: int = before.events if before else 0
@@ -121,7 +122,7 @@ class NodeFiles:
             if hole is not None and last.stat().st_size < hole.end:
                 os.truncate(self._file.fileno(), hole.end)
             begins = FIRST_POSITION if hole is None else hole.end
-            place, self._last = _walk(last, self._file.fileno(), self.node, synced, begins)
+            place, self._last = _walk(last, self._file.fileno(), self, synced, begins)
             self._name, self._end = place.name, place.end
             os.truncate(self._file.fileno(), place.end)
             self._file.seek(place.end)
@@ -363,14 +364,14 @@ def _read_record(path: Path) -> Record:
     return Record(found.server_uuid, found.replica_uuid, synced, found.hole, found.begun)
 
 
-def _walk(path: Path, fd: int, node: str, synced: CapturedEnd | None, begins: int) -> tuple[CapturedEnd, int]:
+def _walk(path: Path, fd: int, files: NodeFiles, synced: CapturedEnd | None, begins: int) -> tuple[CapturedEnd, int]:
     """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins.
 
     The file is whole from `begins` on.
     """
     with LocalSource(str(path)) as source:
         try:
-            head = read_head(source, node, str(path))
+            head = read_head(source, files.node, str(path), files.mariadb)
         except ChecksumMismatch:
             head = None  # a crash of the machine may leave anything after what was synced
     if head is None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from binlog_merge.config.nodes import Node, read_server_note, write_server_note
 from binlog_merge.config.sections import Heartbeat
-from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, WrongNode
+from binlog_merge.errors import InternalError, IoError, MergeError, Purged, ServerRefused, UnsupportedInput, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
 from binlog_merge.files.needed import Needed
@@ -51,6 +51,7 @@ from binlog_merge.node_capture.stream import (
     successor,
 )
 from binlog_merge.node_capture.switch_request import pending_request
+from binlog_merge.node_capture.translated import Translated, Translating, raw_folder
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
@@ -99,7 +100,8 @@ class NodeCapture:
     node without captured files; None: the first file that its server has. `report` gets a line for every connection
     made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
     of the nodes that are captured together. `needed` is where a node without captured files begins instead, and one
-    whose files end before that. `keeper` makes of the capture what keeps its closed files elsewhere, too.
+    whose files end before that. `keeper` makes of the capture what keeps its closed files elsewhere, too. `translating`
+    makes what translates the files of a MariaDB; without it, MariaDB is refused.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class NodeCapture:
         claims: Claims | None = None,
         needed: Needed | None = None,
         keeper: Callable[["NodeCapture"], Keeper] | None = None,
+        translating: Translating | None = None,
     ) -> None:
         self.node = node
         say = lambda text: report(node.source_id, text)  # noqa: E731
@@ -142,6 +145,8 @@ class NodeCapture:
         self._beside = beside
         self._claims = claims or Claims()
         self._keeper = None if keeper is None else keeper(self)
+        self._translating = translating
+        self._translated: Translated | None = None
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -291,8 +296,8 @@ class NodeCapture:
             lost_after = min(self._options.lost_after, self._options.retry_seconds)
             lost = self._lost_since > 0 and time.monotonic() - self._lost_since >= lost_after
             self._source, facts = self.servers.connect(lost)
-            self._follow_the_server()
             self._check(facts)
+            self._follow_the_server(facts)
             self._claims.claim(self.node.source_id, facts.server_uuid, str(self.address))
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
@@ -311,18 +316,37 @@ class NodeCapture:
             if self._source is not None:
                 self._source.close()
             self.files.close()
+            if self._translated is not None:
+                self._translated.advance()
 
-    def _follow_the_server(self) -> None:
+    def _follow_the_server(self, facts: SourceFacts) -> None:
         """Go on with the files of the server that has the node now, and have what runs beside work there."""
         self.note.server = str(self.address)
-        if self.files.directory != self.servers.folder:
+        if facts.is_mariadb and self._translated is None:
+            self._translated = self._of_mariadb()
+        folder = raw_folder(self.servers.folder) if facts.is_mariadb else self.servers.folder
+        if self.files.directory != folder:
             self.files.close()
-            self.files = NodeFiles(self.servers.folder, self.node.source_id, self.files)
+            self.files = NodeFiles(folder, self.node.source_id, self.files, facts.is_mariadb)
             self._target = None
             for thread in self._threads:
                 thread.connect_again()
 
+    def _of_mariadb(self) -> Translated:
+        if self._translating is None or self._keeper is not None:
+            what = "be translated by whoever calls this" if self._translating is None else "be archived by a capture"
+            raise UnsupportedInput(
+                f"{self.address} is a MariaDB, whose files cannot {what}",
+                remedy="use `binlog-merge capture` or `run`"
+                if self._translating is None
+                else "leave `capture: {archive: ...}` out",
+            )
+        say = lambda text: self._report(self.node.source_id, Routine(text))  # noqa: E731
+        return Translated.of(self.servers.folder, self._translating, say)
+
     def _begin_noting(self, facts: SourceFacts) -> None:
+        if facts.is_mariadb:  # it logs no commit times
+            return
         if not self._beside.clock_seconds:
             remove_as_of(self.files.directory)
             return
@@ -331,7 +355,7 @@ class NodeCapture:
 
     def _pump(self, place: CapturedEnd, replica_uuid: str) -> bool:
         """Request a dump and carry out the actions of its events; see `_attempt`."""
-        stream = Stream(self.node.source_id, place)
+        stream, translated = Stream(self.node.source_id, place, self.files.mariadb), self._translated
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
         assert target is not None and self._source is not None
         activity, needed = self._beside.activity, self._begins_at(place.name)
@@ -350,6 +374,8 @@ class NodeCapture:
                 files.tick()
                 if noting is not None:
                     noting.tick()
+                if translated is not None:
+                    translated.tick()
                 if self._stopped.is_set():
                     raise Lost("stopped")
                 if not follow and stream.reached(*target):
@@ -390,10 +416,13 @@ class NodeCapture:
 
     def _onward(self, place: CapturedEnd | None, facts: SourceFacts) -> CapturedEnd:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
-        if place is None and (needed := self.servers.begins_at) is not None:
+        needed = self.servers.begins_at
+        if place is None and needed is not None and not facts.is_mariadb:
             return self._begun(needed, facts)
         if place is None:
-            wanted = self.servers.begins_in or self._start_file or facts.files[0]
+            # What a merged log needs is told of the translation, which is made of whole files.
+            first = None if needed is None else needed.oldest.file
+            wanted = first or self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
                 raise self._purged(wanted, facts, "choose another --start-file")
             return CapturedEnd(wanted)
@@ -444,7 +473,7 @@ class NodeCapture:
     def _begins_at(self, name: str) -> Needed | None:
         """Return what is needed of a node, if that is in a file, and before a place that a dump can be asked for."""
         needed = self.servers.begins_at
-        if needed is None or needed.oldest.file != name:
+        if needed is None or needed.oldest.file != name or self.files.mariadb:
             return None
         return needed if needed.oldest.position < POSITION_LIMIT else None
 

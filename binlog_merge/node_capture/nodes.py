@@ -29,6 +29,7 @@ from binlog_merge.node_capture.kept import Keeper, KeptFiles
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.node_capture.note import CONNECTED
 from binlog_merge.node_capture.servers import Claims
+from binlog_merge.node_capture.translated import Translating
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
@@ -59,15 +60,17 @@ def capture(
     stop: threading.Event | None = None,
     switch: Mapping[str, str] = MappingProxyType({}),
     merged: str | None = None,
+    translating: Translating | None = None,
 ) -> CaptureResult:
     """Fetch what the servers of `nodes` have and the captured files lack; no `nodes`: all that have a `server`.
 
     `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
     other) to the first file of a node without captured files. `switch` maps a source-id to the URL of the server that
     is to take over. `merged` is a merged log, a folder or URI: a node without captured files begins where its next run
-    goes on, unless `start_files` has it. With `options.follow` the capture ends when `stop` is set. After all nodes
-    have ended, raises the error of one that failed, with the CaptureResult as its `result`; what else failed is
-    reported. An exception from outside (Ctrl-C) has the result, too.
+    goes on, unless `start_files` has it. `translating` makes what translates the files of a MariaDB. With
+    `options.follow` the capture ends when `stop` is set. After all nodes have ended, raises the error of one that
+    failed, with the CaptureResult as its `result`; what else failed is reported. An exception from outside (Ctrl-C)
+    has the result, too.
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
@@ -103,7 +106,19 @@ def capture(
             parsed = partial(ServerAddress.parse, password=password)
             captures.append(
                 NodeCapture(
-                    node, addresses, directory, options, start, report, beside, by_hand, parsed, claims, needed, keeper
+                    node,
+                    addresses,
+                    directory,
+                    options,
+                    start,
+                    report,
+                    beside,
+                    by_hand,
+                    parsed,
+                    claims,
+                    needed,
+                    keeper,
+                    translating,
                 )
             )
         sync_directory(out)

@@ -17,14 +17,16 @@ https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.ht
 
 import contextlib
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from select import POLLIN, poll
 from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.errors import ConfigError, IoError, ServerRefused, UnsupportedInput
+from binlog_merge.errors import ConfigError, IoError, ServerRefused
 from binlog_merge.node_capture.server_end import Standing, standing_of
 from binlog_merge.node_capture.stream import CapturedEnd
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
@@ -37,6 +39,8 @@ SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
 _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR, _UNKNOWN_VARIABLE = 1381, 1227, 1236, 1193
+_COM_BINLOG_DUMP: Final = 0x12
+_NON_BLOCKING, _SEND_ANNOTATIONS = 1, 2
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 """The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
@@ -69,6 +73,7 @@ class SourceFacts:
     gtid_executed: GtidSet = GtidSet()  # noqa: RUF009 - frozen
     read_only: bool = False
     lower_case_table_names: int = 0
+    is_mariadb: bool = False
 
 
 class Source:
@@ -80,27 +85,22 @@ class Source:
         self._ssl_ca = ssl_ca
         self._silence = silence
         self._connection: Any = None
+        self._is_mariadb = False
 
     def open(self) -> SourceFacts:
         """Connect and return facts about the server.
 
-        Raises Lost, ServerRefused or UnsupportedInput, and what `check_libraries` raises.
+        Raises Lost or ServerRefused, and what `check_libraries` raises.
         """
         import pymysql
 
         check_libraries()
         try:
             self._connection = self._address.connect(self._ssl_ca, self._silence)
-            version = str(self._connection.get_server_info())
-            if "mariadb" in version.lower():
-                raise UnsupportedInput(
-                    f"the binlog was written by MariaDB ({version})",
-                    node=self._node,
-                    remedy="only binlogs of MySQL and servers that keep its format are read",
-                )
+            self._is_mariadb = "mariadb" in str(self._connection.get_server_info()).lower()
             # Files with checksums and files without may follow each other, whatever the server writes just now.
             self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
-            return self._facts()
+            return self._facts_of_mariadb() if self._is_mariadb else self._facts()
         except pymysql.MySQLError as error:
             raise self._refused(error, connect_remedy(error, self._address)) from error
         except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
@@ -133,24 +133,9 @@ class Source:
         DumpRefused or ServerRefused.
         """
         import pymysql
-        from pymysqlreplication import BinLogStreamReader
 
-        reader = BinLogStreamReader(
-            {"read_timeout": self._silence},
-            int(replica_uuid[:8], 16) or 1,
-            resume_stream=True,
-            blocking=follow,
-            log_file=place.name,
-            log_pos=place.dump_from,
-            report_slave=("binlog-merge", "", "", 0),
-            slave_uuid=replica_uuid,
-            slave_heartbeat=heartbeat,
-            pymysql_wrapper=lambda **settings: self._connection,
-            enable_logging=False,
-        )
         try:
-            # What `fetchone` does first. `fetchone` itself opens a second connection and returns parsed events.
-            reader._BinLogStreamReader__connect_to_stream()
+            (self._request_of_mariadb if self._is_mariadb else self._request)(place, replica_uuid, follow, heartbeat)
             self._connection._sock.settimeout(self._silence)
             stream = self._connection._rfile
             arrived = poll()  # not select: it knows no descriptor above 1023
@@ -176,6 +161,36 @@ class Source:
             if error.args and error.args[0] == _DUMP_ERROR:
                 raise DumpRefused(message_of(error)) from error
             raise self._refused(error, _RIGHTS) from error
+
+    def _request(self, place: CapturedEnd, replica_uuid: str, follow: bool, heartbeat: float) -> None:
+        from pymysqlreplication import BinLogStreamReader
+
+        reader = BinLogStreamReader(
+            {"read_timeout": self._silence},
+            int(replica_uuid[:8], 16) or 1,
+            resume_stream=True,
+            blocking=follow,
+            log_file=place.name,
+            log_pos=place.dump_from,
+            report_slave=("binlog-merge", "", "", 0),
+            slave_uuid=replica_uuid,
+            slave_heartbeat=heartbeat,
+            pymysql_wrapper=lambda **settings: self._connection,
+            enable_logging=False,
+        )
+        # What `fetchone` does first. `fetchone` itself opens a second connection and returns parsed events.
+        reader._BinLogStreamReader__connect_to_stream()
+
+    def _request_of_mariadb(self, place: CapturedEnd, replica_uuid: str, follow: bool, heartbeat: float) -> None:
+        """Request a dump with every event as it is in the file: mysql-replication asks for no annotations by position.
+
+        MariaDB rewrites events for replicas that do not say that they know its GTIDs (4 of `sql/log_event.h`).
+        """
+        self._ask(f"SET @mariadb_slave_capability = 4, @master_heartbeat_period = {int(heartbeat * 1e9)}")
+        flags = _SEND_ANNOTATIONS | (0 if follow else _NON_BLOCKING)
+        server_id = int(replica_uuid[:8], 16) or 1
+        asked = struct.pack("<IHI", place.dump_from, flags, server_id) + place.name.encode()
+        self._connection._execute_command(_COM_BINLOG_DUMP, asked)
 
     def break_off(self) -> None:
         """Make whatever waits for the server fail at once."""
@@ -211,6 +226,19 @@ class Source:
             standing.server_uuid, int(server_id), files, standing, str(mode), gtids, bool(read_only), int(case_of_names)
         )
 
+    def _facts_of_mariadb(self) -> SourceFacts:
+        """Return the facts that MariaDB tells. It has no UUID: one is made of the node's name and its server id."""
+        ((server_id, case_of_names),) = self._ask("SELECT @@global.server_id, @@global.lower_case_table_names")
+        files = tuple(str(row[0]) for row in self._ask("SHOW BINARY LOGS"))
+        status = self._ask("SHOW MASTER STATUS")
+        if not files or not status:
+            raise self._no_binlog()
+        server_uuid = str(uuid5(NAMESPACE_OID, f"mariadb/{self._node}/{server_id}"))
+        standing = Standing(server_uuid, str(status[0][0]), int(status[0][1]), 0, "MariaDB logs no commit times")
+        return SourceFacts(
+            server_uuid, int(server_id), files, standing, lower_case_table_names=int(case_of_names), is_mariadb=True
+        )
+
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:
             cursor.execute(sql)
@@ -231,7 +259,7 @@ class Source:
         return ServerRefused(f"{self._address}: {text}", node=self._node, remedy=remedy)
 
 
-_OF_CONNECTION: Final = ("_sock", "_rfile", "_force_close")
+_OF_CONNECTION: Final = ("_sock", "_rfile", "_force_close", "_execute_command")
 _OF_READER: Final = ("_BinLogStreamReader__connect_to_stream",)
 
 

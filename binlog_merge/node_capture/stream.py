@@ -108,11 +108,11 @@ def _parts(name: str) -> tuple[str, int]:
 class Stream:
     """The state of a dump, which determines the actions of its events.
 
-    `place` is the position from which the dump was requested.
+    `place` is the position from which the dump was requested; `mariadb`: of a MariaDB.
     """
 
-    def __init__(self, node: str, place: CapturedEnd) -> None:
-        self._node = node
+    def __init__(self, node: str, place: CapturedEnd, mariadb: bool = False) -> None:
+        self._node, self._mariadb = node, mariadb
         self._place = place
         self.name = ""
         self.at = 0
@@ -200,7 +200,7 @@ class Stream:
             except BinlogFormatError as error:
                 raise self._damaged(str(error)) from None
             return ()
-        self._checksum = format_description(bytes(event), self._node, self.name).checksum
+        self._checksum = format_description(bytes(event), self._node, self.name, self._mariadb).checksum
         self._advance(event, log_pos)
         if self.at <= self._end:
             # The flag may differ, and the sum at the end covers the rest of the header.

@@ -1,4 +1,7 @@
-"""The actions of ALTER TABLE: one class for each kind."""
+"""The actions of ALTER TABLE: one class for each kind.
+
+`conditional` in some: with IF EXISTS, or IF NOT EXISTS, which MariaDB has (`conditions`).
+"""
 
 from dataclasses import dataclass
 
@@ -16,6 +19,7 @@ class PartitionWork:
     partitions: tuple[Partition, ...] = ()
     count: int | None = None
     table: TableName | None = None
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class AddColumn:
 
     column: ColumnSpec
     position: ColumnPosition | None = None
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class ChangeColumn:
     old: str
     column: ColumnSpec
     position: ColumnPosition | None = None
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class RenameColumn:
 
     old: str
     new: str
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class DropColumn:
     """DROP COLUMN."""
 
     name: str
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class SetDefault:
 
     name: str
     default: Default | Value | None
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,7 @@ class AddConstraint:
     """ADD a key, foreign key or check."""
 
     constraint: Constraint
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,7 @@ class DropConstraint:
 
     kind: str  # "index", "foreign key", "check" or "any"
     name: str
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,7 @@ class RenameIndex:
 
     old: str
     new: str
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,4 +178,15 @@ Action = (
     | PartitionWork
     | Rebuild
     | TableFile
+)
+CONDITIONAL = (
+    AddColumn,
+    ChangeColumn,
+    RenameColumn,
+    DropColumn,
+    SetDefault,
+    AddConstraint,
+    DropConstraint,
+    RenameIndex,
+    PartitionWork,
 )

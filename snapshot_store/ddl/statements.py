@@ -66,6 +66,7 @@ class RenameTables:
     """RENAME TABLE: (old, new) pairs, applied in order."""
 
     pairs: tuple[tuple[TableName, TableName], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class AlterTable:
     table: TableName
     actions: tuple[Action, ...] = field(default=())
     kind: str = "ALTER TABLE"
+    if_exists: bool = False
 
 
 Statement = (

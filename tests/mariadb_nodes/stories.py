@@ -22,7 +22,8 @@ COLUMNS = (
     "a VARBINARY(300)", "a TEXT", "a MEDIUMBLOB", "a JSON", "a ENUM('x','y','z')", "a SET('p','q','r')", "a GEOMETRY",
     "a VARCHAR(250) COMPRESSED", "a VARCHAR(400) COMPRESSED", "a TEXT COMPRESSED", "a BLOB COMPRESSED",
     "a VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "a INT DEFAULT 7", "a DATE DEFAULT curdate()",
-    "a INT INVISIBLE DEFAULT 5", "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
+    "a INT INVISIBLE DEFAULT 5", "a INET6 DEFAULT '::ffff:1.2.3.4'",
+    "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
 )  # fmt: skip
 _VALUES = {
     "TINYINT": ("-128", "127", "0"), "SMALLINT": ("0", "65535"), "MEDIUMINT": ("-8388608", "5"),
@@ -36,6 +37,7 @@ _VALUES = {
     "BLOB": ("repeat(x'00fe', 700)", "''"), "JSON": ("""'{"a": [1, "é"]}'""", "'3'"),
     "ENUM('x','y','z')": ("'y'", "'z'"),
     "SET('p','q','r')": ("'p,r'", "''"), "GEOMETRY": ("ST_GeomFromText('POINT(1 2)')", "NULL"),
+    "INET6": ("'2001:db8::1'", "'::'", "'1.2.3.4'"),
 }  # fmt: skip
 
 
@@ -71,7 +73,7 @@ class Story:
         """Do a number of things."""
         for _ in range(steps):
             usual = (*[self._rows] * 6, *[self._orders] * 6)
-            rare = (self._table, self._alter, self._migrate, self._xa, self._other, self._copy)
+            rare = (self._table, self._alter, self._migrate, self._xa, self._other, self._copy, self._if, self._again)
             self.random.choice((*usual, *rare))()
 
     def end(self) -> None:
@@ -181,6 +183,59 @@ class Story:
         for number, node in enumerate(self.connections, 1):
             self.run(node, f"ALTER TABLE shop_{number}.orders ADD COLUMN m{self.rows} VARCHAR(9) DEFAULT 'm'")
 
+    def _again(self) -> None:
+        """Migrate the shards as a tool does that may be started again: what is done already is done once more."""
+        self.rows += 1
+        column, goes = f"m{self.rows}", self.random.random() < 0.5
+        for number, node in enumerate(self.connections, 1):
+            table = f"shop_{number}.orders"
+            for _ in range(self.random.randint(1, 2)):
+                self.run(
+                    node,
+                    f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} INT DEFAULT 3, DROP COLUMN IF EXISTS gone",
+                    f"CREATE INDEX IF NOT EXISTS {column} ON {table} ({column})",
+                )
+            if goes:
+                self.run(node, f"ALTER TABLE {table} DROP INDEX IF EXISTS {column}, DROP INDEX IF EXISTS gone")
+                self.run(node, f"DROP INDEX IF EXISTS {column} ON {table}")
+
+    def _if(self) -> None:
+        """Change a table by what it may have or not."""
+        _, node = self._node()
+        tables = self.columns[node]
+        if not tables:
+            return
+        name = self.random.choice(list(tables))
+        columns, chosen = tables[name], self.random.choice
+        self.rows += 1
+        new, one = f"i{self.rows}", chosen(columns).split()[0]
+        what = self.random.randrange(7)
+        if what == 0:
+            both = chosen((f"({one} INT, {new} INT DEFAULT 4)", f"{new} INT DEFAULT 4 FIRST", f"({new} INT DEFAULT 4)"))
+            self.run(node, f"ALTER TABLE {name} ADD COLUMN IF NOT EXISTS {both}, ADD IF NOT EXISTS {one} DATE")
+            columns.append(f"{new} INT")
+        elif what == 1 and len(columns) > 1:
+            self.run(node, *[f"ALTER TABLE {name} DROP COLUMN IF EXISTS {one}, DROP COLUMN IF EXISTS {new}"] * 2)
+            tables[name] = [column for column in columns if column.split()[0] != one]
+        elif what == 2:
+            key = chosen((f"ADD INDEX IF NOT EXISTS {new} (id)", f"ADD UNIQUE KEY IF NOT EXISTS {new} (id)"))
+            self.run(node, *[f"ALTER TABLE {name} {key}"] * 2, f"ALTER TABLE {name} DROP KEY IF EXISTS {new}")
+        elif what == 3:
+            moved = f"MODIFY COLUMN IF EXISTS id BIGINT, CHANGE COLUMN IF EXISTS {new} x INT"
+            self.run(
+                node, f"ALTER TABLE IF EXISTS {name} {moved}", f"ALTER TABLE {name} ALTER IF EXISTS {new} DROP DEFAULT"
+            )
+        elif what == 4:
+            self.run(node, f"ALTER TABLE IF EXISTS {name}_none ADD COLUMN a INT")
+            self.run(node, f"RENAME TABLE IF EXISTS {name}_none TO {name}_other, {name} TO {name}_{self.rows}")
+            tables[f"{name}_{self.rows}"] = tables.pop(name)
+        elif what == 5:
+            checked = f"ADD CONSTRAINT IF NOT EXISTS {new} CHECK (id < 1000000)"
+            gone = f"ALTER TABLE {name} DROP CONSTRAINT IF EXISTS {new}"
+            self.run(node, f"ALTER TABLE {name} {checked}", f"ALTER TABLE {name} {checked}", gone, gone)
+        else:
+            self.run(node, f"ALTER TABLE {name} RENAME COLUMN IF EXISTS {new} TO y, COMMENT 'i'")
+
     def _xa(self) -> None:
         number, node = self._node()
         self.rows += 1
@@ -227,6 +282,8 @@ def contents(
 
 
 def _shown(name: str, kind: str) -> str:
+    if kind.startswith("inet"):
+        return f"HEX(INET6_ATON(`{name}`))"
     raw = "binary" in kind or "blob" in kind or kind in ("bit", "geometry", "vector")
     return f"HEX(`{name}`)" if raw else f"HEX(CONVERT(CAST(`{name}` AS CHAR) USING utf8mb4))"
 

@@ -16,6 +16,14 @@ WRITTEN = {
     ),
     "CREATE TABLE t (v VECTOR(3) NOT NULL)": ("CREATE TABLE t (v VARBINARY(12) NOT NULL)",),
     "CREATE TABLE t (a INT, KEY k (a) IGNORED)": ("CREATE TABLE t (a INT, KEY k (a) INVISIBLE)",),
+    "CREATE TABLE t (i INET6 NOT NULL DEFAULT '::1', f INET4 DEFAULT '10.0.0.1', inet6 INT)": (
+        "CREATE TABLE t (i BINARY(16) NOT NULL DEFAULT x'00000000000000000000000000000001', "
+        "f BINARY(4) DEFAULT x'0a000001', inet6 INT)",
+    ),
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS i INET6 DEFAULT '1.2.3.4', ADD COLUMN IF NOT EXISTS rank INT": (
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS i BINARY(16) DEFAULT x'00000000000000000000ffff01020304', "
+        "ADD COLUMN IF NOT EXISTS `rank` INT",
+    ),
     "ALTER TABLE t ALTER INDEX k NOT IGNORED": ("ALTER TABLE t ALTER INDEX k VISIBLE",),
     "CREATE TABLE t (a INT AS (b) PERSISTENT, b INT)": ("CREATE TABLE t (a INT AS (b) STORED, b INT)",),
     "CREATE TABLE t (d DATE DEFAULT curdate(), u CHAR(36) DEFAULT uuid())": (
@@ -73,7 +81,8 @@ def test_what_mysql_writes_otherwise(sql: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE TABLE t (u UUID, i INET6)",
+        "CREATE TABLE t (u UUID, i INT)",
+        "CREATE TABLE t (i INET6 DEFAULT 'no address')",
         "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
         "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
         "CREATE TABLE t (a INT DEFAULT 'unclosed",

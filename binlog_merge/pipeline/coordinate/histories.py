@@ -14,6 +14,7 @@ from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_vers
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
 from binlog_merge.pipeline.coordinate.statements import (
     LEFT_OUT_DATABASES,
+    NO_EFFECT,
     NO_TABLE,
     PARTLY_LEFT_OUT,
     UNKNOWN_TABLE,
@@ -25,6 +26,7 @@ from binlog_merge.pipeline.coordinate.statements import (
     without_left_out,
 )
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
+from snapshot_store.ddl.conditions import settled
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.errors import (
     AmbiguousRoute,
@@ -213,6 +215,11 @@ def extend_physical(
                 left_out = f"{UNKNOWN_TABLE}: those of {unknown.name}"
                 cursor.catalog = cursor.catalog.with_schema(unknown)
             cursor.catalog = _known_tables(history, cursor.catalog, node, ddl, topology)
+            bare = settled(ddl.parsed, cursor.catalog, ddl.schema)
+            if bare is None:
+                ignored.append(_not_carried(node, ddl, NO_EFFECT))
+                continue
+            ddl, made = replace(ddl, parsed=bare), replace(made, ddl=bare.sql)
             effect = _of_strangers(ddl, cursor.catalog, topology) or apply_parsed(
                 cursor.catalog, _ours(ddl, cursor.catalog, topology), ddl.schema
             )

@@ -147,6 +147,7 @@ def _kept(items: tuple[Item, ...], cut: Iterable[int]) -> tuple[Item, ...]:
 LEFT_OUT_DATABASES: Final = "of databases that do not come out"
 PARTLY_LEFT_OUT: Final = "in part: tables of databases that do not come out"
 NO_TABLE: Final = "changes no table"
+NO_EFFECT: Final = "does nothing: what it says IF EXISTS or IF NOT EXISTS of was not so"
 VIEW: Final = "views do not come out: make them at the target"
 UNKNOWN_TABLE: Final = "of a table that is not known"
 ON_DISK: Final = "says where a server's files are"

@@ -43,6 +43,7 @@ from snapshot_store.ddl.apply.create import (
     with_implicit_timestamps,
     with_key_first,
 )
+from snapshot_store.ddl.conditions import without_conditions
 from snapshot_store.ddl.indexes import fit_part, for_engine, rewritten, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,
@@ -74,6 +75,7 @@ def alter_table(
     if all(isinstance(action, RenameTo) for action in actions):
         return table
     table = rewritten(table)
+    actions = without_conditions(table, actions)
     work = _Work(context, table, actions)
     for name in (name for rebuild in _only(actions, Rebuild) for name in rebuild.order):
         work.known(name)

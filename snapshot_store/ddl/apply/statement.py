@@ -300,6 +300,8 @@ def _drop_views(context: Context, catalog: Catalog, statement: DropViews) -> Cat
 
 def _rename_tables(context: Context, catalog: Catalog, statement: RenameTables) -> Catalog:
     for old, new in statement.pairs:
+        if statement.if_exists and not _taken(catalog, _named(context, old)):
+            continue
         context.limit(_named(context, old) != _named(context, new), "a table is renamed to its own name")
         catalog = _rename(context, catalog, _named(context, old), _named(context, new))
     return catalog
@@ -321,6 +323,8 @@ def _rename(context: Context, catalog: Catalog, old: Name, new: Name) -> Catalog
 
 def _alter_table(context: Context, catalog: Catalog, statement: AlterTable) -> Catalog:
     name = _named(context, statement.table)
+    if statement.if_exists and name not in catalog.tables:
+        return catalog
     table = _base_table(catalog, name)
     session_schema = catalog.schemas.get(context.default_schema or "")
     defaults = any(isinstance(action, Convert) and not action.charset for action in statement.actions)

@@ -40,16 +40,20 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
+_IF_EXISTS = ("IF", "EXISTS")
+_IF_NOT_EXISTS = ("IF", "NOT", "EXISTS")
+
 
 def parse_alter_table(cursor: Cursor) -> AlterTable:
     """Parse what follows ALTER TABLE."""
+    exists = cursor.accept_condition("IF", "EXISTS")
     table = cursor.table_name()
     actions: list[Action] = []
     while not cursor.done:
         if actions and at_partition_work(cursor) and cursor.session.validate:
             raise cursor.error("an action on partitions stands alone")
         options = at_table_option(cursor)
-        actions += _actions(cursor)
+        actions += parse_actions(cursor)
         if cursor.accept_symbol(","):
             if cursor.done or (actions and isinstance(actions[-1], PartitionWork | SetPartitioning)):
                 raise cursor.error("expected an action")
@@ -61,10 +65,10 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
             or (options and at_table_option(cursor))
         ):
             raise cursor.error("expected a comma")
-    return AlterTable(table, tuple(actions))
+    return AlterTable(table, tuple(actions), if_exists=exists)
 
 
-def _actions(cursor: Cursor) -> list[Action]:
+def parse_actions(cursor: Cursor) -> list[Action]:
     """Parse one item of the list. ADD (…) is several actions; an item that does not change the definition is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
@@ -151,41 +155,56 @@ def _order_by(cursor: Cursor) -> tuple[str, ...]:
 
 def _add(cursor: Cursor) -> list[Action]:
     if at_constraint(cursor):
-        return [AddConstraint(parse_constraint(cursor))]
+        return [_constraint(cursor)]
     cursor.accept("COLUMN")
+    conditional = cursor.accept_condition(*_IF_NOT_EXISTS)
     if not cursor.accept_symbol("("):
         column = parse_column(cursor)
-        return [AddColumn(column, _position(cursor))]
+        return [AddColumn(column, _position(cursor), conditional)]
     actions: list[Action] = []
     while True:
-        constraint = at_constraint(cursor)
-        actions.append(AddConstraint(parse_constraint(cursor)) if constraint else AddColumn(parse_column(cursor)))
+        if at_constraint(cursor):
+            actions.append(_constraint(cursor))
+        else:
+            actions.append(AddColumn(parse_column(cursor), conditional=conditional))
         if not cursor.accept_symbol(","):
             cursor.expect_symbol(")")
             return actions
 
 
+def _constraint(cursor: Cursor) -> AddConstraint:
+    conditions = len(cursor.conditions)
+    constraint = parse_constraint(cursor)
+    return AddConstraint(constraint, len(cursor.conditions) > conditions)
+
+
 def _drop(cursor: Cursor) -> Action:
     if cursor.accept("PRIMARY", "KEY"):
         return DropConstraint("index", "PRIMARY")
+    kind = ""
     if cursor.accept("FOREIGN", "KEY"):
-        return DropConstraint("foreign key", cursor.name())
-    if cursor.accept_one("INDEX", "KEY"):
-        return DropConstraint("index", cursor.name())
-    if word := cursor.accept_one("CHECK", "CONSTRAINT"):
-        return DropConstraint("check" if word == "CHECK" else "any", cursor.name())
-    cursor.accept("COLUMN")
-    action = DropColumn(cursor.name())
+        kind = "foreign key"
+    elif cursor.accept_one("INDEX", "KEY"):
+        kind = "index"
+    elif word := cursor.accept_one("CHECK", "CONSTRAINT"):
+        kind = "check" if word == "CHECK" else "any"
+    else:
+        cursor.accept("COLUMN")
+    conditional = cursor.accept_condition(*_IF_EXISTS)
+    if kind:
+        return DropConstraint(kind, cursor.name(), conditional)
+    action = DropColumn(cursor.name(), conditional)
     cursor.accept_one("RESTRICT", "CASCADE")
     return action
 
 
 def _change(cursor: Cursor, verb: str) -> Action:
+    conditional = cursor.accept_condition(*_IF_EXISTS)
     old = cursor.name() if verb == "CHANGE" else None
     if old is not None and cursor.session.server_version < 80000 and cursor.accept_symbol("."):
         old = cursor.after_dot()
     column = parse_column(cursor, changed=True)
-    return ChangeColumn(old or column.name, column, _position(cursor))
+    return ChangeColumn(old or column.name, column, _position(cursor), conditional)
 
 
 def _position(cursor: Cursor) -> ColumnPosition | None:
@@ -203,11 +222,12 @@ def _alter(cursor: Cursor) -> list[Action]:
         cursor.expect("ENFORCED")
         return [SetEnforced(name, enforced)]
     cursor.accept("COLUMN")
+    conditional = cursor.accept_condition(*_IF_EXISTS)
     name = cursor.name()
     if cursor.accept("SET", "DEFAULT"):
-        return [SetDefault(name, parse_default(cursor))]
+        return [SetDefault(name, parse_default(cursor), conditional)]
     if cursor.accept("DROP", "DEFAULT"):
-        return [SetDefault(name, None)]
+        return [SetDefault(name, None, conditional)]
     cursor.expect("SET")
     return [SetVisible("column", name, _visible(cursor))]
 
@@ -220,14 +240,11 @@ def _visible(cursor: Cursor) -> bool:
 
 
 def _rename(cursor: Cursor) -> Action:
-    if cursor.accept("COLUMN"):
+    if word := cursor.accept_one("COLUMN", "INDEX", "KEY"):
+        conditional = cursor.accept_condition(*_IF_EXISTS)
         old = cursor.name()
         cursor.expect("TO")
-        return RenameColumn(old, cursor.name())
-    if cursor.accept_one("INDEX", "KEY"):
-        old = cursor.name()
-        cursor.expect("TO")
-        return RenameIndex(old, cursor.name())
+        return (RenameColumn if word == "COLUMN" else RenameIndex)(old, cursor.name(), conditional)
     if not cursor.accept_one("TO", "AS"):
         cursor.accept_symbol("=")
     return RenameTo(cursor.table_name())

@@ -28,11 +28,14 @@ def at_constraint(cursor: Cursor) -> bool:
 def parse_constraint(cursor: Cursor) -> Constraint:
     """Parse a key, foreign key or check."""
     symbol = None
-    if cursor.accept("CONSTRAINT") and cursor.word() not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
-        symbol = cursor.name()
+    if cursor.accept("CONSTRAINT"):
+        cursor.accept_condition("IF", "NOT", "EXISTS")
+        if cursor.word() not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+            symbol = cursor.name()
     if cursor.at("CHECK"):
         return parse_check(cursor, symbol)
     if cursor.accept("FOREIGN", "KEY"):
+        cursor.accept_condition("IF", "NOT", "EXISTS")
         index_name = None if cursor.at_symbol("(") else cursor.name()
         return parse_references(cursor, symbol, index_name, cursor.names())
     if cursor.accept("PRIMARY", "KEY"):
@@ -53,6 +56,7 @@ def parse_constraint(cursor: Cursor) -> Constraint:
 
 def _key(cursor: Cursor, kind: str) -> KeySpec:
     """Parse an optional name, the key parts and the options."""
+    cursor.accept_condition("IF", "NOT", "EXISTS")
     name = None if cursor.at_symbol("(") or cursor.at("USING") else cursor.name()
     algorithm = parse_algorithm(cursor)
     return parse_key_body(cursor, KeySpec(kind, name, (), algorithm))

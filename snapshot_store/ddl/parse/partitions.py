@@ -188,7 +188,8 @@ def parse_partition_work(cursor: Cursor) -> PartitionWork:
     if cursor.accept_one("NO_WRITE_TO_BINLOG", "LOCAL"):
         pass
     if kind in _BY_NAME:
-        work = PartitionWork(kind, _names(cursor))
+        exists = kind == "DROP" and cursor.accept_condition("IF", "EXISTS")
+        work = PartitionWork(kind, _names(cursor), conditional=exists)
         while cursor.word() in _TAILS:
             cursor.next()
         return work
@@ -197,7 +198,8 @@ def parse_partition_work(cursor: Cursor) -> PartitionWork:
     if kind == "ADD":
         if cursor.accept("PARTITIONS"):
             return PartitionWork(kind, count=cursor.integer())
-        return PartitionWork(kind, partitions=_definitions(cursor))
+        missing = cursor.accept_condition("IF", "NOT", "EXISTS")
+        return PartitionWork(kind, partitions=_definitions(cursor), conditional=missing)
     if kind == "EXCHANGE":
         name = cursor.name()
         cursor.expect("WITH", "TABLE")

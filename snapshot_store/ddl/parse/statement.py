@@ -95,6 +95,11 @@ def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(_parsed(sql, session).files))
 
 
+def conditions_in(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
+    """Return the (start, end) of IF EXISTS and IF NOT EXISTS where MariaDB alone has them. Raises DdlNotUnderstood."""
+    return tuple(_parsed(sql, session).conditions)
+
+
 def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
     """Return a statement with all names of tables and databases in lower case; the rest of its text stays.
 
@@ -216,6 +221,8 @@ def _table_items(cursor: Cursor) -> tuple[ColumnSpec | Constraint, ...]:
     items: list[ColumnSpec | Constraint] = []
     while True:
         items.append(parse_constraint(cursor) if at_constraint(cursor) else parse_column(cursor))
+        if cursor.conditions:
+            raise cursor.error("IF NOT EXISTS of a key in a CREATE TABLE")
         if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")")
@@ -227,13 +234,14 @@ def _create_index(cursor: Cursor) -> Statement:
     kind = (cursor.accept_one("UNIQUE", "FULLTEXT", "SPATIAL") or "INDEX").lower()
     skip_index_place(cursor)
     cursor.expect("INDEX")
+    conditional = cursor.accept_condition("IF", "NOT", "EXISTS")
     name = cursor.name()
     algorithm = parse_algorithm(cursor)
     cursor.expect("ON")
     table = cursor.table_name()
     key = parse_key_body(cursor, KeySpec(kind, name, (), algorithm))
     _skip_lock_options(cursor)
-    return AlterTable(table, (AddConstraint(key),), "CREATE INDEX")
+    return AlterTable(table, (AddConstraint(key, conditional),), "CREATE INDEX")
 
 
 def _skip_lock_options(cursor: Cursor) -> None:
@@ -276,11 +284,12 @@ def _drop(cursor: Cursor) -> Statement:
         exists = cursor.accept("IF", "EXISTS")
         return DropSchema(cursor.database_name(), exists)
     if cursor.accept("INDEX"):
+        conditional = cursor.accept_condition("IF", "EXISTS")
         name = cursor.name()
         cursor.expect("ON")
         table = cursor.table_name()
         _skip_lock_options(cursor)
-        action: Action = DropConstraint("index", name)
+        action: Action = DropConstraint("index", name, conditional)
         return AlterTable(table, (action,), "DROP INDEX")
     if at_inert_object(cursor):
         return ignored(cursor, f"DROP {cursor.word()}")
@@ -292,13 +301,14 @@ def _rename(cursor: Cursor) -> Statement:
         return ignored(cursor, "RENAME USER")
     if not cursor.accept_one("TABLE", "TABLES"):
         raise cursor.error("expected TABLE")
+    exists = cursor.accept_condition("IF", "EXISTS")
     pairs = []
     while True:
         old = cursor.table_name()
         cursor.expect("TO")
         pairs.append((old, cursor.table_name()))
         if not cursor.accept_symbol(","):
-            return RenameTables(tuple(pairs))
+            return RenameTables(tuple(pairs), exists)
 
 
 def _use(cursor: Cursor) -> Statement:

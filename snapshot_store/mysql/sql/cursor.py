@@ -25,7 +25,8 @@ class Cursor:
 
     `files` are the (start, end) of options that choose a table's files; the parser of options adds them. `named` are
     those of the names of tables and databases that were parsed, `qualified` those of the schemas, with their dots, that
-    were parsed before names of tables, each with the whole name.
+    were parsed before names of tables, each with the whole name. `conditions` are those of IF EXISTS and IF NOT EXISTS
+    where MariaDB alone has them, up to what follows.
     """
 
     def __init__(self, sql: str, text: str, tokens: Sequence[Token], session: DdlSession) -> None:
@@ -38,6 +39,7 @@ class Cursor:
         self.files: set[tuple[int, int]] = set()
         self.named: set[tuple[int, int]] = set()
         self.qualified: dict[tuple[int, int], tuple[str, str]] = {}
+        self.conditions: list[tuple[int, int]] = []
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
@@ -104,6 +106,17 @@ class Cursor:
         if not self.at(*words):
             return False
         self.place += len(words)
+        return True
+
+    def accept_condition(self, *words: str) -> bool:
+        """Skip IF EXISTS or IF NOT EXISTS where MariaDB alone takes it; return whether it came next.
+
+        With `validate` it is not skipped: no MySQL takes it there.
+        """
+        start = self.peek().start
+        if self.session.validate or not self.accept(*words):
+            return False
+        self.conditions.append((start, self.peek().start))
         return True
 
     def accept_one(self, *words: str) -> str | None:

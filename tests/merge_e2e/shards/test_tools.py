@@ -77,6 +77,26 @@ def pt_osc(alter: str, columns: str = "id, v", swap: str = "", made: str = T) ->
         """  # fmt: skip
 
 
+def spirit(alter: str, columns: str = "id, v", old: str = "_t_old", begun: str = "") -> str:
+    """Return what spirit writes, as lines for each of NODE; `begun` is what an attempt before has written."""
+    return f"""{begun}
+        NODE DROP TABLE IF EXISTS `_t_new`
+        NODE CREATE TABLE `_t_new` LIKE `t`
+        NODE ALTER TABLE `_t_new` {alter}, ALGORITHM=COPY
+        NODE DROP TABLE IF EXISTS `_t_chkpnt`
+        NODE CREATE TABLE `_t_chkpnt` (id int NOT NULL AUTO_INCREMENT PRIMARY KEY, copier_watermark TEXT, checksum_watermark TEXT, binlog_name VARCHAR(255), binlog_pos INT, statement TEXT)
+        NODE INSERT IGNORE INTO `{{a}}`.`_t_new` ({columns}) SELECT {columns} FROM t
+        NODE INSERT INTO `_t_chkpnt` (copier_watermark, statement) VALUES ('[]', 'ALTER TABLE t')
+        NODE rows t
+        NODE REPLACE INTO `{{a}}`.`_t_new` ({columns}) SELECT {columns} FROM t
+        NODE DROP TABLE IF EXISTS `{old}`
+        NODE RENAME TABLE `t` TO `{old}`, `_t_new` TO `t`
+        NODE DROP TABLE IF EXISTS `{old}`
+        NODE DROP TABLE IF EXISTS `_t_chkpnt`
+        NODE rows t
+        """  # noqa: E501
+
+
 TWO_STEP = """
         NODE RENAME /* gh-ost */ TABLE t TO _t_del
         NODE RENAME /* gh-ost */ TABLE _t_gho TO t
@@ -123,6 +143,13 @@ class Shape:
 GHC, GHO = "gh-ost: _t_ghc", "gh-ost: _t_gho of t"
 NEW, OLD = "pt-online-schema-change: _t_new of t", "pt-online-schema-change: _t_old of t"
 DEL = "gh-ost: _t_del of t"
+COPY, CHECKPOINT, COPIED = "spirit: _t_new of t", "spirit: _t_chkpnt", "spirit: _t_old of t"
+BEGUN = """
+        NODE CREATE TABLE `_t_new` LIKE `t`
+        NODE ALTER TABLE `_t_new` ADD COLUMN w INT, ALGORITHM=COPY
+        NODE CREATE TABLE `_t_chkpnt` (id int NOT NULL AUTO_INCREMENT PRIMARY KEY, copier_watermark TEXT, checksum_watermark TEXT, binlog_position TEXT, statement TEXT)
+        NODE INSERT IGNORE INTO `{a}`.`_t_new` (id, v) SELECT id, v FROM t
+        NODE rows t"""  # noqa: E501
 TOOLS = (
     Shape("gh-ost", gh_ost("ADD COLUMN w INT DEFAULT 5"), ("ALTER TABLE",), (GHC, GHO, "gh-ost: _t_del", DEL)),
     Shape("gh-ost in two steps", gh_ost("MODIFY v VARCHAR(40)", swap=TWO_STEP), ("ALTER TABLE",), (GHC, GHO, DEL)),
@@ -135,6 +162,13 @@ TOOLS = (
         "pt-online-schema-change: __t_new of _t", "pt-online-schema-change: __t_old of _t",
     ), (f"NODE CREATE TABLE t {T}", f"NODE CREATE TABLE _t {T}", "NODE rows _t")),
     Shape("pt-osc, drop and swap", pt_osc("ADD COLUMN w INT DEFAULT 5", swap=DROP_SWAP), ("ALTER TABLE",), (NEW,)),
+    Shape("spirit", spirit("ADD COLUMN w INT DEFAULT 5"), ("ALTER TABLE",), (COPY, CHECKPOINT, COPIED)),
+    Shape("spirit, begun again", spirit("MODIFY v VARCHAR(40)", begun=BEGUN), ("ALTER TABLE",), (
+        COPY, COPY, CHECKPOINT, CHECKPOINT, COPIED,
+    )),
+    Shape("spirit, the old table kept for a while", spirit("ADD KEY k (v)", old="_t_old_20261201_010203"), (
+        "ALTER TABLE",), (COPY, CHECKPOINT, "spirit: _t_old_20261201_010203 of t",
+    )),
     Shape("pt-osc, given up", pt_osc("ADD COLUMN w INT", swap="NODE DROP TABLE IF EXISTS `{a}`.`_t_new`"), (), (NEW,)),
 )  # fmt: skip
 ORDINARY = (
@@ -173,6 +207,15 @@ ORDINARY = (
         NODE rows t
         NODE rows _t_del
         """, ("CREATE TABLE", "ALTER TABLE", "RENAME TABLE")),
+    Shape("a copy without a sign, one node after the other", """
+        NODE CREATE TABLE `_t_new` LIKE `t`
+        NODE ALTER TABLE `_t_new` ADD COLUMN w INT DEFAULT 5, ALGORITHM=COPY
+        NODE INSERT IGNORE INTO `{a}`.`_t_new` (id, v) SELECT id, v FROM t
+        NODE rows t
+        NODE RENAME TABLE `t` TO `_t_old`, `_t_new` TO `t`
+        NODE DROP TABLE IF EXISTS `_t_old`
+        NODE rows t
+        """, ("CREATE TABLE", "RENAME TABLE")),
     Shape("a table that is put aside", """
         NODE RENAME TABLE t TO _t_old
         NODE rows _t_old
@@ -189,7 +232,7 @@ TOLD = [
     if shape in TOOLS or way != 1  # one node after the other has dropped what the next one makes
 ]
 # Both nodes statement by statement is the way in which most can go wrong; each tool also one node after the other.
-KEPT = [(shape, way) for shape, way in TOLD if way == 2 or (way == 1 and shape.name in ("gh-ost", "pt-osc"))]
+KEPT = [(shape, way) for shape, way in TOLD if way == 2 or (way == 1 and shape.name in ("gh-ost", "pt-osc", "spirit"))]
 
 MERGED = crossed((*TOOLS, *ORDINARY), MODES)
 

@@ -1,9 +1,10 @@
-"""Tables of gh-ost and pt-online-schema-change, recognized by what these tools write into the nodes' binlogs.
+"""Tables of gh-ost, pt-online-schema-change and spirit, recognized by what these tools write into the nodes' binlogs.
 
     CREATE /* gh-ost */ TABLE _t_gho LIKE t        gh-ost says its name in the statements that make its tables
     CREATE TABLE _t_new (… as t)                   this may be pt-online-schema-change: nothing comes out for it yet
     CREATE TABLE _t_new LIKE t                     (older versions of it say LIKE)
     CREATE TRIGGER pt_osc_db_t_del … ON t …        now it is; statements or rows before this make it an ordinary table
+    CREATE TABLE _t_chkpnt (… copier_watermark …)  or it is spirit's, which writes down how far it is in this table
     RENAME TABLE t TO _t_old, _t_new TO t          the copy replaces the table: an ALTER of t
     DROP TABLE t; RENAME TABLE _t_new TO t         the same (drop_swap): the DROP waits for what follows
     RENAME TABLE t TO _t_del; RENAME TABLE _t_gho TO t      the same (gh-ost's two-step cut-over)
@@ -29,10 +30,12 @@ from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
 
-GH_OST, PT_OSC = "gh-ost", "pt-online-schema-change"
+GH_OST, PT_OSC, SPIRIT = "gh-ost", "pt-online-schema-change", "spirit"
+_WATERMARKS = {"copier_watermark", "checksum_watermark"}
+"""The columns by which a table of this name is one in which spirit writes down how far it is."""
 _SAYS_GH_OST = re.compile(r"/\*\s*gh-ost\s*\*/")
 _MADE_BY_PT_OSC = re.compile(r"(_{1,10})(.+)_new")
-_SET_ASIDE = re.compile(r"_.*_(?:del|old)")
+_SET_ASIDE = re.compile(r"_.*_(?:del|old)(?:_\d{8}_\d{6})?")
 _IDENTIFIER = r"(?:`((?:[^`]|``)+)`|([\w$\u0080-\uffff]+))"
 _PT_OSC_TRIGGER = re.compile(
     rf"\bTRIGGER\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:{_IDENTIFIER}\s*\.\s*)?`?pt_osc_[^`\s]*_(?:ins|upd|del)`?\s+"
@@ -332,7 +335,9 @@ class _Step:
         named = {*self.effect.effects.tables, *self.effect.changed}
         for name, one in sorted(self.live.items()):
             of_session = self.thread is not None and one.thread == self.thread
-            if one.tool or name in self.dropped or self._alters(name) or self._signs(name, one):
+            if one.tool or name in self.dropped or self._alters(name) or self._signed_by(name, one):
+                continue
+            if self.effect.kind == "DROP TABLE" and named <= _left_by_spirit(one):
                 continue
             if name not in named and not of_session:
                 continue
@@ -354,10 +359,23 @@ class _Step:
         return self.effect.kind in _ALTERS and self.effect.tables[:1] == (name,) and not renames and not exchanges
 
     def _sign(self) -> None:
-        """Take a trigger of pt-online-schema-change as the sign that a table is its copy."""
+        """Take a trigger of pt-online-schema-change, or spirit's checkpoint, as the sign that a table is its copy."""
         for name, one in sorted(self.live.items()):
-            if not one.tool and self._signs(name, one):
-                self._note(name, "signed", text=PT_OSC)
+            if not one.tool and (tool := self._signed_by(name, one)):
+                self._note(name, "signed", text=tool)
+
+    def _signed_by(self, name: Name, one: ToolTable) -> str:
+        """Return the tool whose sign a statement is for a table that may be a copy, "" if it is none."""
+        if self._signs(name, one):
+            return PT_OSC
+        return SPIRIT if any(self._is_checkpoint(made, one) for made in self.effect.effects.having(Verb.MAKE)) else ""
+
+    def _is_checkpoint(self, name: Name, one: ToolTable) -> bool:
+        """Return whether a new table is the one in which spirit writes down how far a copy is."""
+        table = self.tables_after.get(name)
+        if table is None or name in self.tables_before or name != _checkpoint_of(one):
+            return False
+        return {column.name for column in table.columns} >= _WATERMARKS
 
     def _signs(self, name: Name, one: ToolTable) -> bool:
         """Return whether the statement creates a trigger of pt-online-schema-change that writes into a table."""
@@ -439,6 +457,8 @@ class _Step:
                 self._note(name, "ended")
             if _SAYS_GH_OST.search(self.ddl.sql):
                 self._made_by_gh_ost(name)
+            elif any(self._is_checkpoint(name, one) for one in self.live.values() if one.tool in ("", SPIRIT)):
+                self._note(name, "made", None, SPIRIT, self.tables_after[name])
             elif (of := self._shaped_like(name)) is not None:
                 self._note(name, "made", of, table=self.tables_after[name], thread=self.thread)
 
@@ -466,6 +486,17 @@ class _Step:
         for name, one in sorted(self.live.items()):
             if self._alters(name):
                 self._note(name, "altered", text=self.ddl.sql, table=None if one.tool else self.tables_after[name])
+
+
+def _checkpoint_of(one: ToolTable) -> Name | None:
+    """Return what spirit calls the table of how far it is with a copy."""
+    return None if one.of is None else (one.of[0], f"_{one.of[1]}_chkpnt")
+
+
+def _left_by_spirit(one: ToolTable) -> set[Name | None]:
+    """Return the tables that spirit removes when it has made a copy: those of the time before."""
+    old = None if one.of is None else (one.of[0], f"_{one.of[1]}_old")
+    return {_checkpoint_of(one), old}
 
 
 def _plain(groups: Sequence[str | None]) -> str:

@@ -1,0 +1,68 @@
+"""The files of a MariaDB: kept as they are, and beside them what a MySQL would have written, which is what is merged.
+
+    captured/dn-1/.mariadb/mysql-bin.000001 …      as on the server
+    captured/dn-1/mysql-bin.000001 …               their translation, as they grow
+
+What retention removes of the translation goes from the server's files, too.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+RAW_NAME: Final = ".mariadb"  # patterns with * do not match a hidden folder
+_EVERY: Final = 0.1
+
+
+class Translation(Protocol):
+    """The translation of a folder's files into another folder; `removed` are files whose translation is gone."""
+
+    def advance(self) -> Sequence[Any]: ...
+
+    def removed(self) -> Sequence[Path]: ...
+
+
+Translating = Callable[[Path, Path, Callable[[str], None]], Translation]
+"""Makes the translation of a folder into another one; the last argument gets what is left out or changed."""
+
+
+def raw_folder(folder: Path) -> Path:
+    """Return the folder of the files as they are on the server, which is made if it is not there."""
+    raw = folder / RAW_NAME
+    raw.mkdir(parents=True, exist_ok=True)
+    return raw
+
+
+class Translated:
+    """The translation of what is captured of a node. `say` gets each line once."""
+
+    def __init__(self, made: Translation, raw: Path) -> None:
+        self._made, self._raw, self._last = made, raw, 0.0
+
+    @classmethod
+    def of(cls, folder: Path, translating: Translating, say: Callable[[str], None]) -> "Translated":
+        """Return the translation of a server's files into `folder`."""
+        told: set[str] = set()
+
+        def note(text: str) -> None:
+            if text not in told:
+                told.add(text)
+                say(text)
+
+        raw = raw_folder(folder)
+        return cls(translating(raw, folder, note), raw)
+
+    def tick(self) -> None:
+        """Translate what has come, but not all the time. Raises MergeError."""
+        if time.monotonic() - self._last >= _EVERY:
+            self.advance()
+
+    def advance(self) -> None:
+        """Translate what has come. Raises MergeError."""
+        if not any(not path.name.startswith(".") for path in self._raw.iterdir()):
+            return
+        for path in self._made.removed():
+            path.unlink(missing_ok=True)
+        self._made.advance()
+        self._last = time.monotonic()

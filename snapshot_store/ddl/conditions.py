@@ -1,0 +1,217 @@
+"""IF EXISTS and IF NOT EXISTS of columns, keys and partitions, which MariaDB has: what a statement with them does.
+
+    ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT, DROP COLUMN IF EXISTS b, ADD c INT      of a table with a, without b
+    ALTER TABLE t ADD c INT
+
+All conditions are about the table before the statement, and about what stands before them in it. An index without a
+name has that of its first column for this. Source: `handle_if_exists_options` of MariaDB `sql/sql_table.cc`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from snapshot_store.ddl.actions import (
+    CONDITIONAL,
+    Action,
+    AddColumn,
+    AddConstraint,
+    ChangeColumn,
+    DropColumn,
+    DropConstraint,
+    PartitionWork,
+    RenameColumn,
+    RenameIndex,
+    SetDefault,
+)
+from snapshot_store.ddl.parse.alter import parse_actions
+from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work
+from snapshot_store.ddl.parse.statement import ParsedDdl, conditions_in
+from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.statements import AlterTable, RenameTables
+from snapshot_store.model import Catalog, Table
+from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of
+from snapshot_store.mysql.sql.edits import Edits
+from snapshot_store.mysql.sql.lexer import Token
+
+
+def is_conditional(action: Action) -> bool:
+    """Return whether an action says IF EXISTS or IF NOT EXISTS."""
+    return isinstance(action, CONDITIONAL) and action.conditional
+
+
+def without_conditions(table: Table, actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Return the actions that do something to a table, as they are without IF EXISTS and IF NOT EXISTS."""
+    if not any(map(is_conditional, actions)):
+        return tuple(actions)
+    made: list[Action] = []
+    for action in actions:
+        done = _done(table, action, made)
+        made += [] if done is None else [done]
+    return tuple(made)
+
+
+def _done(table: Table, action: Action, before: Sequence[Action]) -> Action | None:
+    """Return an action without its condition, None if that does not hold."""
+    if not isinstance(action, CONDITIONAL) or not action.conditional:
+        return action
+    if isinstance(action, PartitionWork):
+        return _partitions(table, action)
+    return replace(action, conditional=False) if _holds(table, action, before) else None
+
+
+def _holds(table: Table, action: Action, before: Sequence[Action]) -> bool:
+    match action:
+        case AddColumn(column=column):
+            added = {a.column.name.lower() for a in before if isinstance(a, AddColumn)}
+            return table.index_of(column.name) is None and column.name.lower() not in added
+        case DropColumn(name=name):
+            dropped = {a.name.lower() for a in before if isinstance(a, DropColumn)}
+            return table.index_of(name) is not None and name.lower() not in dropped
+        case ChangeColumn(old=name) | RenameColumn(old=name) | SetDefault(name=name):
+            return table.index_of(name) is not None
+        case RenameIndex(old=name):
+            return name.lower() in _indexes(table)
+        case AddConstraint(constraint=constraint):
+            added = {_called(a.constraint) for a in before if isinstance(a, AddConstraint)}
+            known = _indexes(table) if isinstance(constraint, KeySpec) else _constraints(table, type(constraint))
+            return _called(constraint) not in {*known, *added}
+        case DropConstraint(kind=kind, name=name):
+            gone = {a.name.lower() for a in before if isinstance(a, DropConstraint) and a.kind == kind}
+            return name.lower() in _droppable(table, kind) - gone
+        case _:
+            return True
+
+
+def _indexes(table: Table) -> set[str]:
+    return {index.name.lower() for index in table.indexes}
+
+
+def _constraints(table: Table, kind: type) -> set[str]:
+    if kind is ForeignKeySpec:
+        return {key.name.lower() for key in table.foreign_keys}
+    return {name.lower() for name, _ in table.checks}
+
+
+def _droppable(table: Table, kind: str) -> set[str]:
+    keys, checks = _constraints(table, ForeignKeySpec), _constraints(table, CheckSpec)
+    known = {"index": _indexes(table), "foreign key": keys, "check": checks}
+    return known.get(kind, _indexes(table) | keys | checks)
+
+
+def _called(constraint: KeySpec | ForeignKeySpec | CheckSpec) -> str:
+    """Return the name by which a new key or constraint is looked for."""
+    if constraint.name is not None:
+        return constraint.name.lower()
+    if isinstance(constraint, KeySpec):
+        return (constraint.parts[0].column or "").lower()
+    return constraint.columns[0].lower() if isinstance(constraint, ForeignKeySpec) else ""
+
+
+def _partitions(table: Table, work: PartitionWork) -> PartitionWork | None:
+    known = {name.lower() for name in (table.partitioning.names if table.partitioning else ())}
+    if work.kind == "ADD":
+        there = any(one.name.lower() in known for one in work.partitions)
+        return None if there else replace(work, conditional=False)
+    names = tuple(name for name in work.names if name.lower() in known)
+    return replace(work, names=names, conditional=False) if names else None
+
+
+def settled(ddl: ParsedDdl, catalog: Catalog, database: str | None) -> ParsedDdl | None:
+    """Return what a statement with conditions does to a catalog, as a statement without them; None if nothing.
+
+    One without conditions is returned as it is, and so is one on a table that is not known, unless it says IF EXISTS of
+    the table. Raises DdlNotUnderstood.
+    """
+    statement = ddl.statement
+    if isinstance(statement, RenameTables) and statement.if_exists:
+        return _renamed(ddl, statement, catalog, database)
+    if not isinstance(statement, AlterTable) or not (
+        statement.if_exists or any(map(is_conditional, statement.actions))
+    ):
+        return ddl
+    table = catalog.get(statement.table[0] or database or "", statement.table[1])
+    if table is None:
+        return None if statement.if_exists else ddl
+    if statement.actions and not without_conditions(table, statement.actions):
+        return None
+    cursor = Cursor.of(ddl.sql, ddl.session)
+    edits = Edits(cursor)
+    if statement.kind == "ALTER TABLE":
+        _cut_actions(edits, cursor, table)
+    return _bare(ddl, edits)
+
+
+def _renamed(ddl: ParsedDdl, statement: RenameTables, catalog: Catalog, database: str | None) -> ParsedDdl | None:
+    tables, kept = {*catalog.tables, *catalog.views}, list[bool]()
+    for pair in statement.pairs:
+        old, new = ((schema or database or "", name) for schema, name in pair)
+        kept.append(old in tables)
+        tables = tables - {old} | {new} if kept[-1] else tables
+    if not any(kept):
+        return None
+    cursor = Cursor.of(ddl.sql, ddl.session)
+    edits = Edits(cursor)
+    cursor.place = 2
+    cursor.accept_condition("IF", "EXISTS")
+    _cut(edits, cursor.tokens, items_of(cursor.tokens, cursor.place, _end(cursor)), kept)
+    return _bare(ddl, edits)
+
+
+def _bare(ddl: ParsedDdl, edits: Edits) -> ParsedDdl:
+    """Return the statement with all edits, and without the words of its conditions."""
+    for start, end in conditions_in(ddl.sql, ddl.session):
+        edits.remove(start, end)
+    return ParsedDdl.of(edits.applied().strip(), ddl.session)
+
+
+def _cut_actions(edits: Edits, cursor: Cursor, table: Table) -> None:
+    """Cut the actions of an ALTER TABLE whose conditions do not hold."""
+    while cursor.accept_one("ALTER", "IGNORE", "TABLE"):
+        pass
+    cursor.accept_condition("IF", "EXISTS")
+    cursor.table_name()
+    tokens, begin, end = cursor.tokens, cursor.place, _end(cursor)
+    if at_partition_work(cursor):
+        work = parse_partition_work(cursor)
+        if work.conditional and work.kind == "DROP":
+            left = _partitions(table, work)
+            names = () if left is None else left.names
+            bounds = items_of(tokens, end - 2 * len(work.names) + 1, end)
+            _cut(edits, tokens, bounds, [name in names for name in work.names])
+        return
+    before: list[Action] = []
+    bounds, kept = items_of(tokens, begin, end), list[bool]()
+    for first, stop in bounds:
+        one = Cursor(cursor.sql, cursor.text, tokens[:stop], cursor.session)
+        one.place = first
+        actions = parse_actions(one)
+        held = []
+        for action in actions:
+            done = _done(table, action, before)
+            held.append(done is not None)
+            before += [] if done is None else [done]
+        kept.append(any(held) or not actions)
+        if any(held) and not all(held):  # ADD IF NOT EXISTS (a INT, b INT)
+            opened = next(i for i in range(first, stop) if tokens[i].text == "(" and tokens[i].kind == "symbol")
+            _cut(edits, tokens, items_of(tokens, opened + 1, closing(tokens, opened)), held)
+    _cut(edits, tokens, bounds, kept)
+
+
+def _cut(edits: Edits, tokens: Sequence[Token], bounds: Sequence[tuple[int, int]], kept: Sequence[bool]) -> None:
+    """Remove items of a list that are not kept, each with a comma."""
+    any_before = False
+    for number, ((first, stop), keep) in enumerate(zip(bounds, kept, strict=True)):
+        if not keep and any_before:
+            edits.remove(tokens[first - 1].start, tokens[stop - 1].end)
+        elif not keep:
+            last = number + 1 == len(bounds)
+            edits.remove(tokens[first].start, tokens[stop - 1].end if last else tokens[stop + 1].start)
+        any_before = any_before or keep
+
+
+def _end(cursor: Cursor) -> int:
+    """Return the index behind the last token of a statement, without semicolons."""
+    end = len(cursor.tokens)
+    while end and cursor.tokens[end - 1].text == ";" and cursor.tokens[end - 1].kind == "symbol":
+        end -= 1
+    return end

@@ -1,0 +1,97 @@
+"""IF EXISTS and IF NOT EXISTS of columns, keys and partitions: what a statement with them does."""
+
+import pytest
+
+from snapshot_store.ddl import DdlSession, ParsedDdl, apply_ddl
+from snapshot_store.ddl.conditions import settled
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected
+from snapshot_store.model import Catalog
+
+SESSION = DdlSession(server_version=80400)
+BEFORE = (
+    "CREATE DATABASE d",
+    "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT, KEY k (a), CONSTRAINT c1 CHECK (a > 0))",
+    "CREATE TABLE d.p (a INT) PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (1), PARTITION p1 VALUES LESS "
+    "THAN (2))",
+)
+DONE = {
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS A INT, DROP COLUMN IF EXISTS z, ADD c INT": "ALTER TABLE t ADD c INT",
+    "ALTER TABLE t DROP COLUMN IF EXISTS x, DROP COLUMN IF EXISTS y, ADD z INT /* c */, DROP IF EXISTS x;": (
+        "ALTER TABLE t ADD z INT /* c */;"
+    ),
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS n INT, ADD COLUMN IF NOT EXISTS n DATE": "ALTER TABLE t ADD COLUMN n INT",
+    "ALTER TABLE t DROP IF EXISTS a, DROP COLUMN IF EXISTS a, ADD IF NOT EXISTS a INT": "ALTER TABLE t DROP a",
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS (a INT, n INT, m INT)": "ALTER TABLE t ADD COLUMN (n INT, m INT)",
+    "ALTER TABLE IF EXISTS t ADD IF NOT EXISTS n INT AFTER a": "ALTER TABLE t ADD n INT AFTER a",
+    "ALTER TABLE t ADD INDEX IF NOT EXISTS k (b), ADD UNIQUE KEY IF NOT EXISTS u (b), ADD INDEX IF NOT EXISTS (b)": (
+        "ALTER TABLE t ADD UNIQUE KEY u (b), ADD INDEX (b)"
+    ),
+    "ALTER TABLE t DROP INDEX IF EXISTS k, DROP KEY IF EXISTS z, DROP CONSTRAINT IF EXISTS c1, "
+    "DROP FOREIGN KEY IF EXISTS f": "ALTER TABLE t DROP INDEX k, DROP CONSTRAINT c1",
+    "ALTER TABLE t MODIFY COLUMN IF EXISTS a BIGINT, CHANGE COLUMN IF EXISTS z n INT, CHANGE IF EXISTS b c INT": (
+        "ALTER TABLE t MODIFY COLUMN a BIGINT, CHANGE b c INT"
+    ),
+    "ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS c1 CHECK (b > 0), RENAME COLUMN IF EXISTS a TO aa, "
+    "RENAME INDEX IF EXISTS k TO kk": "ALTER TABLE t RENAME COLUMN a TO aa, RENAME INDEX k TO kk",
+    "ALTER TABLE t ALTER COLUMN IF EXISTS a SET DEFAULT 3, ALTER IF EXISTS z DROP DEFAULT": (
+        "ALTER TABLE t ALTER COLUMN a SET DEFAULT 3"
+    ),
+    "CREATE UNIQUE INDEX IF NOT EXISTS u ON t (b)": "CREATE UNIQUE INDEX u ON t (b)",
+    "DROP INDEX IF EXISTS k ON t": "DROP INDEX k ON t",
+    "ALTER TABLE p DROP PARTITION IF EXISTS p0, p9": "ALTER TABLE p DROP PARTITION p0",
+    "ALTER TABLE p ADD PARTITION IF NOT EXISTS (PARTITION p2 VALUES LESS THAN (3))": (
+        "ALTER TABLE p ADD PARTITION (PARTITION p2 VALUES LESS THAN (3))"
+    ),
+    "RENAME TABLE IF EXISTS z TO y, t TO x, t TO w": "RENAME TABLE t TO x",
+    "ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (id), COMMENT 'x' ENGINE=InnoDB": (
+        "ALTER TABLE t COMMENT 'x' ENGINE=InnoDB"
+    ),
+    **dict.fromkeys(
+        (
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
+            "ALTER TABLE IF EXISTS z ADD COLUMN a INT",
+            "ALTER TABLE t ADD COLUMN IF NOT EXISTS (a INT, b INT)",
+            "CREATE INDEX IF NOT EXISTS k ON t (b)",
+            "DROP INDEX IF EXISTS z ON t",
+            "ALTER TABLE p DROP PARTITION IF EXISTS p8, p9",
+            "ALTER TABLE p ADD PARTITION IF NOT EXISTS (PARTITION p1 VALUES LESS THAN (3))",
+            "RENAME TABLE IF EXISTS z TO y",
+        )
+    ),
+}
+
+
+def _catalog() -> Catalog:
+    catalog = Catalog({}, {})
+    for sql in BEFORE:
+        catalog = apply_ddl(catalog, sql, "d", SESSION).catalog
+    return catalog
+
+
+def test_what_is_done_is_a_statement_without_conditions() -> None:
+    catalog = _catalog()
+    for sql, expected in DONE.items():
+        done = settled(ParsedDdl.of(sql, SESSION), catalog, "d")
+        assert (None if done is None else done.sql) == expected, sql
+        after = catalog if done is None else apply_ddl(catalog, done.sql, "d", SESSION).catalog
+        found = apply_ddl(catalog, sql, "d", SESSION).catalog
+        assert {name: table.whole for name, table in found.tables.items()} == {
+            name: table.whole for name, table in after.tables.items()
+        }, sql
+
+
+def test_a_statement_without_conditions_stays_and_one_on_an_unknown_table_does() -> None:
+    for sql in ("ALTER TABLE t ADD x INT", "ALTER TABLE z ADD COLUMN IF NOT EXISTS a INT", "DROP TABLE IF EXISTS t"):
+        ddl = ParsedDdl.of(sql, SESSION)
+        assert settled(ddl, _catalog(), "d") is ddl
+
+
+def test_where_mysql_decides_what_is_understood_they_are_refused() -> None:
+    for sql in (*DONE, "CREATE TABLE x (a INT, KEY IF NOT EXISTS k (a))"):
+        with pytest.raises((DdlNotUnderstood, DdlRejected)):
+            apply_ddl(_catalog(), sql, "d", DdlSession(validate=True))
+
+
+def test_a_key_of_a_new_table_has_no_condition() -> None:
+    with pytest.raises(DdlNotUnderstood, match="IF NOT EXISTS of a key"):
+        apply_ddl(_catalog(), "CREATE TABLE x (a INT, KEY IF NOT EXISTS k (a))", "d", SESSION)
