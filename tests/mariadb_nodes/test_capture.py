@@ -15,6 +15,8 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError, UnsupportedInput, WrongNode
 from binlog_merge.mariadb_nodes.folder import FolderTranslation
+from binlog_merge.node_capture.node import CaptureOptions
+from binlog_merge.node_capture.nodes import capture as capture_as_it_is
 from tests.cli.test_run_live import follow, running, served_port, until
 from tests.mariadb_nodes.stories import contents
 from tests.mariadb_server import MariaDbServer
@@ -131,6 +133,8 @@ def test_another_server_and_what_cannot_be_done_are_refused(nodes: Nodes, tmp_pa
     with pytest.raises(UnsupportedInput, match="archived"):
         capture(MergeConfig.load(nodes.configured(capture={"archive": str(tmp_path / "kept")})))
     shutil.rmtree(tmp_path / "captured")
+    with pytest.raises(UnsupportedInput, match="is a MariaDB"):
+        capture_as_it_is(config, Path(config.capture.dir), CaptureOptions())
     with pytest.raises(MergeError, match="gtid_mode"):
         path = nodes.configured()
         path.write_text(path.read_text().replace(f"server: mysql://rep:pw@127.0.0.1:{ports[0]}",

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pymysql
 import pytest
 
 from binlog_merge.cli import main
@@ -20,7 +19,6 @@ from binlog_merge.errors import (
     OutputBusy,
     Purged,
     ServerRefused,
-    UnsupportedInput,
     WrongNode,
 )
 from binlog_merge.files.lock import OutputLock
@@ -259,12 +257,6 @@ def test_another_server_is_refused(mysql_server: MySqlServer, config: Path) -> N
     nodes = [{"source-id": "dn-1", "server": url_of(mysql_server), "server-id": 7}]
     other = cluster(config.parent, {}, nodes=nodes, capture={"dir": "third"})
     assert "is 101, the configuration expects 7" in refused(WrongNode, other).message
-
-
-def test_mariadb_is_refused(mysql_server: MySqlServer, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pymysql.connections.Connection, "get_server_info", lambda self: "10.11.6-MariaDB-log")
-    error = refused(UnsupportedInput, config)
-    assert "written by MariaDB" in error.message and error.node == "dn-1"
 
 
 @pytest.mark.parametrize(
