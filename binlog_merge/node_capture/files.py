@@ -381,21 +381,22 @@ def _walk(path: Path, fd: int, files: NodeFiles, synced: CapturedEnd | None, beg
     with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
         if synced is not None and synced.name == path.name and synced.end <= len(view):
             certain = max(begins, synced.last)
-        last, end = _whole_events(view, certain, checksum)
+        last, end = _whole_events(view, certain, checksum, files.mariadb)
         if certain > begins and end <= certain:  # the record does not fit these bytes
             certain = begins
-            last, end = _whole_events(view, certain, checksum)
+            last, end = _whole_events(view, certain, checksum, files.mariadb)
     return CapturedEnd(path.name, last if checksum else certain, end), last
 
 
-def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:
-    """Return where the last complete event from `at` on begins, and where it ends."""
+def _whole_events(view: memoryview, at: int, checksum: bool, mariadb: bool) -> tuple[int, int]:
+    """Return where the last complete event from `at` on begins, and where it ends. MariaDB's may not say their end."""
     last, rest = at, len(view) - at
     least = EVENT_HEADER_LEN + (CHECKSUM_LEN if checksum else 0)
     while rest >= least:
         size, log_pos = _SIZE_AND_POSITION.unpack_from(view, at + 9)
         end = at + size
-        if not least <= size <= rest or log_pos != end & 0xFFFFFFFF:
+        placed = log_pos == end & 0xFFFFFFFF or (mariadb and not log_pos)
+        if not least <= size <= rest or not placed:
             break
         # The first event's sum is verified with the head: its flag may be set.
         if checksum and at > FIRST_POSITION and not sound(view[at:end]):

@@ -230,7 +230,8 @@ class Stream:
 
     def _advance(self, event: memoryview, log_pos: int) -> None:
         end = self.at + len(event)
-        if log_pos != end & 0xFFFFFFFF:
+        # MariaDB since 11.7 leaves it out of most events, unless binlog_legacy_event_pos is on.
+        if log_pos != end & 0xFFFFFFFF and not (self._mariadb and not log_pos):
             raise self._damaged(f"the event says that it ends at {log_pos}; by its length that is {end}")
         self.at = end
 
