@@ -22,7 +22,8 @@ from tests.mysql_server import MySqlServer
 from tests.tables.test_duckdb import differences, tables_at, tables_of
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.mysql]
-_OPTIONS = ("--log-bin=mysql-bin", "--binlog-format=ROW", "--character-set-server=utf8mb4")
+_OPTIONS = ("--log-bin=mysql-bin", "--binlog-format=ROW", "--character-set-server=utf8mb4",
+            "--collation-server=utf8mb4_general_ci")  # fmt: skip
 _ACCOUNT = "CREATE TABLE shop.account (id INT PRIMARY KEY, owner VARCHAR(20), amount INT)"
 
 
