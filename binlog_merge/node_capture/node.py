@@ -278,7 +278,7 @@ class NodeCapture:
         folder = self.files.directory
         self.connection = Connection.now(FULL, f"{error.file}: {error.message}")
         self._report(self.node.source_id, f"{error.file}: {error.message}; it goes on when there is room")
-        _LOG.info("waits for room", extra={**self._where(), **error.to_dict()})
+        _LOG.info("waits for room", extra={**self._where(), "error": error.message, "file": error.file})
         while not has_room(folder):
             if self._stopped.wait(_ROOM_SECONDS):
                 return
