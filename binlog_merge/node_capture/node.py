@@ -17,14 +17,13 @@ from binlog_merge.errors import InternalError, IoError, MergeError, Purged, Serv
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
 from binlog_merge.files.needed import Needed
+from binlog_merge.files.state_notes import CONNECTED, FULL
 from binlog_merge.node_capture.begin import BEGINNING, NEAR, begun, shown
 from binlog_merge.node_capture.beside import Activity, Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.kept import Keeper
 from binlog_merge.node_capture.note import (
-    CONNECTED,
     CONNECTING,
-    FULL,
     LOST,
     WITHOUT_NOTE,
     CaptureNote,
