@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -93,6 +94,7 @@ def _kept_lease(
             raise ConfigError("--standby, and there is no lease to wait for", remedy=LEASE_REMEDY)
         yield None
         return
+    from binlog_merge.files.lacks import lacks
     from binlog_merge.files.lease import Terms, new_name
     from binlog_merge.files.lease_keeper import LeaseKeeper, lease_objects
     from binlog_merge.files.output import working_folder
@@ -102,9 +104,10 @@ def _kept_lease(
         if change.role is not None:
             HEARTBEAT.has_role(change.role)
 
-    terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby)
+    terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby, config.ha.give_up_after / 1e6)
     folder = working_folder(out, work)
-    with LeaseKeeper(lease_objects(str(out), seconds), terms, lambda: _merge_note(folder), changed) as keeper:
+    objects, lacking = lease_objects(str(out), seconds), partial(lacks, config, folder)
+    with LeaseKeeper(objects, terms, lambda: _merge_note(folder), changed, lacks=lacking) as keeper:
         yield keeper
 
 

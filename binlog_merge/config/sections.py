@@ -395,6 +395,7 @@ class HighAvailability(Section):
     """Who writes where several `run`s of one configuration stand by: see how-to/two-hosts.md.
 
     `lease` is in microseconds, 0: there is none. None: as long as LEASE for an output in an object store, else none.
+    `give_up_after` is in microseconds, 0: never.
     """
 
     lease: Annotated[int | None, BeforeValidator(_off_or_duration)] = Field(
@@ -403,8 +404,14 @@ class HighAvailability(Section):
         "10s where the merged log is in an object store, `off` where it is a folder.",
         examples=["5s"],
     )
+    give_up_after: Annotated[int, BeforeValidator(_off_or_duration)] = Field(
+        default=60_000_000,
+        description="How long a merge that leads may lack a node, or room on its disk, before it hands over to one "
+        "that waits and lacks less, or `off`.",
+        examples=["2min"],
+    )
 
-    @field_validator("lease")
+    @field_validator("lease", "give_up_after")
     @classmethod
     def _check_lease(cls, value: int | None) -> int | None:
         if value is not None and 0 < value < LEAST_LEASE:

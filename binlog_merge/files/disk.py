@@ -10,6 +10,7 @@ What is written to a full disk is not lost, but waits.
 
 import errno
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -104,6 +105,30 @@ ROOM: Final = 16 << 20
 """Bytes: with less a round, or a capture, soon cannot go on."""
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is free of a disk: bytes, of how many; and whether a file more can be made."""
+
+    free_bytes: int
+    bytes: int
+    files_free: bool
+
+    @property
+    def is_too_little(self) -> bool:
+        """Return whether there is no room for what a round, or a capture, writes."""
+        return self.free_bytes < ROOM or not self.files_free
+
+
+def room_at(path: Path) -> Room | None:
+    """Return what is free of the disk that has a file, or would have it; None if that cannot be told."""
+    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
+    try:
+        disk = os.statvfs(there)
+    except OSError:
+        return None
+    return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize, disk.f_favail > 0 or not disk.f_files)
 
 
 def for_want_of_room(error: MergeError) -> bool:

@@ -42,7 +42,8 @@ _VERSION: Final = 1
 class Lease:
     """What lease.json says. `serial` goes up at each renewal; `since` is for people: the moment by the holder's clock.
 
-    `wanted_by` is who is to take it next. `status` is what the holder knows of its merge, for `status` elsewhere.
+    `wanted_by` is who is to take it next. `offered_to` is who is asked whether it has what the holder lacks
+    (`files.lease_offer`). `status` is what the holder knows of its merge, for `status` elsewhere.
     """
 
     holder: str
@@ -52,6 +53,7 @@ class Lease:
     since: str = ""
     released: bool = False
     wanted_by: str | None = None
+    offered_to: str | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -61,7 +63,10 @@ class Lease:
 
     def encode(self) -> bytes:
         """Return the bytes of lease.json."""
-        return json.dumps({"version": _VERSION, **asdict(self)}, default=str).encode() + b"\n"
+        values = asdict(self)
+        if self.offered_to is None:
+            del values["offered_to"]  # which earlier versions do not know
+        return json.dumps({"version": _VERSION, **values}, default=str).encode() + b"\n"
 
     @classmethod
     def decode(cls, data: bytes, place: str = LEASE_NAME) -> "Lease":
@@ -88,11 +93,13 @@ class Terms:
     has the name of one that is gone goes on with its lease.
 
     `patient`: it takes over from a holder that is gone, or has released it, but does not take one that nobody had.
+    `give_up_after`: for how many seconds it may lack what a merge needs before it asks others; 0: for ever.
     """
 
     name: str
     seconds: float
     patient: bool = False
+    give_up_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +216,7 @@ def _to_get(state: Waiting, terms: Terms) -> tuple[float, Request]:
         return 0.0, look
     lease = state.lease
     seconds = terms.seconds if lease is None else lease.seconds
-    wanted = lease is not None and lease.wanted_by == terms.name
+    wanted = lease is not None and terms.name in (lease.wanted_by, lease.offered_to)
     return state.tried + (_QUICK_LOOK if wanted else min(_SLOWEST_LOOK, seconds / _LOOKS)), look
 
 
@@ -302,6 +309,16 @@ def outdoing(state: Holding, epoch: int) -> Holding:
 def giving(state: Holding) -> Holding:
     """Return the state of a holder that releases the lease; it may write no more."""
     return replace(state, giving=True)
+
+
+def offering(state: Holding, to: str | None) -> Holding:
+    """Return the state of a holder that asks somebody whether it has what is lacking, or nobody any more."""
+    return replace(state, lease=replace(state.lease, offered_to=to))
+
+
+def handing_over(state: Holding, to: str) -> Holding:
+    """Return the state of a holder that is to release the lease for somebody."""
+    return replace(state, lease=replace(state.lease, offered_to=None, wanted_by=to))
 
 
 def check_may_write(state: State, now: float, place: str) -> None:

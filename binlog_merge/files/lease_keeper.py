@@ -43,15 +43,22 @@ from binlog_merge.files.lease import (
     after,
     check_may_write,
     giving,
+    handing_over,
+    offering,
     outdoing,
     request,
 )
+from binlog_merge.files.lease_offer import GiveUp, Lacks, Offer, considered
 from binlog_merge.files.objects import FolderObjects, Objects, Version
 from binlog_merge.files.objects import Found as Object
 from binlog_merge.heartbeat import HEARTBEAT, Role
 from binlog_merge.json_values import utc_text
 
 _POLL: Final = 0.2
+_ANSWERS_EVERY: Final = 0.5
+"""Seconds between two looks at what is lacking, while the lease is offered to this process."""
+_FRESH: Final = 3.0
+"""For how many times the lease's time after it was written the note of one who waits counts."""
 
 
 class LeaseObjects(Protocol):
@@ -92,6 +99,15 @@ def lease_objects(place: str, seconds: float) -> LeaseObjects:
     return Objects(place, timedelta(seconds=seconds / 4)) if is_uri(place) else FolderObjects(Path(place))
 
 
+def waiting(objects: LeaseObjects, lease: Lease) -> tuple[str, ...]:
+    """Return who waits for a lease, by name: by the store's clock, notes are not old. Raises MergeError."""
+    notes = objects.below(STANDBY_FOLDER)
+    now = max([found.at for found in notes.values()], default=0.0)
+    now = max(now, objects.written_at(LEASE_NAME))
+    fresh = (name for name, found in notes.items() if now - found.at <= lease.seconds * _FRESH)
+    return tuple(sorted(name.rpartition("/")[2].removesuffix(".json") for name in fresh))
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What has happened to a lease: a line for people, an event for machines; `role` is None where that stays."""
@@ -105,7 +121,8 @@ class Change:
 class LeaseKeeper:
     """The lease of an output, as one process sees it. `status` gives what is published with each renewal.
 
-    It contends for the lease from a call of `leads` until one of `release`.
+    `lacks` says what of all that a merge needs is lacking on this host now, if it leads, or waits: see
+    `files.lease_offer`. It contends for the lease from a call of `leads` until one of `release`.
 
     `on_change` gets what happens, from the keeper's thread.
     """
@@ -117,8 +134,9 @@ class LeaseKeeper:
         status: Callable[[], Mapping[str, Any]] = dict,
         on_change: Callable[[Change], None] = lambda _: None,
         clock: Callable[[], float] = boot_clock,
+        lacks: Callable[[bool], Lacks] = lambda leads: frozenset(),
     ) -> None:
-        self.terms = terms
+        self.terms, self._lacks = terms, lacks
         self.ending = Event()
         self._objects, self._status, self._on_change, self._clock = objects, status, on_change, clock
         self._state: State = Waiting()
@@ -127,6 +145,10 @@ class LeaseKeeper:
         self._failure: MergeError | None = None
         self._answered = self._lapsed = False
         self._noted: float | None = None
+        self._lacking: Lacks | None = None
+        self._looked = 0.0
+        self._offer, self._considered = Offer(), 0.0
+        self._asked = 0
         self._since = ""
         self._thread = Thread(target=self._work, name="lease", daemon=True)
 
@@ -233,6 +255,10 @@ class LeaseKeeper:
             self._tell(before, self._state)
             if isinstance(self._state, Waiting) and self._contends:
                 self._note_waiting(self._state)
+            if isinstance(self._state, Holding):
+                self._consider(self._state)
+            else:
+                self._offer = Offer()
 
     def _ask(self, asked: Request, state: State) -> Answer:
         try:
@@ -288,28 +314,90 @@ class LeaseKeeper:
             case Holding(first), Holding(lease) if lease.wanted_by not in (first.wanted_by, lease.holder, None):
                 self.ending.set()
                 self._on_change(Change(f"hands over to {lease.wanted_by}", "hands over"))
-            case Waiting(), Waiting() if self._is_wanted(now) and not self._is_wanted(before):
-                self._on_change(Change("is to lead next", "is to lead", Role.PREPARES))
-            case Waiting(), Waiting(lease=Lease() as lease) if self._is_wanted(before) and not self._is_wanted(now):
+            case Waiting(), Waiting(lease=Lease() as lease) if self._is_asked(now) and not self._is_asked(before):
+                offered = lease.wanted_by != self.terms.name
+                text = f"may lead next: {lease.holder} lacks something" if offered else "is to lead next"
+                self._on_change(Change(text, "may lead" if offered else "is to lead", Role.PREPARES))
+            case Waiting(), Waiting(lease=Lease() as lease) if self._is_asked(before) and not self._is_asked(now):
                 self._on_change(Change(f"waits: {lease.holder} leads, with epoch {lease.epoch}", "waits", Role.FOLLOWS))
             case Waiting(lease=None), Waiting(lease=Lease() as lease):
                 self._on_change(Change(f"waits: {lease.holder} leads, with epoch {lease.epoch}", "waits", Role.FOLLOWS))
             case Waiting(tag=None, tried=None), Waiting(tag=str()):
                 self._on_change(Change("waits: nobody has led yet", "waits", Role.FOLLOWS))
 
-    def _is_wanted(self, state: State) -> bool:
-        return state.lease is not None and state.lease.wanted_by == self.terms.name
+    def _is_asked(self, state: State) -> bool:
+        return state.lease is not None and self.terms.name in (state.lease.wanted_by, state.lease.offered_to)
 
     def _note_waiting(self, state: Waiting) -> None:
-        """Keep the note of one who waits. It is for people and for `takeover`, so it may fail."""
-        now = self._clock()
-        if self._noted is not None and now - self._noted < self.terms.seconds:
+        """Keep the note of one who waits. It is for people, for `takeover` and for a holder that asks, so it may fail.
+
+        Who is asked says what it lacks.
+        """
+        now, before = self._clock(), self._lacking
+        if state.lease is None or state.lease.offered_to != self.terms.name:
+            self._lacking = None
+        elif before is None or now - self._looked >= _ANSWERS_EVERY:
+            self._lacking, self._looked = self._lacks(False), now
+        if self._noted is not None and now - self._noted < self.terms.seconds and self._lacking == before:
             return
         self._noted = now
         holder = None if state.lease is None else state.lease.holder
         note = {"name": self.terms.name, "at": utc_text(datetime.now(UTC)), "behind": holder}
+        lacks: dict[str, Any] = {}
+        if self._lacking is not None and state.lease is not None:
+            lacks = {"lacks": sorted(self._lacking), "asked": [state.lease.epoch, state.lease.serial]}
         with suppress(MergeError):
-            self._objects.overwrite(self._note_name(), json.dumps(note).encode() + b"\n")
+            self._objects.overwrite(self._note_name(), json.dumps(note | lacks).encode() + b"\n")
+
+    def _consider(self, state: Holding) -> None:
+        """Offer the lease to one that waits while this host lacks something, or give it up: see `files.lease_offer`.
+
+        Once after each renewal: then there is time until the next.
+        """
+        after, offer = self.terms.give_up_after, self._offer
+        if not after or state.renewed is None or state.renewed == self._considered or self.ending.is_set():
+            return
+        self._considered = state.renewed
+        lacks, now = self._lacks(True), self._clock()
+        try:
+            names = waiting(self._objects, state.lease) if lacks and offer.is_due(now, after) else ()
+            answer = self._answer(offer.to, state.lease.epoch) if lacks and offer.to is not None else None
+        except MergeError:
+            return  # it is asked after the next renewal
+        found = considered(offer, lacks, answer, tuple(n for n in names if n != self.terms.name), now, after)
+        if offer.to is None:
+            self._asked = state.lease.serial
+        with self._changed:
+            if not isinstance(self._state, Holding) or self._state.giving:
+                return
+            gives_up = isinstance(found, GiveUp)
+            self._state = handing_over(self._state, found.to) if gives_up else offering(self._state, found.to)  # type: ignore[arg-type]
+            self._offer = Offer() if isinstance(found, GiveUp) else found
+        self._tell_offer(offer, found, lacks, answer)
+
+    def _answer(self, name: str, epoch: int) -> Lacks | None:
+        """Return what one that waits has said that it lacks since it was asked; None if nothing. Raises MergeError."""
+        try:
+            found = self._objects.changed(_note_of(name))
+        except FileNotFoundError:
+            return None
+        return None if found is None else _lacks_in(found.data, epoch, self._asked)
+
+    def _tell_offer(self, before: Offer, now: Offer | GiveUp, lacks: Lacks, answer: Lacks | None) -> None:
+        """Say who is asked, who is to lead, or that nobody else is better off; set `ending` where somebody is."""
+        here = ", ".join(sorted(lacks))
+        match now:
+            case GiveUp(to):
+                self.ending.set()
+                self._on_change(Change(f"hands over to {to}: {here} is lacking here, and not there", "hands over"))
+            case Offer(to=str() as to) if before.to is None:
+                for_long = f"{self._clock() - (now.since or 0):.0f} s"
+                text = f"{here} is lacking here for {for_long}: asks {to} whether it has that"
+                self._on_change(Change(text, "asks", wrong=True))
+            case Offer(to=None) if before.to is not None and lacks:
+                said = "has not answered" if answer is None else f"lacks {', '.join(sorted(answer))}"
+                text = f"{here} is lacking here, and {before.to} {said}: it leads on, and asks again later"
+                self._on_change(Change(text, "asked in vain", wrong=True))
 
     def _withdraw(self) -> None:
         """Remove the note of one who waits."""
@@ -319,4 +407,20 @@ class LeaseKeeper:
                 self._objects.delete([self._note_name()])
 
     def _note_name(self) -> str:
-        return f"{STANDBY_FOLDER}/{self.terms.name}.json"
+        return _note_of(self.terms.name)
+
+
+def _note_of(name: str) -> str:
+    return f"{STANDBY_FOLDER}/{name}.json"
+
+
+def _lacks_in(note: bytes, epoch: int, serial: int) -> Lacks | None:
+    """Return what one who waits says that it lacks, asked by a lease that was written after one with this serial; None
+    if it does not say.
+    """
+    try:
+        values = json.loads(note)
+        said, (of, at) = values["lacks"], values["asked"]
+        return frozenset(map(str, said)) if of == epoch and at > serial else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

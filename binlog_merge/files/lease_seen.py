@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from binlog_merge.errors import ConfigError, ObjectStoreUnreachable, OutputBusy
-from binlog_merge.files.lease import LEASE_NAME, STANDBY_FOLDER, Lease
-from binlog_merge.files.lease_keeper import LeaseObjects, boot_clock
+from binlog_merge.files.lease import LEASE_NAME, Lease
+from binlog_merge.files.lease_keeper import LeaseObjects, boot_clock, waiting
 
-_FRESH: Final = 3.0
-"""For how many times the lease's time after it was written the note of one who waits counts."""
 _LATE: Final = 1.5
 """After how many times the lease's time without a renewal nobody leads: the next one should have taken over."""
 _STANDBYS_EVERY: Final = 5.0
@@ -64,13 +62,32 @@ class LeaseWatch:
         return Seen(self._lease, max(0.0, began - self._renewed), self._standbys)
 
 
-def waiting(objects: LeaseObjects, lease: Lease) -> tuple[str, ...]:
-    """Return who waits for a lease, by name: by the store's clock, notes are not old. Raises MergeError."""
-    notes = objects.below(STANDBY_FOLDER)
-    now = max([found.at for found in notes.values()], default=0.0)
-    now = max(now, objects.written_at(LEASE_NAME))
-    fresh = (name for name, found in notes.items() if now - found.at <= lease.seconds * _FRESH)
-    return tuple(sorted(name.rpartition("/")[2].removesuffix(".json") for name in fresh))
+def check_nobody_leads(objects: LeaseObjects) -> None:
+    """Raise OutputBusy if somebody keeps the lease of an output: it renews it within its time, for which this waits.
+
+    To be called when the manifest has been read: who takes the lease after that changes it before anything else.
+    """
+    since, known = boot_clock(), _held(objects)
+    while known is not None and boot_clock() - since < known.seconds:
+        time.sleep(_POLL)
+        now = _held(objects)
+        if now is not None and now.sign != known.sign:
+            raise OutputBusy(
+                f"{now.holder} leads, with epoch {now.epoch}: it merges into this output",
+                file=objects.place(LEASE_NAME),
+                remedy="it merges what the nodes have, as they write; to merge by hand, stop it, and those that wait",
+            )
+        known = now
+
+
+def _held(objects: LeaseObjects) -> Lease | None:
+    """Return the lease if it is not released, None also if there is none."""
+    try:
+        found = objects.changed(LEASE_NAME)
+    except FileNotFoundError:
+        return None
+    lease = None if found is None else Lease.decode(found.data, objects.place(LEASE_NAME))
+    return lease if lease is not None and not lease.released else None
 
 
 @dataclass(frozen=True, slots=True)

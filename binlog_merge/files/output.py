@@ -15,9 +15,11 @@ from typing import Final
 from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import ConfigError, IoError, ManifestError, NoFiles, OutputBusy, io_error
+from binlog_merge.files.lease_seen import check_nobody_leads
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
 from binlog_merge.files.manifest import Claim, Header, Manifest, ManifestState
 from binlog_merge.files.object_output import ObjectOutput
+from binlog_merge.files.objects import FolderObjects
 from binlog_merge.files.publish import output_directory
 from binlog_merge.files.scratch import users_folder
 from binlog_merge.files.state_notes import NOTES_FOLDER
@@ -104,13 +106,15 @@ class Output:
 def opened_output(out: str | Path, work: Path | None = None, follows: bool = False) -> Iterator[Output]:
     """Hold an output for writing. `work` is the local folder of one in an object store; default: one in TMPDIR.
 
-    `follows`: for rounds, of which each adds what is new. Raises OutputBusy, and what is wrong with the store within
-    seconds: also that it does not heed the conditions of requests.
+    `follows`: for rounds, of which each adds what is new; else nobody may keep a lease of the output. Raises
+    OutputBusy, and what is wrong with the store within seconds: also that it does not heed the conditions of requests.
     """
     if not is_uri(str(out)):
         new = not Path(out).exists()
         directory = output_directory(out)
         with OutputLock(directory):
+            if not follows:
+                check_nobody_leads(FolderObjects(directory))
             try:
                 yield Output(directory)
             except NoFiles:
@@ -128,6 +132,8 @@ def opened_output(out: str | Path, work: Path | None = None, follows: bool = Fal
         if output.head is None:
             output.check_conditions()
         output.load()  # again: another merge of this machine may have ended just now
+        if not follows:
+            check_nobody_leads(output.objects)
         output.bring(directory)
         try:
             yield Output(directory, output, uri)

@@ -199,6 +199,9 @@ def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ..
         raise io_error(error, str(directory)) from error
     note = read_note(directory)
     files = _not_purged(directory, state)
+    for file in files:
+        if manifest.elsewhere is not None and stamp_of(directory / file.name) != note.get(file.name):
+            manifest.elsewhere.fill(file, 0)  # the note could not be written: it is read whole, so it is to be whole
     stamps = {file.name: _recover_file(directory / file.name, file, note.get(file.name)) for file in files}
     if stamps != note:
         write_note(directory, stamps)

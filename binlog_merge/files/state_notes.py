@@ -27,6 +27,10 @@ DECISIONS_NOTE: Final = "decisions.json"
 ARCHIVE_NOTE: Final = "archive.json"
 SERVE_NOTES: Final = "serve-*.json"
 CAPTURE_NOTE: Final = ".capture-status.json"
+CONNECTED: Final = "connected"
+"""What the note of a capture says while it has a connection to its server."""
+FULL: Final = "full"
+"""What it says while it waits for room on the disk."""
 REFRESH_SECONDS: Final = 5.0
 """How often a running command refreshes its note, changed or not."""
 STALE_SECONDS: Final = 20.0

@@ -2,14 +2,13 @@
 
 A host that has nothing fetches from there on, and so does one whose captured files end before that: another host has
 merged what follows them. Such files are of no use any more, and would leave a gap. They are moved into a folder beside
-the new ones, whose name begins with a dot, and stay there until somebody removes them.
+the new ones, whose name begins with a dot, and stay there until somebody removes them, or others are set aside.
 
     captured/dn-1/.set-aside-1/binlog.000003 …
 """
 
 import shutil
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +25,7 @@ BEGINNING: Final = 128 << 10
 NEAR: Final = 1 << 20
 """What is no longer than this is fetched, although it is not needed: that is sooner done than left out."""
 
+_ASIDE: Final = ".set-aside-"
 _NOTES: Final = frozenset({RECORD_NAME, REMOVED_NAME, ".as-of"})
 
 
@@ -92,18 +92,27 @@ def _set_aside(directory: Path, needed: Needed, report: Callable[[str], None]) -
     old = [path for path in directory.iterdir() if not path.name.startswith(".") or path.name in _NOTES]
     if not old:
         return
-    aside = next(path for number in count(1) if not (path := directory / f".set-aside-{number}").exists())
+    earlier = sorted(directory.glob(f"{_ASIDE}*"), key=_number_of)
+    aside = directory / f"{_ASIDE}{_number_of(earlier[-1]) + 1 if earlier else 1}"
     try:
         aside.mkdir()
         for path in old:
             shutil.move(path, aside / path.name)
+        for path in earlier:  # else a host that comes and goes fills its disk with them
+            shutil.rmtree(path)
     except OSError as error:
         raise io_error(error, str(aside)) from error
     sync_directory(directory)
     report(
         f"what was captured here is moved to {aside}: {needed.merged} needs the log from {shown(needed.oldest)} on, "
         "and another host has merged what is between; remove it if nobody else reads it"
+        + (f"; what was set aside before is removed: {', '.join(path.name for path in earlier)}" if earlier else "")
     )
+
+
+def _number_of(aside: Path) -> int:
+    number = aside.name.removeprefix(_ASIDE)
+    return int(number) if number.isdecimal() else 0
 
 
 def shown(place: LogEnd) -> str:

@@ -17,14 +17,13 @@ from binlog_merge.errors import InternalError, IoError, MergeError, Purged, Serv
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.disk import for_want_of_room, has_room
 from binlog_merge.files.needed import Needed
+from binlog_merge.files.state_notes import CONNECTED, FULL
 from binlog_merge.node_capture.begin import BEGINNING, NEAR, begun, shown
 from binlog_merge.node_capture.beside import Activity, Repeated, beat, connecting, rows_of
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.kept import Keeper
 from binlog_merge.node_capture.note import (
-    CONNECTED,
     CONNECTING,
-    FULL,
     LOST,
     WITHOUT_NOTE,
     CaptureNote,
@@ -278,7 +277,7 @@ class NodeCapture:
         folder = self.files.directory
         self.connection = Connection.now(FULL, f"{error.file}: {error.message}")
         self._report(self.node.source_id, f"{error.file}: {error.message}; it goes on when there is room")
-        _LOG.info("waits for room", extra={**self._where(), **error.to_dict()})
+        _LOG.info("waits for room", extra={**self._where(), "error": error.message, "file": error.file})
         while not has_room(folder):
             if self._stopped.wait(_ROOM_SECONDS):
                 return

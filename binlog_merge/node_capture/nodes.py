@@ -21,13 +21,13 @@ from binlog_merge.errors import ConfigError, ObjectStoreUnreachable
 from binlog_merge.files.disk import sync_directory
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.needed import Needed, needed_by
+from binlog_merge.files.state_notes import CONNECTED
 from binlog_merge.heartbeat import HEARTBEAT
 from binlog_merge.node_capture.begin import prepared
 from binlog_merge.node_capture.beside import Activity
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.kept import Keeper, KeptFiles
 from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
-from binlog_merge.node_capture.note import CONNECTED
 from binlog_merge.node_capture.servers import Claims
 from binlog_merge.node_capture.translated import Translating
 from binlog_merge.redaction import Routine

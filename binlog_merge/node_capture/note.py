@@ -21,9 +21,7 @@ from binlog_merge.node_capture.server_end import Standing
 from binlog_merge.node_capture.stream import file_number
 
 CONNECTING: Final = "connecting"
-CONNECTED: Final = "connected"
 LOST: Final = "lost"
-FULL: Final = "full"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ store has all of it or nothing. Opening reads next to nothing, however long the 
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -308,7 +308,8 @@ class Store:
             yield
             self._connection.execute("COMMIT")
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            with suppress(duckdb.Error):  # what it cannot write, on a full disk, DuckDB has rolled back itself
+                self._connection.execute("ROLLBACK")
             raise
 
 
@@ -345,10 +346,11 @@ def _failed(path: Path, error: Exception) -> StoreError:
     text = (str(error).splitlines() or [""])[0]
     if "database file with version number" in text:
         return StoreTooNew(f"{path} was written by another version of DuckDB: {text}")
+    if any(word in str(error) for word in _MAY_PASS):  # first: where it cannot write, DuckDB may give up as if damaged
+        return StoreIoFailed(f"{path} cannot be used: {text}")
     if isinstance(error, duckdb.InternalException | duckdb.FatalException) or any(word in text for word in _DAMAGE):
         return StoreDamaged(f"{path} is damaged, or no schema store: {text}")
-    kind = StoreIoFailed if any(word in text for word in _MAY_PASS) else StoreUnavailable
-    return kind(f"{path} cannot be used: {text}")
+    return StoreUnavailable(f"{path} cannot be used: {text}")
 
 
 _engines: dict[int, Any] = {}

@@ -32,6 +32,7 @@ from binlog_merge.files.lease import (
     request,
 )
 from binlog_merge.files.lease_keeper import LeaseKeeper, lease_objects
+from binlog_merge.files.lease_seen import check_nobody_leads
 from binlog_merge.files.objects import FolderObjects, Objects
 from binlog_merge.heartbeat import Role
 from tests.effort import effort
@@ -320,6 +321,22 @@ def test_who_was_stopped_and_goes_on_finds_that_it_is_lost(place: str) -> None:
             assert one.ending.is_set()
             with pytest.raises(LeaseLost, match="b has taken over"):
                 one.check()
+
+
+def test_beside_one_that_leads_nothing_is_merged_by_hand_and_beside_one_that_is_gone_it_is(tmp_path: Path) -> None:
+    objects = lease_objects(str(tmp_path), 1)
+    check_nobody_leads(objects)
+    with keeper(str(tmp_path), "a") as one:
+        assert one.leads(threading.Event())
+        with pytest.raises(OutputBusy, match="a leads, with epoch 1: it merges into this output"):
+            check_nobody_leads(objects)
+        one._closed = True  # it is killed
+        one._thread.join()
+        check_nobody_leads(objects)
+    one.release()
+    with keeper(str(tmp_path), "b") as two:
+        assert two.leads(threading.Event())
+    check_nobody_leads(objects)  # released
 
 
 def test_who_was_asleep_makes_no_object_that_was_made_meanwhile(

@@ -19,12 +19,13 @@ from binlog_merge.errors import (
     IoError,
     LeaseLost,
     ManifestError,
+    MergeError,
     ObjectStoreRefused,
     ObjectStoreUnreachable,
     OutputBusy,
     UnannouncedDdl,
 )
-from binlog_merge.files import failpoint, object_manifest, object_output
+from binlog_merge.files import failpoint, intact, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
 from binlog_merge.files.manifest import CLAIMED_VERSION, MANIFEST_NAME, Record, encode_record
 from binlog_merge.files.object_output import FAILPOINTS, SCHEMA_NAME, ObjectOutput
@@ -32,6 +33,7 @@ from binlog_merge.files.objects import Objects, put_new
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.pipeline import discover, run
 from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
+from snapshot_store.store import db
 from tests.effort import effort, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
@@ -569,6 +571,70 @@ def test_an_object_of_a_file_that_is_removed_while_it_is_put_goes(
     output = settled(uri(s3))
     named = {output.names.of(file.name) for file in output.state.files}
     assert {name for name in s3.objects("out/merged/") if name.startswith("binlog.0")} <= named
+
+
+def test_a_note_that_a_full_disk_takes_none_of_does_not_make_the_open_file_damaged(
+    s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not known to be right is read whole, and the local copy has the end of it alone: the rest is brought."""
+    path, nodes, good = grown(tmp_path)
+    for module in (intact, object_output):
+        monkeypatch.setattr(module, "TAIL", 200)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), work=tmp_path / "one") as rounds:
+        rounds.merge()
+    finish(nodes)
+    monkeypatch.setattr(intact, "write_whole", full)
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), work=tmp_path / "two") as rounds:
+        hole = dict(rounds._output.elsewhere._holes)  # type: ignore[union-attr]
+        assert max(hole.values()) > 0 and not (tmp_path / "two" / intact.NOTE_NAME).exists()
+        rounds.merge(end_of_input=True)
+    assert published(uri(s3)) == good
+
+
+def full(path: Path, *_: object) -> None:
+    raise IoError("No space left on device", file=str(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        ("copy_whole", True),
+        *(
+            pytest.param(before, again, marks=pytest.mark.extended)
+            for before in ("coordinate_nodes", "gather_files", "keep_schemas", "copy_whole", "_end", "put_in_place")
+            for again in (True, False)
+            if (before, again) != ("copy_whole", True)
+        ),
+    ],
+)
+def test_a_folder_that_is_removed_in_a_round_ends_no_merge(
+    before: str, again: bool, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the schema store is written: what is missing then is no store that somebody must mend."""
+    path, nodes, good = grown(tmp_path)
+    work, times = tmp_path / "work", list[str]()
+    module = run if hasattr(run, before) else db
+    function = getattr(module, before)
+
+    def removed(*arguments: Any) -> Any:
+        if not times:
+            times.append(before)
+            shutil.rmtree(work)
+            if again:
+                work.mkdir()
+        return function(*arguments)
+
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3), work=work) as rounds:
+        rounds.merge()
+        finish(nodes)
+        monkeypatch.setattr(module, before, removed)
+        try:
+            rounds.merge(end_of_input=True)
+        except MergeError as error:
+            assert error.may_pass, error
+        assert times
+        rounds.merge(end_of_input=True)
+    assert published(uri(s3)) == good
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,13 @@ import pytest
 
 from binlog_merge.cli.example import cluster
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import LeaseLost, WrongNode
+from binlog_merge.errors import LeaseLost, OutputBusy, WrongNode
 from binlog_merge.files.lease_keeper import lease_objects
 from binlog_merge.files.lease_seen import hand_over
 from binlog_merge.pipeline.rehearsal import rehearse
+from binlog_merge.pipeline.run import run_merge
 from tests.merge_e2e.local import LocalRunner
-from tests.merge_e2e.standing_by import Host, Writing
+from tests.merge_e2e.standing_by import STEPS, Host, Writing
 from tests.object_store import Store
 from tests.store_proxy import Mode
 
@@ -88,6 +89,28 @@ def test_a_handover_and_back_loses_nothing(writing: Writing) -> None:
                 assert to.leads
             assert one.alive
             writing.finish(one, two)
+
+
+@pytest.mark.extended
+def test_a_merge_by_hand_is_refused_beside_a_leader_which_goes_on(writing: Writing, tmp_path: Path) -> None:
+    config = MergeConfig.load(writing.config)
+    with Host(writing, "a") as one:
+        writing.progress()
+        place = writing.uri(writing.s3.address)
+        for _ in range(3):
+            writing.grow(5)
+            with pytest.raises(OutputBusy, match="a leads, with epoch 1: it merges into this output"):
+                run_merge(LocalRunner(), config, place, work=tmp_path / "by-hand")
+        writing.progress()
+        assert one.leads and one.error is None
+        one.keeper._closed = True  # it is killed: nobody renews its lease any more
+        one.keeper._thread.join()
+        one._stop.set()
+        one.keeper.ending.set()
+        one._thread.join(60)
+    writing.grow(STEPS)
+    run_merge(LocalRunner(), config, place, work=tmp_path / "by-hand", end_of_input=True)
+    assert writing.published() == writing.good
 
 
 def test_a_lease_that_is_removed_is_made_anew(writing: Writing) -> None:

@@ -23,8 +23,8 @@ def config(mysql_server: MySqlServer, tmp_path: Path) -> Path:
     return cluster(tmp_path, {"dn-1": url_of(mysql_server)}, capture={"dir": str(tmp_path / "disk" / "captured")})
 
 
-def following(config: Path) -> Child:
-    return command(["capture", "-c", str(config), "--stop-never"], config.parent / "printed")
+def following(config: Path, *options: str) -> Child:
+    return command(["capture", "-c", str(config), "--stop-never", *options], config.parent / "printed")
 
 
 def said(config: Path, text: str) -> int:
@@ -61,10 +61,10 @@ def test_it_waits_and_goes_on(mysql_server: MySqlServer, config: Path, tmp_path:
 
 def test_it_can_be_stopped_while_it_waits(mysql_server: MySqlServer, config: Path, tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 24) as disk:
-        child = following(config)
+        child = following(config, "--log-level", "info")
         until(lambda: captured_files(config) == server_files(mysql_server))
         grow(mysql_server, 25)
-        until(lambda: said(config, "No space left") == 1)
+        until(lambda: said(config, "waits for room") == 1)
         child.signal(signal.SIGTERM)
         assert child.exit_code() == 128 + signal.SIGTERM
         assert not list(disk.rglob(".room*"))

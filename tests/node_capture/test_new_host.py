@@ -145,9 +145,11 @@ def test_what_an_old_host_had_is_set_aside(mysql_server: MySqlServer, config: Pa
     shutil.rmtree(home)
     shutil.copytree(config.parent / "old", home)
     lines: list[str] = []
+    (home / ".set-aside-9" / "binlog.000001").mkdir(parents=True)  # of an earlier time
     capture_now(config, merged=str(out), report=lambda node, text: lines.append(text))
-    aside = home / ".set-aside-1"
-    assert any(f"is moved to {aside}" in line for line in lines)
+    aside = home / ".set-aside-10"
+    assert any(f"is moved to {aside}" in line and "is removed: .set-aside-9" in line for line in lines)
+    assert list(home.glob(".set-aside*")) == [aside]
     assert {path.name for path in aside.glob("binlog.*")} == {path.name for path in (config.parent / "old").glob("b*")}
     assert min(captured_files(config)) == needed.oldest.file
     merge(config, out)

@@ -456,5 +456,5 @@ def _configuration(nodes: list[str], store: str, lease: float) -> str:
     return (
         f"version: 1\nname: bank\nnodes:\n{listed}\nroutes:\n{routes}\n"
         f"commit-tso: {{carrier: commit-table, commit-table: {COMMIT_TABLE}}}\n"
-        f'output: {{dir: "{uri}", max-size: 400KB}}\nha: {{lease: {lease:g}s}}\n'
+        f'output: {{dir: "{uri}", max-size: 400KB}}\nha: {{lease: {lease:g}s, give-up-after: 5s}}\n'
     )

@@ -20,7 +20,7 @@ def lacking() -> str | None:
     """Return why there can be no network here, None if there can."""
     if os.geteuid() != 0:
         return "needs root, for network namespaces"
-    absent = [name for name in ("ip", "nft", "nsenter", "unshare") if which(name) is None]
+    absent = [name for name in ("ip", "nft", "nsenter", "unshare", "haproxy") if which(name) is None]
     if absent:
         return f"needs {', '.join(absent)}"
     probe = f"bm{os.getpid()}-probe"

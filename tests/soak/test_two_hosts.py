@@ -53,7 +53,9 @@ ONE = (
     "cache",
     *OF_STORE,
 )
-KINDS = (*ONE, "all 503", "all store cut", "standby dies", "both die", "two at once", "hand over")
+GIVEN_UP = {"nodes gone": "nodes cut", "disk gone": "disk full"}
+"""Faults that last until the leader has given up by itself, and what they are."""
+KINDS = (*ONE, *GIVEN_UP, "all 503", "all store cut", "standby dies", "both die", "two at once", "hand over")
 CHOSEN = tuple(filter(None, os.environ.get("TWO_HOSTS_KINDS", "").split(","))) or KINDS
 
 Undo = Callable[[], None]
@@ -152,7 +154,7 @@ class Story:
                 return max(5.0, min(60.0, self.rng.uniform(1.5, 6.0) * LEASE))
             case "stop":
                 return self.rng.uniform(0.2, 0.7) * LEASE
-            case "hand over" | "merge dies" | "cache":
+            case "hand over" | "merge dies" | "cache" | "nodes gone" | "disk gone":
                 return 0.0
         return self.rng.choice((0.3, 1.0, 2.0, 3.0)) * LEASE
 
@@ -188,6 +190,10 @@ class Story:
             case "disk full":
                 leader.fill()
                 return leader.free
+            case "nodes gone" | "disk gone":
+                undo = self._befall(GIVEN_UP[kind], leader)
+                self._until(lambda: found.leader() is other, f"another leader where {kind}")
+                return undo
             case "cache":
                 leader.lose_disk(all_of_it=False)
                 return lambda: None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_merge.files.disk import ROOM
+from binlog_merge.files.disk import Room
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.observe.status.notes import NodeNote
 from binlog_merge.observe.status.values import (
@@ -149,7 +149,7 @@ def disk_problems(disks: Iterable[DiskStatus]) -> Iterator[Problem]:
 
 def is_full(disk: DiskStatus) -> bool:
     """Return whether a disk has no room for what a round or a capture writes."""
-    return disk.free_bytes < ROOM or not disk.files_free
+    return Room(disk.free_bytes, disk.total_bytes, disk.files_free).is_too_little
 
 
 def node_problems(

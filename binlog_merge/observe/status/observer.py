@@ -3,7 +3,6 @@
 Nothing is written, and nothing raises: what cannot be read is a problem in the status.
 """
 
-import os
 import socket
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from typing import Any
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.nodes import Node
 from binlog_merge.errors import ConfigError, IoError, ManifestError, MergeError
+from binlog_merge.files.disk import room_at
 from binlog_merge.files.lease_seen import LeaseWatch, Seen
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
@@ -255,13 +255,8 @@ def _is_elsewhere(lease: LeaseStatus | None) -> bool:
 
 
 def _disk(of: str, path: Path) -> DiskStatus | None:
-    there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), path)
-    try:
-        disk = os.statvfs(there)
-    except OSError:
-        return None
-    room = disk.f_bavail * disk.f_frsize
-    return DiskStatus(of, room, disk.f_blocks * disk.f_frsize, disk.f_favail > 0 or not disk.f_files)
+    room = room_at(path)
+    return None if room is None else DiskStatus(of, room.free_bytes, room.bytes, room.files_free)
 
 
 def _merged(state: ManifestState, note: MergeNote, published_at: float, now: float) -> MergedStatus | None:

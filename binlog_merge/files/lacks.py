@@ -1,0 +1,35 @@
+"""What of all that a merge needs is lacking on this host: see `files.lease_offer`."""
+
+import time
+from pathlib import Path
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.files.disk import room_at
+from binlog_merge.files.lease_offer import DISK, Lacks
+from binlog_merge.files.state_notes import CAPTURE_NOTE, CONNECTED, FULL, STALE_SECONDS, read_state_note
+
+
+def lacks(config: MergeConfig, folder: Path, leads: bool) -> Lacks:
+    """Return which nodes are not connected to a capture of this host, and whether its disk is full.
+
+    `folder` is where the merge works. Where this host `leads`, a node without a note is captured by other means.
+    """
+    folders = config.captured_folders()
+    states = {node: _state(place) for node, place in folders.items()}
+    found = {node for node, state in states.items() if state != CONNECTED and not (leads and state is None)}
+    disks = [room_at(place) for place in (folder, *folders.values())]
+    if FULL in states.values() or any(disk is not None and disk.is_too_little for disk in disks):
+        found.add(DISK)
+    return frozenset(found)
+
+
+def _state(folder: Path) -> str | None:
+    """Return the state of a node's capture; None if there is no note, "" for one that says nothing any more."""
+    try:
+        note = read_state_note(folder / CAPTURE_NOTE)
+    except (IoError, ManifestError):
+        return ""
+    if note is None:
+        return None
+    return str(note.get("state")) if time.time() - note["at"] <= STALE_SECONDS else ""
