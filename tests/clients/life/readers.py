@@ -29,7 +29,7 @@ from tools.demo_live.cluster import free_ports
 _HERE: Final = Path(__file__).resolve().parent
 _CLIENTS: Final = _HERE.parent
 _JAVA: Final = ("java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_OF_PYTHON_S_JVM: Final = "-Xmx384m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_OF_PYTHON_S_JVM: Final = "-Xmx384m -XX:TieredStopAtLevel=1"
 """What the command line of another JVM does not say."""
 Image = Mapping[str, Any] | None
 
