@@ -14,6 +14,8 @@ MUTANTS ?=
 MUTANTS_SECONDS ?= 600
 MUTANTS_SEED ?= 1
 TEST_ARGS ?=
+# How long the day lasts on which all readers are attached at once; 24 hours in 20 minutes.
+CLIENTS_MINUTES ?= 20
 # The oldest pyspark that pyproject.toml allows; uv.lock has the newest, which `make test` runs.
 SPARKS ?= 4.1.0
 # Side by side, one more than there are cores, as many wait for servers; what shares a Spark session stays together.
@@ -66,7 +68,7 @@ help:
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
 	@echo "             npm, Maven, Go and Debian into build/clients; fails where one cannot be had, and writes what was"
-	@echo "             tested into docs/reference/tested.md"
+	@echo "             tested into docs/reference/tested.md; CLIENTS_MINUTES=$(CLIENTS_MINUTES): a day of 24 hours with all readers at once"
 	@echo "make check-report  the page of \`report\` in headless Chromium: widths, themes, keyboard, print; brings Chromium from Debian (as"
 	@echo "             root; else it must be there) and playwright-core from npm into build/browser"
 	@echo "make dist    wheel, sdist and SBOM (CycloneDX) in dist/; the wheel is tried in an environment of its own, outside the"
@@ -161,7 +163,7 @@ soak: $(SETUP) mysql
 check-clients: $(SETUP)
 	@tools/get-mysql.sh build/mysql
 	@tools/get-clients.sh build/clients; got=$$?; \
-	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients --junitxml=build/clients.xml $(TEST_ARGS); \
+	  $(RUN) CLIENTS_MINUTES=$(CLIENTS_MINUTES) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients --junitxml=build/clients.xml $(TEST_ARGS); \
 	  ran=$$?; $(VENV)/python -m tools.tested build/clients.xml && $(VENV)/python -m tools.docs --reference; \
 	  [ $$ran = 0 ] && exit $$got
 

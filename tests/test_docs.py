@@ -1,6 +1,7 @@
 """README.md and docs/ are true: examples run and print what stands there, and tables are the program's own."""
 
 import io
+import json
 import re
 import shlex
 from contextlib import redirect_stdout
@@ -223,6 +224,27 @@ def test_a_report_of_tests_says_what_was_run(tmp_path: Path) -> None:
     found = tested.report([tmp_path / "report.xml"])
     results = {name: row["result"] for name, row in found.items()}
     assert results == {"mydumper, mysqldump": "passed", "pgloader": "failed"}
+
+
+def test_the_page_says_who_failed_in_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = {
+        "one": {"version": "1", "events": "passed", "rows": "passed"},
+        "two": {"version": "2", "events": "failed: 3 changes are told, 4 are logged", "rows": "passed"},
+        "three": {"version": "", "rows": "passed"},
+    }
+    memory = {"middle": 300.25, "last": 301.5, "most": 310.0, "flat": True}
+    numbers = {"minutes": 20.0, "transactions": 14000, "ddl": 78, "started again": 30}
+    day = {"date": "2026-12-01", **numbers, "serve, MiB": memory, "readers": readers}
+    (tmp_path / "tested.json").write_text(json.dumps({"date": "2026-12-01", "readers": {}, "day": day}))
+    monkeypatch.setattr(tested, "RESULT", tmp_path / "tested.json")
+    page = tested.page()
+    assert "a day in 20 minutes, 14,000 transactions, 78 DDL statements" in page and "301.5 MiB in the last" in page
+    assert [line for line in page.splitlines() if line.startswith(("| one", "| two", "| three"))] == [
+        "| one | 1 | passed | passed |",
+        "| two | 2 | failed | passed |",
+        "| three | – | – | passed |",
+    ]
+    assert "- two, all at once: failed: 3 changes are told, 4 are logged" in page
 
 
 def test_the_pictures_are_as_they_are_drawn() -> None:

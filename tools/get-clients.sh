@@ -116,7 +116,9 @@ rust_reader() {
 }
 
 registry() {
-  jars apicurio "$1" && tar -xzf "$1"/apicurio-registry-app-*-all.tar.gz -C "$1" && rm "$1"/apicurio-registry-app-*-all.tar.gz
+  local parent=$1/store/io/apicurio/apicurio-registry/3.0.9
+  mkdir -p "$parent" && cp "$here/tools/clients/apicurio-parent.pom" "$parent/apicurio-registry-3.0.9.pom" &&
+    jars apicurio "$1" && tar -xzf "$1"/apicurio-registry-app-*-all.tar.gz -C "$1" && rm "$1"/apicurio-registry-app-*-all.tar.gz
 }
 
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")

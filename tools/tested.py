@@ -2,8 +2,8 @@
 
     python -m tools.tested JUNIT.xml …      after `make check-clients`: the file docs/reference/tested.json anew
 
-The life of tests/clients/life writes its own part; what else was run is told by the reports of its tests. What was not
-run this time has no row.
+The life and the day of tests/clients/life write their own parts; what else was run is told by the reports of its tests.
+What was not run this time has no row.
 """
 
 import json
@@ -19,6 +19,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 RESULT: Final = _ROOT / "docs" / "reference" / "tested.json"
 _LIFE: Final = _ROOT / "build" / "tested.json"
 _CORPUS: Final = _ROOT / "build" / "corpus.json"
+_DAY: Final = _ROOT / "build" / "day.json"
 ASPECTS: Final = ("snapshot", "stream", "ddl", "restart", "serve restart", "purge", "failover", "rows")
 NAMES: Final = (
     "Debezium", "Flink CDC", "canal", "Maxwell", "go-mysql", "mysql-binlog-connector-java", "mysql-replication",
@@ -87,6 +88,8 @@ def page() -> str:
                 why.append(f"- {name}, {aspect}: {_short(told)}")
         lines.append(f"| {name} | {row['version']} | {' | '.join(cells)} |")
     lines += ["", *why, ""] if why else [""]
+    if day := result.get("day"):
+        lines += _day(day)
     if others := result.get("others"):
         lines += [
             f"Tests of their own, {result['others-date']}:\n",
@@ -95,6 +98,26 @@ def page() -> str:
         ]
         lines += [f"| {name} | {row['tests']} | {row['result']} | {row['what']} |" for name, row in others.items()]
     return "\n".join(lines)
+
+
+def _day(day: Mapping[str, Any]) -> list[str]:
+    """Return what came of the day, with the reasons of those who did not pass."""
+    memory = day["serve, MiB"]
+    lines = [
+        f"All at once, {day['date']}: a day in {day['minutes']:g} minutes, {day['transactions']:,} transactions, "
+        f"{day['ddl']} DDL statements; readers were started again {day['started again']} times. Resident memory of "
+        f"`serve` since it was last killed: {memory['middle']:g} MiB in the middle third, "
+        f"{memory['last']:g} MiB in the last, {memory['most']:g} MiB at most.\n",
+        "| reader | version | events | rows |",
+        "|---|---|---|---|",
+    ]
+    why = []
+    for name, row in day["readers"].items():
+        told = [row.get(aspect, "not applicable") for aspect in ("events", "rows")]
+        cells = [{"not applicable": "–"}.get(each, each.partition(":")[0]) for each in told]
+        why += [f"- {name}, all at once: {_short(each)}" for each in told if each.startswith("failed")]
+        lines.append(f"| {name} | {row['version'] or '–'} | {' | '.join(cells)} |")
+    return [*lines, "", *why, ""] if why else [*lines, ""]
 
 
 def versions() -> str:
@@ -135,6 +158,8 @@ def main(files: Sequence[Path]) -> None:
     result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     if _LIFE.exists():
         result |= json.loads(_LIFE.read_text())
+    if _DAY.exists():
+        result |= {"day": json.loads(_DAY.read_text())}
     if _CORPUS.exists():
         result |= {"corpus": json.loads(_CORPUS.read_text())}
     if others := report(files):

@@ -122,13 +122,19 @@ class Topic:
             settings = {"bootstrap.servers": self._brokers, "group.id": "rows", "isolation.level": "read_committed"}
             self._consumer = Consumer({**settings, "enable.partition.eof": True, "log_level": 0})
             self._consumer.assign([TopicPartition(self.name, 0, self._next)])
+        # While nobody asks, it notes an end of the partition between any two messages that come.
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=10)
+        except KafkaException:  # there is no such topic, or no broker
+            end = 0
         while (message := self._consumer.poll(5)) is not None:
             if (error := message.error()) is None:
                 if (value := message.value()) is not None:
                     self._values.append(json.loads(value))
                 self._next = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                break
+                if (message.offset() or 0) >= end:
+                    break
             else:
                 self.close()
                 break

@@ -7,6 +7,7 @@ that its last line has.
 import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,13 +21,16 @@ from pymysql.cursors import DictCursor
 from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.broker import Broker, Topic
 from tests.clients.conftest import client
-from tests.clients.life.sides import Side
+from tests.clients.life.sides import PROGRAM, Shards, Side
+from tests.clients.life.story import FIRST_ROWS, SHARDS
 from tests.mysql_server import PREFIX
 from tools.demo_live.cluster import free_ports
 
 _HERE: Final = Path(__file__).resolve().parent
 _CLIENTS: Final = _HERE.parent
 _JAVA: Final = ("java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_OF_PYTHON_S_JVM: Final = "-Xmx384m -XX:TieredStopAtLevel=1"
+"""What the command line of another JVM does not say."""
 Image = Mapping[str, Any] | None
 
 
@@ -95,6 +99,10 @@ class Reader:
     def marks(self) -> set[int]:
         raise NotImplementedError
 
+    def has_begun(self) -> bool:
+        """Return whether it has the rows from before the life."""
+        raise NotImplementedError
+
 
 class Program(Reader):
     """A process that writes down changes."""
@@ -114,6 +122,7 @@ class Program(Reader):
                 stderr=log,
                 cwd=self.home,
                 start_new_session=True,
+                env={**os.environ, "JAVA_TOOL_OPTIONS": _OF_PYTHON_S_JVM},
             )
 
     def kill(self) -> None:
@@ -131,6 +140,10 @@ class Program(Reader):
 
     def marks(self) -> set[int]:
         return {change.id for change in self.changes() if change.table == "shop.marks"}
+
+    def has_begun(self) -> bool:
+        found = sum(change.op in "cr" and change.table == "shop.orders" for change in self.changes())
+        return found >= FIRST_ROWS * SHARDS
 
     def changes(self) -> list[Change]:
         """Return all that it has been told, in its order."""
@@ -208,15 +221,14 @@ class DebeziumRecords(Program):
         return found
 
 
-class Connect(DebeziumRecords):
-    """A worker of Kafka Connect with Debezium's connector, and a broker of its own: all rows are in one topic."""
+class IntoKafka(DebeziumRecords):
+    """What writes records into a broker of its own: all rows are in one topic."""
 
     def __init__(self, kind: Kind, side: Side, home: Path) -> None:
-        super().__init__(kind, side, home, self._worker, lambda _: self._topic.values())
+        super().__init__(kind, side, home, self._command_line, lambda _: self._records())
         (home / "broker").mkdir()
         self._broker = Broker(home / "broker")
         self._topic = Topic(self._broker.brokers, "rows")
-        (self._rest,) = free_ports(1)
 
     def start(self) -> None:
         if not self._broker.running():
@@ -229,7 +241,32 @@ class Connect(DebeziumRecords):
         if self._broker.running():
             self._broker.kill()
 
-    def _worker(self, of: Program) -> Sequence[str]:
+    def _records(self) -> list[dict[str, Any]]:
+        return [value for value in self._topic.values() if value.get("op")]
+
+    def _command_line(self, of: Program) -> Sequence[str]:
+        raise NotImplementedError
+
+
+class Replayed(IntoKafka):
+    """`replay` into Kafka, again and again, as cron has it; it reads the files of the log and not `serve`."""
+
+    def _command_line(self, of: Program) -> Sequence[str]:
+        assert isinstance(self.side, Shards)
+        to = ["--to", f"kafka://{self._broker.brokers}", "--topic", self._topic.name, "--format", "debezium"]
+        given = ["--format-option", "decimal.handling.mode=string"]
+        once = shlex.join([*PROGRAM, "replay", "--merged", str(self.side.merged), *to, *given])
+        return ["sh", "-c", f"while {once}; do sleep 15; done"]
+
+
+class Connect(IntoKafka):
+    """A worker of Kafka Connect with Debezium's connector, and a broker of its own."""
+
+    def __init__(self, kind: Kind, side: Side, home: Path) -> None:
+        super().__init__(kind, side, home)
+        (self._rest,) = free_ports(1)
+
+    def _command_line(self, of: Program) -> Sequence[str]:
         worker = {
             "bootstrap.servers": self._broker.brokers,
             "listeners": f"http://127.0.0.1:{self._rest}",
@@ -388,6 +425,11 @@ class Replica(Reader):
             return {int(row[0]) for row in self.server.query("SELECT id FROM shop.marks")}
         except Exception:  # the table is not there yet
             return set()
+
+    def has_begun(self) -> bool:
+        with contextlib.suppress(Exception):  # the table is not there yet
+            return len(self.server.query("SELECT id FROM shop.orders")) == FIRST_ROWS * SHARDS
+        return False
 
     def tables(self) -> dict[str, dict[int, dict[str, Any]]]:
         """Return the rows that it holds, by table and id."""

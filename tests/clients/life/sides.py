@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pymysql
 import yaml
@@ -16,10 +16,10 @@ from tests.clients.life.story import SHARDS, Story
 from tests.clients.older import as_older
 from tests.clients.served import Served, until
 from tests.mysql_server import MySqlServer
-from tests.patience import completed
+from tests.patience import completed, ended
 from tools.demo_live.cluster import free_ports
 
-_PROGRAM = [sys.executable, "-m", "binlog_merge.cli.main"]
+PROGRAM = [sys.executable, "-m", "binlog_merge.cli.main"]
 
 
 class Side(Protocol):
@@ -50,7 +50,7 @@ class Shards:
 
     def __init__(self, home: Path, servers: list[MySqlServer]) -> None:
         self._home = home
-        self._merged = home / "merged"
+        self.merged = home / "merged"
         self.story = Story(servers)
         nodes = [
             {"source-id": f"shard-{n}", "server": f"mysql://root@localhost/?socket={server.socket}"}
@@ -68,7 +68,7 @@ class Shards:
             folder.mkdir()
         self._first, self._second = (
             Served(
-                self._merged,
+                self.merged,
                 folder,
                 f"--tables={table}",
                 "--stream",
@@ -109,14 +109,22 @@ class Shards:
         self._first.restart()
 
     def keep_from_here(self) -> None:
-        self._kept = Manifest.load(self._merged).state.files[-1].name
+        self._kept = Manifest.load(self.merged).state.files[-1].name
 
     def purge(self) -> None:
         self._end_run()
-        before = {path.name for path in self._merged.glob("binlog.0*")}
+        before = {path.name for path in self.merged.glob("binlog.0*")}
         self._command("purge", "--to", self._kept)
-        assert {path.name for path in self._merged.glob("binlog.0*")} < before
+        assert {path.name for path in self.merged.glob("binlog.0*")} < before
         self._merge()
+
+    def memory(self) -> int:
+        """Return how many bytes of memory the server that readers read has resident."""
+        return self._first.memory()
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return what that server answers."""
+        return self._first.query(sql)
 
     def said(self) -> str:
         """Return what `run` and both servers have said."""
@@ -124,24 +132,25 @@ class Shards:
 
     def _rank(self) -> int:
         try:
-            last = Manifest.load(self._merged).state.last
+            last = Manifest.load(self.merged).state.last
         except Exception:
             return 0
         return 0 if last is None else last.rank
 
     def _merge(self) -> None:
-        command = [*_PROGRAM, "run", "--config", str(self._home / "cluster.yaml"), "--merged", str(self._merged)]
+        command = [*PROGRAM, "run", "--config", str(self._home / "cluster.yaml"), "--merged", str(self.merged)]
         with (self._home / "run.log").open("ab") as log:
             self._run = subprocess.Popen([*command, "--no-serve"], stdout=log, stderr=log, start_new_session=True)
 
     def _end_run(self) -> None:
         if self._run is not None:
             self._run.terminate()
-            assert self._run.wait(120) == 0, self.said()
+            ended(self._run, 120)
+            assert self._run.returncode == 0, self.said()
             self._run = None
 
     def _command(self, verb: str, *options: str) -> None:
-        done = completed([*_PROGRAM, verb, "--merged", str(self._merged), *options], 120)
+        done = completed([*PROGRAM, verb, "--merged", str(self.merged), *options], 120)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def _stop(self) -> None:

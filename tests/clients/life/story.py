@@ -21,6 +21,8 @@ PHASES: Final = ("stream", "ddl", "restart", "serve restart", "purge", "failover
 """What is looked at, one after the other; a mark of each shard in `shop.marks` ends a phase."""
 ADDED: Final = "channel"
 ADDED_DEFAULT: Final = "web"
+EXTRA: Final = "extra"
+"""A column that comes and goes in a day."""
 FIRST_ROWS: Final = 30
 STATEMENTS: Final = 100
 """How many transactions each writer commits in a half of a phase."""
@@ -48,6 +50,7 @@ class Writer:
     server: MySqlServer
     notes: str = "notes"
     altered: bool = False
+    extra: bool = False
     done: int = 0
     ids: dict[str, list[int]] = field(default_factory=lambda: {"orders": [], "notes": [], "items": []})
 
@@ -65,10 +68,31 @@ class Writer:
         """Commit transactions of one statement or of several."""
         with contextlib.closing(self.server.connect("shop")) as session:
             for _ in range(STATEMENTS):
-                count = self._rng.choice((1, 1, 1, 3))
-                _run(session, *(self._change(self._rng.choice(tables)) for _ in range(count)))
-                self.done += 1
+                self.commit(session, tables)
                 time.sleep(_PAUSE)
+
+    def commit(self, session: Any, tables: Sequence[str]) -> None:
+        """Commit a transaction of one statement or of several."""
+        count = self._rng.choice((1, 1, 1, 3))
+        _run(session, *(self._change(self._rng.choice(tables)) for _ in range(count)))
+        self.done += 1
+
+    def insert_many(self, session: Any, table: str, count: int) -> None:
+        """Write many rows in one transaction."""
+        _run(session, *(self._insert(table) for _ in range(count)))
+        self.done += 1
+
+    def change_all(self, session: Any) -> None:
+        """Change all rows of a table in one transaction."""
+        _run(session, "UPDATE orders SET total = total + 1, ratio = -ratio")
+        self.done += 1
+
+    def purge(self, session: Any, table: str, kept: int) -> None:
+        """Delete all but the newest rows of a table in one transaction."""
+        old, self.ids[table] = self.ids[table][:-kept], self.ids[table][-kept:]
+        if old:
+            _run(session, f"DELETE FROM {self._name(table)} WHERE id IN ({', '.join(map(str, old))})")
+            self.done += 1
 
     def mark(self, phase: int) -> None:
         """Say that all of a phase is written."""
@@ -79,7 +103,7 @@ class Writer:
         what = self._rng.random()
         if what < 0.4 or len(ids) < 5:
             return self._insert(table)
-        name = self.notes if table == "notes" else table
+        name = self._name(table)
         found = self._rng.choice(ids)
         if what < 0.55:
             ids.remove(found)
@@ -94,9 +118,12 @@ class Writer:
     def _insert(self, table: str) -> str:
         found = self._new_id()
         self.ids[table].append(found)
-        name = self.notes if table == "notes" else table
+        name = self._name(table)
         values = {"id": str(found), **self._values(table)}
         return f"INSERT INTO {name} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+    def _name(self, table: str) -> str:
+        return self.notes if table == "notes" else table
 
     def _new_id(self) -> int:
         self._next += SHARDS
@@ -123,6 +150,8 @@ class Writer:
         }
         if self.altered:
             found[ADDED] = f"'{rng.choice(('app', 'shop'))}'"
+        if self.extra:
+            found[EXTRA] = str(rng.randrange(1 << 30))
         return found
 
 

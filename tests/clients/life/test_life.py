@@ -7,79 +7,25 @@ import contextlib
 import dataclasses
 import json
 import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from tests.clients.life.readers import (
-    Change,
-    Connect,
-    Kind,
-    MariaDbReplica,
-    Program,
-    Reader,
-    Replica,
-    debezium,
-    flink,
-    go_mysql,
-    java,
-    mysql_replication,
-    rust,
-)
+from tests.clients.life.judging import PASSED, rows_wrong
+from tests.clients.life.kinds import KINDS, version_of
+from tests.clients.life.readers import Change, Kind, Program, Reader, Replica
 from tests.clients.life.sides import Plain, Shards, Side
-from tests.clients.life.story import ADDED, ADDED_DEFAULT, FIRST_ROWS, PHASES, SHARDS
-from tests.mariadb_server import PREFIX as MARIADB
-from tests.mariadb_server import MariaDbServer
-from tests.mysql_server import ROOT, MySqlServer, mysql_version
+from tests.clients.life.story import ADDED, ADDED_DEFAULT, PHASES, SHARDS
+from tests.mysql_server import ROOT
 from tests.patience import Patience
 
 pytestmark = [pytest.mark.clients, pytest.mark.mysql, pytest.mark.mariadb]
 RESULT: Final = ROOT / "build" / "tested.json"
-PASSED, NOT_APPLICABLE = "passed", "not applicable"
-COMPARED: Final = ("id", "customer", "total", "state", ADDED, "body", "orders_id", "amount")
-"""Columns whose values each reader shows in a way that can be compared with the nodes'; all are, with the control's."""
-
-
-def _mysql(number: int, workers: int, where: str) -> Any:
-    def make(kind: Kind, side: Side, home: Path) -> Reader:
-        options = [f"--replica-parallel-workers={workers}", "--replica-net-timeout=10"]
-        return Replica(kind, side, home, MySqlServer(home / "server", 400 + number, options), where)
-
-    return make
-
-
-def _mariadb(kind: Kind, side: Side, home: Path) -> Reader:
-    options = ("--character-set-server=utf8mb4", "--collation-server=utf8mb4_uca1400_nopad_ai_ci", "--sql-mode=")
-    return MariaDbReplica(kind, side, home, MariaDbServer(home / "server", 450, options), "")
-
-
-BEGIN = {"file": "binlog.000001", "position": 4}
-KINDS: Final = (
-    Kind("Debezium, engine", "3.6.3.Final", debezium, snapshot=True),
-    Kind("Debezium in Kafka Connect 4.3.1, into Kafka 4.3.1", "3.6.1.Final", Connect, snapshot=True),
-    Kind("Flink CDC, with Flink 1.20.5", "3.5.0", flink, snapshot=True, older=True),
-    Kind("canal, parser", "1.1.7", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
-    Kind("go-mysql, replication by GTID", "1.13.0", go_mysql("syncer-gtid")),
-    Kind("go-mysql, replication by position", "1.13.0", go_mysql("syncer-position"), by_position=True),
-    Kind("go-mysql, canal", "1.13.0", go_mysql("canal"), snapshot=True),
-    Kind("mysql-binlog-connector-java (osheroff)", "0.30.1", java("Osheroff", "osheroff", {})),
-    Kind("mysql-replication", version("mysql-replication"), mysql_replication),
-    Kind("mysql_async (Rust)", "0.37.1", rust),
-    Kind("MySQL replica, GTID, 4 workers", "", _mysql(1, 4, "SOURCE_AUTO_POSITION=1")),
-    Kind(
-        "MySQL replica, file and position", "", _mysql(2, 1, "SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4"),
-        by_position=True,
-    ),
-    Kind("MariaDB replica", "", _mariadb, by_position=True),
-)  # fmt: skip
+NOT_APPLICABLE: Final = "not applicable"
 
 
 @dataclass
@@ -103,7 +49,7 @@ def play(side: Side, readers: Sequence[Reader]) -> Played:
         patience, waiting = Patience(45), list(up)
         while waiting:
             for reader in list(waiting):
-                if wanted <= reader.marks() if phase >= 0 else _has_begun(reader):
+                if wanted <= reader.marks() if phase >= 0 else reader.has_begun():
                     waiting.remove(reader)
                 elif not reader.running() and again:
                     reader.start()
@@ -156,17 +102,6 @@ def play(side: Side, readers: Sequence[Reader]) -> Played:
     return played
 
 
-def _has_begun(reader: Reader) -> bool:
-    """Return whether a reader has the rows from before the life."""
-    if isinstance(reader, Program):
-        found = sum(change.op in "cr" and change.table == "shop.orders" for change in reader.changes())
-        return found >= FIRST_ROWS * SHARDS
-    assert isinstance(reader, Replica)
-    with contextlib.suppress(Exception):  # the table is not there yet
-        return len(reader.server.query("SELECT id FROM shop.orders")) == FIRST_ROWS * SHARDS
-    return False
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, str]]]:
     """Play the life twice, and judge each reader; write down what came of it."""
@@ -188,18 +123,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict
             sides[name] = play(side, readers)
     for kind in kinds:
         found[kind.name] = judged(kind, sides["serve"], sides["mysql"])
-    versions = {kind.name: kind.version or _server_version(kind) for kind in kinds}
+    versions = {kind.name: version_of(kind) for kind in kinds}
     told = {name: {"version": versions[name], **aspects} for name, aspects in found.items()}
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps({"date": time.strftime("%Y-%m-%d"), "readers": told}, indent=1, ensure_ascii=False))
     yield found
-
-
-def _server_version(kind: Kind) -> str:
-    if not kind.name.startswith("MariaDB"):
-        return mysql_version().partition("-")[0]
-    answer = subprocess.run([MARIADB / "bin" / "mariadbd", "--version"], capture_output=True, check=True, text=True)
-    return answer.stdout.split(" Ver ")[1].split("-")[0]
 
 
 def judged(kind: Kind, ours: Played, control: Played) -> dict[str, str]:
@@ -210,7 +138,7 @@ def judged(kind: Kind, ours: Played, control: Played) -> dict[str, str]:
         if kind.snapshot:
             found["snapshot"] = _compared(mine["snapshot"], theirs["snapshot"])
         found |= {phase: _compared(mine[phase], theirs[phase]) for phase in PHASES}
-        found["rows"] = _rows_wrong(ours.changes[kind.name], ours.tables)
+        found["rows"] = rows_wrong(ours.changes[kind.name], ours.tables)
         return found
     fell, why = ours.fell.get(kind.name, (len(PHASES), ""))
     theirs_fell, theirs_why = control.fell.get(kind.name, (len(PHASES), ""))
@@ -266,33 +194,6 @@ def _compared(mine: Any, theirs: Any) -> str:
             if a != b:
                 return f"failed: shard {shard}, change {number}: {a} of the shards, {b} of MySQL"
     return f"failed: {[*map(len, mine)]} changes of the shards, {[*map(len, theirs)]} of MySQL"
-
-
-def _rows_wrong(changes: Sequence[Change], tables: Mapping[str, Any]) -> str:
-    """Return whether the rows that changes leave are those that the shards hold."""
-    made: dict[str, dict[int, Any]] = {table: {} for table in tables}
-    for change in changes:
-        rows = made.setdefault({"shop.notes": "shop.remarks"}.get(change.table, change.table), {})
-        if change.before is not None and rows.pop(int(change.before["id"]), None) is None:
-            return f"failed: {change} of a row that is not there"
-        if change.after is not None:
-            rows[int(change.after["id"])] = _plain(change.after)
-    for table, held in tables.items():
-        wanted = {key: _plain(row) for key, row in held.items()}
-        if made[table] != wanted:
-            odd = [key for key in {**made[table], **wanted} if made[table].get(key) != wanted.get(key)][:3]
-            return f"failed: {table}: {[(key, made[table].get(key), wanted.get(key)) for key in odd]}"
-    return PASSED
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, str]:
-    found = {name: str(row[name]) for name in COMPARED if row.get(name) is not None}
-    if "customer" in found:  # some take an unsigned integer for a signed one
-        found["customer"] = str(int(found["customer"]) % (1 << 32))
-    if "total" in found:
-        found["total"] = f"{Decimal(found['total']):.2f}"
-        found.setdefault(ADDED, ADDED_DEFAULT)
-    return found
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS])

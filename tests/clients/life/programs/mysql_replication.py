@@ -6,7 +6,9 @@ changes, and the place behind it, from which the next start goes on.
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.event import GtidEvent, QueryEvent, XidEvent
@@ -41,13 +43,18 @@ def main(port: int, file: Path, begun: str) -> None:
             with file.open("a") as out:
                 out.write(json.dumps(line) + "\n")
         elif not isinstance(event, QueryEvent):
-            table = f"{event.schema}.{event.table}"
-            for row in event.rows:
-                written = isinstance(event, WriteRowsEvent)
-                before = None if written else row.get("before_values", row.get("values"))
-                after = row["values"] if written else row.get("after_values")
-                op = "c" if written else "d" if after is None else "u"
-                changes.append({"op": op, "table": table, "before": shown(before), "after": shown(after)})
+            changes += changes_of(event)
+
+
+def changes_of(event: Any) -> Iterator[dict[str, Any]]:
+    """Yield the changes of rows of an event."""
+    table = f"{event.schema}.{event.table}"
+    for row in event.rows:
+        written = isinstance(event, WriteRowsEvent)
+        before = None if written else row.get("before_values", row.get("values"))
+        after = row["values"] if written else row.get("after_values")
+        op = "c" if written else "d" if after is None else "u"
+        yield {"op": op, "table": table, "before": shown(before), "after": shown(after)}
 
 
 def shown(row: "dict[str, object] | None") -> "dict[str, object] | None":
