@@ -9,6 +9,7 @@ beginning, by which readers know it, and the end. Offsets stay those of the serv
 captured file, reads it through `files.source.open_source`, which refuses to read what is not there.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -95,18 +96,19 @@ def begun_of(file: str) -> Begun | None:
 
 def _record_with(path: str, text: bytes) -> _Captured | None:
     """Return the record beside a file if it has a text: nearly none has, and then nothing is loaded to parse it."""
-    record = Path(path).parent / RECORD_NAME
+    record = os.path.join(os.path.dirname(path), RECORD_NAME)  # noqa: PTH118, PTH120 - as often as files are opened
     try:
-        data = record.read_bytes()
+        with open(record, "rb") as file:  # noqa: PTH123
+            data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise io_error(error, str(record)) from error
+        raise io_error(error, record) from error
     try:
         return _RECORD.parse(data) if text in data else None
     except ValueError as error:
         raise ManifestError(
             f"the record of the capture is damaged: {error}",
-            file=str(record),
+            file=record,
             remedy="it says which bytes of a file are not there: capture into a new directory",
         ) from None

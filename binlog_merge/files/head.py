@@ -7,7 +7,7 @@ Read before anything else, to refuse a file that is encrypted, of another kind o
 
 import hashlib
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from binlog_merge.binlog.constants import (
     BINLOG_MAGIC,
@@ -97,7 +97,8 @@ def file_identity(source: Source) -> str | None:
 
 def _closed(header: EventHeader, body: bytes) -> bytes:
     """Return the format description event as it is in a closed file: without the in-use flag."""
-    return replace(header, flags=header.flags & ~int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)).pack() + body
+    flags = header.flags & ~int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
+    return header.pack()[:-2] + flags.to_bytes(2, "little") + body
 
 
 def _identity(event: bytes) -> str:

@@ -14,8 +14,10 @@ from numba.core import event
 
 from binlog_merge.binlog.kernels import (
     cache,
+    exchanges,
     index_rows,
     key_hashes,
+    packed_columns,
     render,
     render_layout,
     row_cells,
@@ -77,7 +79,13 @@ def _writing() -> None:
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
     trace.trace_window(_NOTHING, segments, pieces, pieces[0])
     trace.read_hint(_NOTHING, 0, 0, pieces[0])
-    index_rows.sorted_places(np.zeros((7, 0), np.int64))
+    exchanges.may_exchange(_NOTHING, plans, found, none, none, 0, _NOTHING)
+    rows = np.zeros((7, 0), np.int64)
+    index_rows.sorted_places(rows)
+    index_rows.points(np.zeros((0, 7), np.int64), 0, 0, 0, 1, rows)
+    layout = np.zeros((len(rows), packed_columns.L_FIELDS), np.int64)
+    packed_columns.pack(rows, layout, out)
+    packed_columns.unpack(_NOTHING, 0, layout, none, rows)
 
 
 PARTS: Final[dict[str, Callable[[], None]]] = {"walking": _walking, "writing": _writing}

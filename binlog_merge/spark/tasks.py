@@ -85,6 +85,8 @@ class _Pickler(pickle.Pickler):
 
 
 def _pickled(task: Any, numbers: Mapping[int, int]) -> bytes:
+    if not numbers:  # a pickler that leaves values out asks about each number and text
+        return pickle.dumps(task, pickle.HIGHEST_PROTOCOL)
     data = io.BytesIO()
     _Pickler(data, numbers).dump(task)
     return data.getvalue()

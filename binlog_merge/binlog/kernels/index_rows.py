@@ -1,5 +1,6 @@
-"""What is done with the rows of index blocks: a merge sort of a few sorted runs, such as those of several nodes; and a
-search for transactions with different commit TSOs, by a hash table of transaction ids, a part of them at a time.
+"""What is done with the rows of index blocks: a merge sort of a few sorted runs, such as those of several nodes; points
+that cut them into parts of about the same number of bytes; and a search for transactions with different commit TSOs, by
+a hash table of transaction ids, a part of them at a time.
 """
 
 from typing import Any
@@ -58,6 +59,27 @@ def sorted_places(keys: Any) -> Any:
         bounds = bounds[: kept + 1]
         source, target = target, source
     return source
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def points(rows: Any, tso: int, begin: int, end: int, count: int, out: Any) -> int:
+    """Write up to `count` points (TSO, bytes since the last point), evenly spaced by bytes, to `out`; return how many.
+
+    `tso`, `begin` and `end` are columns of `rows`, which are sorted by TSO.
+    """
+    total, reached, told = np.int64(0), np.int64(0), np.int64(0)
+    for i in range(len(rows)):
+        total += rows[i, end] - rows[i, begin]
+    found, wanted = np.int64(0), np.int64(1)
+    for i in range(len(rows)):
+        reached += rows[i, end] - rows[i, begin]
+        if wanted > count or reached < wanted * total // count:
+            continue
+        out[found, 0], out[found, 1] = rows[i, tso], reached - told
+        found, told = found + 1, reached
+        while wanted <= count and reached >= wanted * total // count:
+            wanted += 1
+    return found
 
 
 MIX = np.uint64(0x9E3779B97F4A7C15)

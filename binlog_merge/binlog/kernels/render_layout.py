@@ -70,8 +70,9 @@ REGISTERS = 32
     STEPS,  # offset in `shapes` of the steps that measure physical rows: see `row_lengths`
     KEYED,  # 0, or the number of the logical table's keys, from 1: see `pipeline.gather.keyed`
     WRITESET,  # 0, or the number of the table whose rows' keys decide what transactions depend on, from 1
+    WATCHED,  # offset in `shapes` of the columns that the logical table's keys are made of: see `exchanges`
     PLAN_COLUMNS,
-) = range(13)
+) = range(14)
 PAD, TELLS = -1, -2  # instead of a source: a pad, and one that every before image holds
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
 

@@ -6,13 +6,15 @@ may get some of a block's pieces, as long as those are there whose rows it reads
 `Columns`, named integer columns of equal length, are how rows are held in memory.
 """
 
-import pickle
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from binlog_merge.binlog.kernels.packed_columns import L_FIELDS, L_LEAST, L_MOST, pack, unpack
 
 Column = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -107,21 +109,18 @@ def needed(pieces: Sequence[Extent], part: Part) -> list[int]:
     return [number for number, piece in enumerate(pieces) if part.meets(piece)] or [0]
 
 
-class _Layout(NamedTuple):
-    """How a column lies in a piece: values, or with `steps` the steps from `first` on, less `base`, in `width` bytes
-    each.
-    """
-
-    name: str
-    base: int
-    width: int
-    steps: bool
-    first: int
+_HEAD: Final = struct.Struct("<I4qH")
+"""Of a piece: the length of its head, its extent, and the number of its columns. Their names follow, and their
+layouts.
+"""
+_LAYOUT: Final = 8 * L_FIELDS
 
 
 class _Head(NamedTuple):
     extent: Extent
-    columns: tuple[_Layout, ...]
+    names: tuple[str, ...]
+    layout: npt.NDArray[np.int64]
+    end: int
 
 
 def in_pieces(columns: Columns) -> list[bytes]:
@@ -154,67 +153,39 @@ def only(piece: bytes, names: Sequence[str]) -> bytes:
 
 def extent_of(piece: bytes) -> Extent:
     """Return which rows a piece has."""
-    return _head(piece)[0].extent
+    _, *extent, _ = _HEAD.unpack_from(piece)
+    return Extent(*extent)
 
 
-def _head(piece: bytes) -> tuple[_Head, int]:
-    length = int.from_bytes(piece[:4], "little")
-    extent, *columns = pickle.loads(piece[4 : 4 + length])
-    return _Head(Extent(*extent), tuple(_Layout(*column) for column in columns)), 4 + length
+def _head(piece: bytes) -> _Head:
+    end, *extent, count = _HEAD.unpack_from(piece)
+    begins = end - count * _LAYOUT
+    names = tuple(piece[_HEAD.size : begins].decode().split("\0")) if count else ()
+    layout = np.frombuffer(piece, np.int64, count * L_FIELDS, begins).reshape(count, L_FIELDS).copy()
+    return _Head(Extent(*extent), names, layout, end)
 
 
 def _packed(first: int, columns: Columns) -> bytes:
     """Return a piece: of each column the values, or their steps where these are smaller, as narrow as they fit."""
-    layout, parts = [], []
-    for name, values in columns.items():
-        wide = values.astype(np.int64, copy=False)
-        coded = min(_narrow(wide, False), _narrow(np.diff(wide), True), key=lambda code: code.width)
-        layout.append((name, coded.base, coded.width, coded.steps, int(wide[0]) if len(wide) else 0))
-        # Differences wrap: what is subtracted from int64 and read as unsigned is right modulo 2^64.
-        above = (coded.values - np.int64(coded.base)).view(np.uint64)
-        parts.append(above.astype(f"<u{coded.width}").tobytes() if coded.width else b"")
-    rows, tso = len(wide) if columns else 0, columns.get("tso", columns.get("max_tso"))
-    low, high = (int(tso.min()), int(tso.max())) if tso is not None and rows else (0, 0)
-    head = pickle.dumps(((first, rows, low, high), *layout))
-    return b"".join([len(head).to_bytes(4, "little"), head, *parts])
-
-
-class _Narrow(NamedTuple):
-    values: Column
-    base: int
-    width: int
-    steps: bool
-
-
-def _narrow(values: Column, steps: bool) -> _Narrow:
-    """Return how many bytes values need above the least of them."""
-    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    width = next(width for width in (0, 1, 2, 4, 8) if (most - least) % (1 << 64) < 1 << 8 * width)
-    return _Narrow(values, least, width, steps)
+    names, rows = tuple(columns), len(next(iter(columns.values()))) if columns else 0
+    wide = np.empty((len(names), rows), np.int64)
+    for place, values in zip(wide, columns.values(), strict=True):
+        place[:] = values
+    layout, data = np.zeros((len(names), L_FIELDS), np.int64), np.empty(wide.nbytes, np.uint8)
+    size = int(pack(wide, layout, data))
+    tso = next((names.index(name) for name in ("tso", "max_tso") if name in columns), None)
+    low, high = (0, 0) if tso is None else layout[tso, [L_LEAST, L_MOST]].tolist()
+    text = "\0".join(names).encode()
+    head = _HEAD.pack(_HEAD.size + len(text) + layout.nbytes, first, rows, low, high, len(names))
+    return b"".join([head, text, layout.tobytes(), view(data)[:size]])
 
 
 def _unpacked(piece: bytes, names: Sequence[str] | None) -> dict[str, Column]:
     """Return the columns of a piece, or those named."""
-    head, at = _head(piece)
-    rows, found = head.extent.rows, dict[str, Column]()
-    for column in head.columns:
-        steps = column.steps and bool(rows)
-        stored = rows - 1 if steps else rows
-        if names is None or column.name in names:
-            if column.width:
-                values = np.frombuffer(piece, f"<u{column.width}", stored, at).astype(np.uint64).view(np.int64)
-                values += np.int64(column.base)
-            else:
-                values = np.full(stored, column.base, np.int64)
-            found[column.name] = _summed(values, column.first) if steps else values
-        at += stored * column.width
-    return found
-
-
-def _summed(steps: Column, first: int) -> Column:
-    """Return the values whose steps these are."""
-    values = np.empty(len(steps) + 1, np.int64)
-    values[0] = first
-    np.cumsum(steps, out=values[1:])
-    values[1:] += np.int64(first)
-    return values
+    head = _head(piece)
+    wanted = [number for number, name in enumerate(head.names) if names is None or name in names]
+    found = np.empty((len(wanted), head.extent.rows), np.int64)
+    data = np.frombuffer(bytearray(piece), np.uint8)
+    if not unpack(data, head.end, head.layout, np.array(wanted, np.int64), found):
+        raise ValueError("a piece of a block is not whole")
+    return {head.names[number]: values for number, values in zip(wanted, found, strict=True)}

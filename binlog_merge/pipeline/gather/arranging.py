@@ -14,6 +14,7 @@ import numpy.typing as npt
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
+from binlog_merge.binlog.kernels.exchanges import may_exchange
 from binlog_merge.errors import ChecksumMismatch, KeysInDoubt
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.gather.arrange import Statement, arranged
@@ -70,8 +71,12 @@ def window_in_order(
     segments, commit_us = read.segments[chosen], read.keys[chosen, k.K_COMMIT_US]
     found = rows_in_window(plans, buffer, segments, read.row[chosen], rows, start, k.KEYED)
     of = read.begins[chosen][found[:, k.F_SEGMENT]]  # the transaction of each event
+    table_of, suspected = numbers(plans), np.zeros(len(found), np.uint8)
+    if not may_exchange(buffer, plans.arrays, found, of, table_of, MOST_CHANGES, suspected):
+        return read, ()
+    found, of = found[suspected != 0], of[suspected != 0]
     tables = plans.arrays.plans[found[:, k.F_PLAN], k.KEYED]
-    near = exchanging(of, numbers(plans)[tables], found[:, k.F_SEGMENT], found[:, k.F_KIND])
+    near = exchanging(of, table_of[tables], found[:, k.F_SEGMENT], found[:, k.F_KIND])
     if not near.any():
         return read, ()
     changes = key_changes(plans, buffer, commit_us, found[near], touched=False)

@@ -40,6 +40,8 @@ class InputReader:
         }
         self._remote = any(local_path(file.path) is None for file in files.values())
         self._ends: dict[tuple[int, int], int] = {}
+        checksums = {file.checksum for file in files.values()}
+        self.one_crc = 4 * checksums.pop() if len(checksums) == 1 else None  # of all files, None if they differ
         self.buffer = np.empty(WINDOW_BYTES * 2, np.uint8)
 
     def close(self) -> None:
@@ -184,11 +186,10 @@ def window(reader: InputReader, rows: Rows, start: int, stop: int, hints: bool) 
     segments[-1, k.S_LAST] = 1
     begins = np.flatnonzero(first)
     segments[begins, k.S_BYTES] = np.add.reduceat(length, begins)
-    pairs = {pair: reader.crc(*pair) for pair in _pairs(node, file)}
-    if len(set(pairs.values())) == 1:
-        segments[:, k.S_CRC] = next(iter(pairs.values()))
+    if reader.one_crc is not None:
+        segments[:, k.S_CRC] = reader.one_crc
     else:
-        segments[:, k.S_CRC] = [pairs[p] for p in zip(node.tolist(), file.tolist(), strict=True)]
+        segments[:, k.S_CRC] = [reader.crc(*place) for place in zip(node.tolist(), file.tolist(), strict=True)]
     # The bytes of a DDL's markers are not read: its text is known.
     for i in np.flatnonzero(((rows.flags[start:stop] & ks.COMPRESSED) != 0) & ~ddl).tolist():
         used = _unpack(reader, segments[i], used)
@@ -200,11 +201,6 @@ def window(reader: InputReader, rows: Rows, start: int, stop: int, hints: bool) 
     row = np.arange(n)
     plain = Window(segments, keys, row, np.maximum.accumulate(np.where(first != 0, row, 0)))
     return traced(reader.buffer, plain) if hints else plain
-
-
-def _pairs(node: Column, file: Column) -> list[tuple[int, int]]:
-    distinct = np.unique(node * (1 << 32) + file)
-    return [(int(p >> 32), int(p & 0xFFFFFFFF)) for p in distinct]
 
 
 def _unpack(reader: InputReader, segment: npt.NDArray[np.int64], used: int) -> int:

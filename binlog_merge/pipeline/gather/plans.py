@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
+from binlog_merge.binlog.kernels.exchanges import NO_KEYS
 from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap, row_steps
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
@@ -249,6 +250,7 @@ class PlanTable:
                 row[k.ASKED] = self._asked(target, body)
             if target is not None:
                 row[k.KEYED] = self._keyed(target, body, certain)
+                row[k.WATCHED] = self._numbers(_watched(plan, self.keyed[int(row[k.KEYED]) - 1]))
             row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
             row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
             row[k.STEPS] = self._numbers(steps)
@@ -302,6 +304,20 @@ class PlanTable:
         self._bytes[start : start + len(data)] = np.frombuffer(data, np.uint8)
         self._bytes_end += len(data)
         return start
+
+
+def _watched(plan: ReshapePlan, keyed: KeyedTable) -> list[int]:
+    """Return what `kernels.exchanges` asks of a plan: the physical columns of which the keys of its table are made.
+
+    A pad is the same in both images of an update. With a conversion, all columns count.
+    """
+    if not keyed.keys:
+        return [NO_KEYS if keyed.known else 0, 0]
+    wanted = {column for key in keyed.keys for column in key.columns}
+    if plan.needs_slow_path:
+        return [len(keyed.keys), len(plan.column_types), *range(len(plan.column_types))]
+    columns = sorted({column if plan.identity else plan.source[column] for column in wanted} - {k.PAD})
+    return [len(keyed.keys), len(columns), *columns]
 
 
 def _room(buffer: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:

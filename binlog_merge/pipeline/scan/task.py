@@ -15,7 +15,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.index_rows import sorted_places
+from binlog_merge.binlog.kernels.index_rows import points, sorted_places
 from binlog_merge.binlog.kernels.scan import find_group
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.node_file import open_known
@@ -44,7 +44,7 @@ GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum
 def scan(task: ScanTask) -> ScanResult:
     """Walk one piece and write its block; damage is returned as `error`, never raised."""
     rows = min(1 << 20, max(1 << 10, (min(task.stop, task.size) - task.start) // 512))
-    walk = leaving_out(Walk(task, new_arrays(rows)))
+    walk = leaving_out(Walk(task, new_arrays(rows, branches=rows)))
     walk.reg[k.NEXT_SEQUENCE] = k.FILE_BEGINS if task.start <= 4 else k.ANY_SEQUENCE
     first, truncated, error = -1, None, None
     try:
@@ -140,7 +140,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
     )
     live = a.xids[a.xids[:, k.P_STATE] == 1]
     live = live[np.argsort(live[:, k.P_START], kind="stable")]
-    new = timed[timed[:, k.T_COMMIT_AT] >= task.seen]
+    new = np.flatnonzero(timed[:, k.T_COMMIT_AT] >= task.seen)[:1]
     markers = timed[(timed[:, k.T_FLAGS] & k.MARKER) != 0]
     after_max = (local[:, k.L_MAX_TSO] == reg[k.MAX_TSO]) & (local[:, k.L_MAX_TRANSACTION] == reg[k.MAX_TRANSACTION])
     return ScanResult(
@@ -160,9 +160,11 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         max_tso=int(reg[k.MAX_TSO]),
         max_transaction=int(reg[k.MAX_TRANSACTION]),
         locals_after_max=int(np.count_nonzero(after_max)),
-        least_new=(int(new[0, k.T_TSO]), int(new[0, k.T_TRANSACTION])) if len(new) else None,
-        quantiles=tuple(_quantiles(timed[:, k.T_TSO], timed[:, k.T_END] - timed[:, k.T_START]))
-        + tuple(_quantiles(local[:, k.L_MAX_TSO], local[:, k.L_END] - local[:, k.L_START])),
+        least_new=next(((tso, number) for tso, number in timed[new][:, [k.T_TSO, k.T_TRANSACTION]].tolist()), None),
+        quantiles=(
+            *_quantiles(timed, k.T_TSO, k.T_START, k.T_END),
+            *_quantiles(local, k.L_MAX_TSO, k.L_START, k.L_END),
+        ),
         sets=tuple(_sets(walk)),
         late=tuple(_late(row) for row in late.tolist()),
         open=tuple(_open(row) for row in live.tolist()),
@@ -182,18 +184,16 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
     )
 
 
-def _quantiles(tso: npt.NDArray[np.int64], weight: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Yield points (tso, bytes since the last point), evenly spaced by bytes; `tso` is sorted.
+def _quantiles(rows: npt.NDArray[np.int64], tso: int, begin: int, end: int) -> list[tuple[int, int]]:
+    """Return points (tso, bytes since the last point), evenly spaced by bytes, of rows that are sorted by `tso`.
 
     There are up to QUANTILES of them, of a small piece fewer: the driver holds those of all pieces.
     """
-    if not len(tso):
-        return
-    total = np.cumsum(weight)
-    count = min(QUANTILES, max(FEWEST_QUANTILES, int(total[-1]) // QUANTILE_BYTES))
-    wanted = (np.arange(1, count + 1) * int(total[-1])) // count
-    at = np.unique(np.minimum(np.searchsorted(total, wanted), len(tso) - 1))
-    yield from zip(tso[at].tolist(), np.diff(total[at], prepend=0).tolist(), strict=True)
+    size = int((rows[:, end] - rows[:, begin]).sum())
+    count = min(QUANTILES, max(FEWEST_QUANTILES, size // QUANTILE_BYTES))
+    found = np.empty((count, 2), np.int64)
+    number = int(points(rows, tso, begin, end, count, found))
+    return [(at, weight) for at, weight in found[:number].tolist()]
 
 
 def _sets(walk: Walk) -> Iterator[tuple[tuple[str, str], ...]]:
@@ -286,6 +286,8 @@ def _first(walk: Walk) -> Gtid:
 
 
 def _set(walk: Walk, rows: npt.NDArray[Any]) -> GtidSet:
+    if not len(rows):
+        return GtidSet()
     spans = zip(rows[:, k.G_TAG].tolist(), rows[:, k.G_START].tolist(), rows[:, k.G_END].tolist(), strict=True)
     sids = rows[:, k.G_SID_1 : k.G_SID_2 + 1]
     return GtidSet.of(

@@ -72,11 +72,13 @@ class Walk:
         return self.arrays.reg
 
 
-def new_arrays(rows: int = 1 << 12) -> k.Arrays:
-    """Return empty arrays with room for `rows` rows; `_grown` enlarges them.
+def new_arrays(rows: int = 1 << 12, branches: int = 1 << 13) -> k.Arrays:
+    """Return empty arrays with room for `rows` rows, and for some of so many branches; `_grown` enlarges them.
 
-    The hash tables begin small so that they stay in the processor's cache; their lengths are powers of two.
+    The hash tables begin small so that they stay in the processor's cache, and all the smaller for a small file, which
+    is walked faster than large ones are looked through; their lengths are powers of two.
     """
+    slots = max(1 << 8, min(1 << 12, 1 << (branches >> 2).bit_length()))
     table = lambda n, columns: np.zeros((n, columns), np.int64)  # noqa: E731
     registers = np.zeros(k.REGISTERS, np.int64)
     for register in (k.INNER_END, k.ORIGINAL_US, k.SEQUENCE_TSO, k.COMMIT_TABLE_ID, k.LOG_TSO):
@@ -92,8 +94,8 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
         timed=table(rows, k.T_COLUMNS),
         local=table(rows, k.L_COLUMNS),
         late=table(256, k.X_COLUMNS),
-        xids=table(1 << 12, k.P_COLUMNS),
-        tsos=table(1 << 12, k.C_COLUMNS),
+        xids=table(slots, k.P_COLUMNS),
+        tsos=table(slots, k.C_COLUMNS),
         gtids=table(64, k.G_COLUMNS),
         elsewhere=table(0, k.G_COLUMNS),
         ids=np.zeros(k.MAX_TABLES_IN_GROUP + k.COMMIT_SHAPE, np.int64),

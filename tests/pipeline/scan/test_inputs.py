@@ -95,10 +95,15 @@ def test_files_that_are_not_those_of_the_run_before() -> None:
         inputs(state, *files[:2], replace(files[2], size=59))
 
 
+def quantiles(tso: Any, weight: Any) -> list[tuple[int, int]]:
+    """Return the quantiles of rows with TSOs and sizes in bytes."""
+    return _quantiles(np.stack([tso, np.zeros_like(weight), weight], axis=1), 0, 1, 2)
+
+
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 100)), max_size=600).map(sorted))
 def test_quantiles_weigh_what_the_piece_weighs(found: list[tuple[int, int]]) -> None:
     tso, weight = (np.array([pair[i] for pair in found], np.int64) for i in (0, 1))
-    points = list(_quantiles(tso, weight))
+    points = quantiles(tso, weight)
     assert len(points) <= QUANTILES and [tso for tso, _ in points] == sorted(tso for tso, _ in points)
     reached = 0
     for at, bytes_ in points:  # up to each point there are at least as many bytes with TSOs as great, and no more
@@ -110,7 +115,7 @@ def test_quantiles_weigh_what_the_piece_weighs(found: list[tuple[int, int]]) -> 
 def test_the_driver_gets_few_quantiles_of_small_pieces() -> None:
     tso = np.arange(100_000)
     for size, expected in ((20_000_000, 19), (100_000, FEWEST_QUANTILES), (1 << 40, QUANTILES)):
-        assert len(list(_quantiles(tso, np.full(len(tso), size // len(tso))))) == expected
+        assert len(quantiles(tso, np.full(len(tso), size // len(tso)))) == expected
 
 
 @pytest.mark.parametrize("slots", [1, 2, 100])
