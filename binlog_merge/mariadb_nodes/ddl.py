@@ -18,7 +18,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
-from binlog_merge.streams.mariadb.items import Item, Statement, is_type, items_of, word_of
+from binlog_merge.streams.mariadb.items import Item, Statement, is_type, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.column_type import TYPES
 from snapshot_store.mysql.sql.cursor import Cursor, depths_of
@@ -154,10 +154,7 @@ class _Rewriting(Statement):
         self._collations(words)
         if words[:1] in (("CREATE",), ("ALTER",)) and "TABLE" in words:
             self._options()
-            for item in items_of(self.tokens):
-                self._item(item)
-                if self.edits.empties(item.tokens[0].start, item.tokens[-1].end):
-                    self.edits.remove(*item.span)
+            self.rewrite_items(self._item)
         made = self.edits.applied().strip()
         return MysqlDdl((self.first, made) if self.first else (made,), tuple(self.notes))
 

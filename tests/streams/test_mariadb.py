@@ -203,6 +203,26 @@ def test_statements_are_written_as_mariadb_takes_them(server: MariaDbServer) -> 
         cursor.execute("INSERT INTO d VALUES (-7)")  # what was not enforced is not
 
 
+@pytest.mark.parametrize(
+    ("statement", "made"),
+    [
+        ("ALTER TABLE t ADD KEY a ((x + 1)), ADD KEY b ((y + 1)), ADD c INT", "ALTER TABLE t ADD c INT"),
+        ("ALTER TABLE t ADD KEY a ((x + 1)), ADD KEY b ((y + 1))", "ALTER TABLE t"),
+        ("ALTER TABLE t ADD c INT, ADD KEY a ((x + 1)), ADD KEY b ((y + 1))", "ALTER TABLE t ADD c INT"),
+        ("CREATE TABLE t (KEY ((x + 1)), KEY ((y + 1)), x INT, y INT)", "CREATE TABLE t ( x INT, y INT)"),
+        (
+            "CREATE TABLE t (KEY ((x + 1)), x INT, KEY ((x + 2)), y INT, KEY ((y + 1)))",
+            "CREATE TABLE t ( x INT, y INT)",
+        ),
+        ("ALTER TABLE t ENCRYPTION='N', ADD KEY ((x + 1)), ADD c INT", "ALTER TABLE t ADD c INT"),
+    ],
+)
+def test_items_that_are_left_out_take_their_commas_along(statement: str, made: str) -> None:
+    written = mariadb_ddl(statement, DdlSession()).sql
+    assert written is not None
+    assert " ".join(written.split()) == made
+
+
 def test_what_mariadb_cannot_do_is_named() -> None:
     assert mariadb_ddl("CREATE INDEX i ON t ((lower(a)))", DdlSession()).sql is None
     for statement, named in (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from binlog_merge.streams.mariadb.items import Statement, is_functional, is_type, items_of, rewrite_item, word_of
+from binlog_merge.streams.mariadb.items import Statement, is_functional, is_type, rewrite_item, word_of
 from binlog_merge.streams.mariadb.rows import mariadb_name
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor
@@ -87,10 +87,7 @@ class _Rewriting(Statement):
         if words[:1] in (["CREATE"], ["ALTER"]) and {"TABLE", "INDEX"} & set(words):
             self._names()
         self._arrows()
-        for item in items_of(self.tokens):
-            rewrite_item(self, item)
-            if self.edits.empties(item.tokens[0].start, item.tokens[-1].end):
-                self.edits.remove(*item.span)
+        self.rewrite_items(lambda item: rewrite_item(self, item))
         if words[:2] in (["ALTER", "DATABASE"], ["ALTER", "SCHEMA"]):
             self.dropped = len(self.edits.applied().split()) <= _WITHOUT_OPTIONS
         for token, after in pairwise(self.tokens):

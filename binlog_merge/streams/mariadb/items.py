@@ -15,10 +15,13 @@ _EVERYTHING: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item of a list. `span` are the offsets of the item with the comma that goes with it."""
+    """An item of a list. `start` is the offset of the comma before it, and `end` that behind the one after it, if there
+    is one.
+    """
 
     tokens: Sequence[Token]
-    span: tuple[int, int]
+    start: int
+    end: int
 
     def words(self, count: int = _EVERYTHING) -> tuple[str, ...]:
         """Return the first words in upper case, "" for a token that is no word."""
@@ -46,17 +49,14 @@ def _behind_name(tokens: Sequence[Token], at: int) -> int:
 
 
 def _cut(tokens: Sequence[Token], begin: int, end: int) -> list[Item]:
-    """Return the items between two indexes. The first takes the comma behind it along, others that before them."""
+    """Return the items between two indexes."""
     items, bounds = [], cursor.items_of(tokens, begin, end) if begin < end else []
     for number, (start, stop) in enumerate(bounds):
         if start == stop:
             continue
-        span = tokens[start].start, tokens[stop - 1].end
-        if number:
-            span = tokens[bounds[number - 1][1]].start, span[1]
-        elif len(bounds) > 1:
-            span = span[0], tokens[stop].end
-        items.append(Item(tokens[start:stop], span))
+        before = bounds[number - 1][1] if number else start
+        behind = stop if number + 1 < len(bounds) else stop - 1
+        items.append(Item(tokens[start:stop], tokens[before].start, tokens[behind].end))
     return items
 
 
@@ -75,9 +75,24 @@ class Statement:
             at += 1
         return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
 
+    def rewrite_items(self, rewrite: Callable[[Item], None]) -> None:
+        """Collect the edits of each item; of what nothing is left, a comma goes too: those before the first that stays
+        take the one behind them along, the others that before them.
+        """
+        stays = False
+        for item in items_of(self.tokens):
+            rewrite(item)
+            start, end = item.tokens[0].start, item.tokens[-1].end
+            if not self.edits.empties(start, end):
+                stays = True
+            elif stays:
+                self.edits.remove(item.start, end)
+            else:
+                self.edits.remove(start, item.end)
+
     def leave_out(self, item: Item, why: str) -> None:
-        """Remove an item with a comma, and name it."""
-        self.edits.remove(*item.span)
+        """Remove an item, and name it."""
+        self.edits.remove(item.tokens[0].start, item.tokens[-1].end)
         text = " ".join(self.sql[item.tokens[0].start : item.tokens[-1].end].split())
         self.notes.append(f"{text[:120]}: {why}")
 
