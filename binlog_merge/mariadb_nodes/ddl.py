@@ -252,7 +252,9 @@ class _Rewriting(Statement):
     def _address(self, tokens: Sequence[Token], i: int) -> None:
         """Write the bytes of an address, which INET6_NTOA shows; and a literal DEFAULT as these."""
         size = _ADDRESSES[word_of(tokens[i])]
-        at = next((j + 1 for j in range(i, len(tokens) - 1) if word_of(tokens[j]) == "DEFAULT"), None)
+        ends = (j for j, token, depth in depths_of(tokens, i) if depth < 0 or (depth == 0 and token.text == ","))
+        last = next(ends, len(tokens))  # ADD COLUMN (i INET6, s VARCHAR(39) DEFAULT '::1')
+        at = next((j + 1 for j in range(i, last - 1) if word_of(tokens[j]) == "DEFAULT"), None)
         if at is not None and tokens[at].kind == "string":
             default = _address_bytes(tokens[at].text, size)
             if default is None:

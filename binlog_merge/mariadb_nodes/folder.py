@@ -160,6 +160,17 @@ class FileTranslation:
                 remedy="copy the file from the node again",
             )
 
+    def ends_by_crash(self) -> None:
+        """Mark the translation as that of a file whose server never ended it; a later one exists. Raises MergeError.
+
+        The copy of such a file need not have the flag: a capture clears it when the next file begins.
+        """
+        try:
+            with _Target(self.target, self.written) as target:
+                target.flag(in_use=True)
+        except OSError as error:
+            raise io_error(error, str(self.target)) from error
+
 
 class _Target:
     """A translation that is written from `place` on: what is there is compared, what is not is appended."""
@@ -248,13 +259,20 @@ class FolderTranslation:
         return [self._results[path.name] for path in paths]
 
     def removed(self) -> list[Path]:
-        """Return the files that were translated whole and whose translation somebody has removed."""
+        """Return the files whose translation retention has removed: those before the first translation that is there.
+
+        What somebody has removed besides is translated again.
+        """
         done = _read_note(self._folder).files
-        gone = [name for name in done if not (self._folder / name).exists()]
+        there = {path.name for path in self._folder.glob("*") if _NUMBERED.fullmatch(path.name)}
+        gone = done.keys() - there
         self._done = {name: sizes for name, sizes in self._done.items() if name not in gone}
         self._results = {name: made for name, made in self._results.items() if name not in gone}
-        paths = {Path(path) for pattern in self._patterns for path in _matching(pattern)} if gone else set()
-        return [path for path in paths if path.name in gone]
+        if not gone or not there:
+            return []
+        first = min(map(_number, there))
+        paths = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
+        return [path for path in paths if path.name in gone and _number(path.name) < first]
 
     def _paths(self) -> list[Path]:
         found = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
@@ -279,7 +297,7 @@ class FolderTranslation:
                 f"the files belong to {len(series)} series: {', '.join(sorted(series))}",
                 remedy="translate each node's files into a folder of its own",
             )
-        return [by_name[name] for name in sorted(by_name, key=lambda name: int(name.rpartition(".")[2]))]
+        return [by_name[name] for name in sorted(by_name, key=_number)]
 
     def _translated(self, path: Path, has_later: bool) -> Translated:
         target, done = self._folder / path.name, self._done.get(path.name)
@@ -289,9 +307,15 @@ class FolderTranslation:
         file = self._files.get(path.name)
         if file is None:
             file = self._files[path.name] = FileTranslation(path, target, self._note)
-        file.advance()
-        if has_later:
-            file.check_whole()
+        try:
+            file.advance()
+            if has_later:
+                file.check_whole()
+                if not file.ended:
+                    file.ends_by_crash()
+        except MergeError:
+            del self._files[path.name]  # what it has in memory may be ahead of what is on the disk: it begins again
+            raise
         ended = file.ended or has_later
         if ended:
             self._files.pop(path.name)
@@ -303,6 +327,10 @@ class FolderTranslation:
     def _write_note(self) -> None:
         if dict(_read_note(self._folder).files) != self._done:
             write_note(self._folder / NOTE_NAME, _KIND, Done(self._done))
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition(".")[2])
 
 
 def _matching(pattern: str) -> list[str]:

@@ -62,7 +62,7 @@ def _done(table: Table, action: Action, before: Sequence[Action]) -> Action | No
 def _holds(table: Table, action: Action, before: Sequence[Action]) -> bool:
     match action:
         case AddColumn(column=column):
-            added = {a.column.name.lower() for a in before if isinstance(a, AddColumn)}
+            added = {a.column.name.lower() for a in before if isinstance(a, AddColumn | ChangeColumn)}
             return table.index_of(column.name) is None and column.name.lower() not in added
         case DropColumn(name=name):
             dropped = {a.name.lower() for a in before if isinstance(a, DropColumn)}
@@ -95,7 +95,8 @@ def _constraints(table: Table, kind: type) -> set[str]:
 def _droppable(table: Table, kind: str) -> set[str]:
     keys, checks = _constraints(table, ForeignKeySpec), _constraints(table, CheckSpec)
     known = {"index": _indexes(table), "foreign key": keys, "check": checks}
-    return known.get(kind, _indexes(table) | keys | checks)
+    unique = {index.name.lower() for index in table.unique_keys}
+    return known.get(kind, unique | keys | checks)
 
 
 def _called(constraint: KeySpec | ForeignKeySpec | CheckSpec) -> str:
@@ -180,11 +181,14 @@ def _cut_actions(edits: Edits, cursor: Cursor, table: Table) -> None:
             _cut(edits, tokens, bounds, [name in names for name in work.names])
         return
     before: list[Action] = []
-    bounds, kept = items_of(tokens, begin, end), list[bool]()
-    for first, stop in bounds:
+    bounds, kept = list(items_of(tokens, begin, end)), list[bool]()
+    for first, stop in tuple(bounds):
         one = Cursor(cursor.sql, cursor.text, tokens[:stop], cursor.session)
         one.place = first
         actions = parse_actions(one)
+        if stop == end:
+            stop = one.place  # PARTITION BY and REMOVE PARTITIONING follow without a comma, and stay
+            bounds[-1] = first, stop
         held = []
         for action in actions:
             done = _done(table, action, before)

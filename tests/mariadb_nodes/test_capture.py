@@ -20,6 +20,7 @@ from binlog_merge.node_capture.nodes import capture as capture_as_it_is
 from tests.cli.test_run_live import follow, running, served_port, until
 from tests.mariadb_nodes.stories import contents
 from tests.mariadb_server import MariaDbServer
+from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 from tools.demo_live.cluster import free_ports
 
@@ -121,6 +122,25 @@ def test_files_are_captured_as_they_are_and_translated(nodes: Nodes, tmp_path: P
     assert (first.exists(), (nodes.raw(1) / first.name).exists()) == (False, False)
 
 
+@pytest.mark.extended
+def test_a_file_that_a_crash_has_ended_is_whole(nodes: Nodes, tmp_path: Path) -> None:
+    """Statements that became two have GTIDs that no later file lists."""
+    nodes.ports = nodes.ports[:1]
+    config, (server, _) = MergeConfig.load(nodes.configured()), nodes.servers
+    server.query("CREATE DATABASE shop")
+    server.query("CREATE OR REPLACE TABLE shop.t (id INT PRIMARY KEY)")
+    server.query("CREATE TABLE shop.copy (id INT PRIMARY KEY) SELECT * FROM shop.t")
+    capture(config)
+    assert server._process is not None
+    server._process.kill()
+    server._process.wait()
+    server.start()
+    server.query("INSERT INTO shop.t VALUES (1)")
+    capture(config)
+    merge(config, tmp_path / "merged")
+
+
+@pytest.mark.extended
 def test_another_server_and_what_cannot_be_done_are_refused(nodes: Nodes, tmp_path: Path) -> None:
     config = MergeConfig.load(nodes.configured())
     capture(config)
@@ -142,6 +162,7 @@ def test_another_server_and_what_cannot_be_done_are_refused(nodes: Nodes, tmp_pa
         capture(MergeConfig.load(path))
 
 
+@pytest.mark.extended
 def test_a_replica_follows_a_run(nodes: Nodes, mysql_server: MySqlServer, tmp_path: Path) -> None:
     """`run` with the shortest configuration; the nodes beat, since MariaDB logs no commit times."""
     beat = {"interval": "500ms", "statement": "REPLACE INTO idle.beat VALUES (1, NOW(6))"}

@@ -1,5 +1,6 @@
 """Files that real servers wrote: what `inspect` shows of them, and what is made of them."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from binlog_merge.errors import (
     ConfigError,
     DdlNotUnderstoodError,
     EncryptedBinlog,
+    IoError,
     MergeError,
     NoFiles,
     WrongNode,
@@ -30,6 +32,7 @@ from binlog_merge.mariadb_nodes.rows import uncompressed_value
 from binlog_merge.mariadb_nodes.translator import Translator, node_uuid
 from snapshot_store.store.db import Store
 from tests.merge_e2e.local import merge
+from tests.small_disk import small_disk
 
 FILES = Path(__file__).parent / "files"
 NAMES = sorted(path.name for path in FILES.glob("*.00000?"))
@@ -274,3 +277,47 @@ def test_a_table_of_a_database_that_was_made_before_the_log_is_set_as_the_error_
         (version,) = store.history_of([(None, "d", "t")]).versions
     assert version.table is not None
     assert [column.name for column in version.table.columns] == ["a", "u"]
+
+
+def test_a_translation_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
+    """A capture that waits for room keeps the translation in memory."""
+    data, raw = (FILES / "10.11.000001").read_bytes(), tmp_path / "raw"
+    raw.mkdir()
+    (raw / "m.000001").write_bytes(data[:600])
+    with small_disk(tmp_path / "disk", 1) as disk:
+        translation = FolderTranslation([str(raw)], disk / "made", lambda text: None)
+        translation.advance()
+        room = os.statvfs(disk)
+        with (disk / "ballast").open("wb") as ballast:
+            os.posix_fallocate(ballast.fileno(), 0, room.f_bavail * room.f_frsize)
+        (raw / "m.000001").write_bytes(data)
+        for _ in range(2):
+            with pytest.raises(IoError, match="No space left"):
+                translation.advance()
+        (disk / "ballast").unlink()
+        translation.advance()
+        assert (disk / "made" / "m.000001").read_bytes() == _translated(data)
+
+
+def test_only_what_retention_removes_of_a_translation_counts_as_removed(tmp_path: Path) -> None:
+    """The files of the server may be the only ones that are left: the server purges its own."""
+    raw, made = tmp_path / "raw", tmp_path / "made"
+    raw.mkdir()
+    for number, name in enumerate(("10.11.000001", "10.11.000002", "10.11.000002"), 1):
+        shutil.copy(FILES / name, raw / f"m.00000{number}")
+
+    def translation() -> FolderTranslation:
+        found = FolderTranslation([str(raw)], made, lambda text: None)
+        assert found.removed() == []
+        found.advance()
+        return found
+
+    translation()
+    whole = {path.name: path.read_bytes() for path in made.glob("m.*")}
+    for names in (["m.000002"], ["m.000001", "m.000002", "m.000003"]):
+        for name in names:
+            (made / name).unlink()
+        translation()
+        assert {path.name: path.read_bytes() for path in made.glob("m.*")} == whole
+    (made / "m.000001").unlink()
+    assert FolderTranslation([str(raw)], made, lambda text: None).removed() == [raw / "m.000001"]

@@ -82,6 +82,7 @@ def _transfer(nodes: list[MariaDbServer], number: int, prepared_first: int) -> N
         session.close()
 
 
+@pytest.mark.extended
 def test_a_distributed_transaction_comes_out_whole_and_is_served_and_replayed(
     nodes: list[MariaDbServer], tmp_path: Path
 ) -> None:
