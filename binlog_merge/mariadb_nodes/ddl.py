@@ -4,6 +4,8 @@
     a VARCHAR(9) COMPRESSED                a VARCHAR(9)
     v VECTOR(3), i INET6                   v VARBINARY(12), i BINARY(16)
     KEY (a) IGNORED                        KEY (a) INVISIBLE
+    FOREIGN KEY f (a) REFERENCES …         CONSTRAINT f FOREIGN KEY f (a) REFERENCES …
+    a INT REFERENCES p (id)                a INT, FOREIGN KEY (a) REFERENCES p (id)
     /*M!100100 … */                        what is in it, as far as the server ran it
 
 IF EXISTS and IF NOT EXISTS of columns and keys pass: a merge knows what is there, and does what they mean. What cannot
@@ -12,16 +14,18 @@ meaning in MySQL (accounts, sequences) is left out, and named.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from itertools import pairwise
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
 from binlog_merge.streams.mariadb.items import Item, Statement, is_type, word_of
+from binlog_merge.streams.mariadb.items import items_of as cut
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.column_type import TYPES
-from snapshot_store.mysql.sql.cursor import Cursor, depths_of
+from snapshot_store.mysql.sql.cursor import Cursor, closing, depths_of, items_of
 from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
@@ -155,6 +159,7 @@ class _Rewriting(Statement):
         if words[:1] in (("CREATE",), ("ALTER",)) and "TABLE" in words:
             self._options()
             self.rewrite_items(self._item)
+            self._numbers()
         made = self.edits.applied().strip()
         return MysqlDdl((self.first, made) if self.first else (made,), tuple(self.notes))
 
@@ -220,6 +225,8 @@ class _Rewriting(Statement):
 
     def _item(self, item: Item) -> None:
         tokens, words = item.tokens, item.words()
+        self._foreign_key(tokens, words)
+        self._references(tokens)
         for i, (token, word) in enumerate(zip(tokens, words, strict=True)):
             before, after = tokens[i - 1] if i else None, tokens[i + 1] if i + 1 < len(tokens) else None
             behind = before is not None and word_of(before) in _BEFORE_NAMES | {"EXISTS"}
@@ -248,6 +255,49 @@ class _Rewriting(Statement):
                 self.edits.replace(token.start, token.end, "STORED")
             elif word == "DEFAULT" and after is not None:
                 self._default(tokens, i + 1, bool(set(words[:i]) & _WITHOUT_LITERALS))
+
+    def _foreign_key(self, tokens: Sequence[Token], words: Sequence[str]) -> None:
+        """Give a foreign key the name of its index, as MariaDB does if it has no other."""
+        for i, pair in enumerate(pairwise(words)):
+            at = i + 2
+            while at < len(tokens) and words[at] in ("IF", "NOT", "EXISTS"):
+                at += 1
+            if pair != ("FOREIGN", "KEY") or at + 1 >= len(tokens) or tokens[at + 1].text != "(":
+                continue
+            name = self.sql[tokens[at].start : tokens[at].end]
+            before = words[i - 1] if i else ""
+            if before == "CONSTRAINT":
+                self.edits.replace(tokens[i].start, tokens[i].start, f"{name} ")
+            elif "CONSTRAINT" not in words[max(0, i - 5) : i]:
+                self.edits.replace(tokens[i].start, tokens[i].start, f"CONSTRAINT {name} ")
+
+    def _numbers(self) -> None:
+        """Note where both may number a foreign key without a name differently: beside one that goes."""
+        items = cut(self.tokens)
+        gone = any(item.words(1) == ("DROP",) and _GENERATED_KEY.fullmatch(item.tokens[-1].text) for item in items)
+        keys = (item.tokens[3].text for item in items if item.words(3) == ("ADD", "FOREIGN", "KEY"))
+        if gone and "(" in keys:
+            self.notes.append("the number in the new foreign key's name may be another: drop it by the name in MySQL")
+
+    def _references(self, tokens: Sequence[Token]) -> None:
+        """Make a foreign key of the REFERENCES in a column's definition: MySQL 8.4 ignores those."""
+        for first, stop, adds in _definitions(tokens):
+            if word_of(tokens[first]) in _OF_KEYS:
+                continue
+            ends = (
+                i for i, token, depth in depths_of(tokens[:stop], first) if not depth and word_of(token) == "REFERENCES"
+            )
+            at, name = next(ends, first), self.sql[tokens[first].start : tokens[first].end]
+            if at <= first + 1:
+                continue
+            made = f", {'ADD ' * adds}FOREIGN KEY ({name}) "
+            last = stop - 2 if word_of(tokens[stop - 2]) == "AFTER" else stop - (word_of(tokens[stop - 1]) == "FIRST")
+            if last == stop:
+                self.edits.replace(tokens[at].start, tokens[at].start, made)
+                continue
+            text = self.sql[tokens[at].start : tokens[last - 1].end]
+            self.edits.remove(tokens[at].start, tokens[last].start)
+            self.edits.replace(tokens[stop - 1].end, tokens[stop - 1].end, made + text)
 
     def _address(self, tokens: Sequence[Token], i: int) -> None:
         """Write the bytes of an address, which INET6_NTOA shows; and a literal DEFAULT as these."""
@@ -284,6 +334,20 @@ class _Rewriting(Statement):
         return token if word.lower() in WITHOUT_PARENTHESES else None
 
 
+def _definitions(tokens: Sequence[Token]) -> Iterator[tuple[int, int, bool]]:
+    """Yield where the definitions in an item begin and end, and whether each is an ADD of its own."""
+    if word_of(tokens[0]) in ("CHANGE", "MODIFY", "DROP", "ALTER", "RENAME"):
+        return
+    adds = first = int(word_of(tokens[0]) == "ADD")
+    while first < len(tokens) and word_of(tokens[first]) in ("COLUMN", "IF", "NOT", "EXISTS"):
+        first += 1
+    if adds and first < len(tokens) and tokens[first].text == "(":
+        inner = items_of(tokens, first + 1, closing(tokens, first))
+        yield from ((begin, end, False) for begin, end in inner if begin < end)
+    elif first < len(tokens):
+        yield first, len(tokens), bool(adds)
+
+
 def _address_bytes(text: str, size: int) -> bytes | None:
     """Return an address as MariaDB stores it; None for what is none."""
     try:
@@ -304,6 +368,11 @@ def _is_name(tokens: Sequence[Token], i: int) -> bool:
     return (words[:2] == ["CHANGE", "COLUMN"] and i == 3) or (named[-1:] or [""])[0] in _BEFORE_NAMES | _NAMING
 
 
+_OF_KEYS: Final = frozenset(
+    {"CONSTRAINT", "FOREIGN", "KEY", "INDEX", "UNIQUE", "PRIMARY", "FULLTEXT", "SPATIAL", "CHECK", "PARTITION"}
+)
+"""Words with which a definition begins that is none of a column."""
+_GENERATED_KEY: Final = re.compile(r".+_ibfk_\d+", re.IGNORECASE)
 _NAMING: Final = frozenset({"KEY", "INDEX", "CONSTRAINT", "TO"})
 """Words behind which the name of something else than a column stands, or a new one."""
 

@@ -66,6 +66,27 @@ WRITTEN = {
     "ALTER TABLE t CHANGE a json JSON, ADD KEY k (ignored) IGNORED": (
         f"ALTER TABLE t CHANGE a json {_TEXT}, ADD KEY k (ignored) INVISIBLE",
     ),
+    "CREATE TABLE t (a INT, FOREIGN KEY `f` (a) REFERENCES p (id), CONSTRAINT g FOREIGN KEY f (a) REFERENCES p (id))": (
+        "CREATE TABLE t (a INT, CONSTRAINT `f` FOREIGN KEY `f` (a) REFERENCES p (id), "
+        "CONSTRAINT g FOREIGN KEY f (a) REFERENCES p (id))",
+    ),
+    "ALTER TABLE t ADD FOREIGN KEY IF NOT EXISTS f (a) REFERENCES p (id), ADD FOREIGN KEY (a) REFERENCES p (id)": (
+        "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY IF NOT EXISTS f (a) REFERENCES p (id), "
+        "ADD FOREIGN KEY (a) REFERENCES p (id)",
+    ),
+    "ALTER TABLE t ADD CONSTRAINT FOREIGN KEY f (a) REFERENCES p (id), DROP FOREIGN KEY IF EXISTS g": (
+        "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY f (a) REFERENCES p (id), DROP FOREIGN KEY IF EXISTS g",
+    ),
+    "CREATE TABLE t (a INT NOT NULL REFERENCES p (id) ON DELETE CASCADE, b INT)": (
+        "CREATE TABLE t (a INT NOT NULL , FOREIGN KEY (a) REFERENCES p (id) ON DELETE CASCADE, b INT)",
+    ),
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT REFERENCES p (id) AFTER b, ADD c INT REFERENCES p (id)": (
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT AFTER b, ADD FOREIGN KEY (a) REFERENCES p (id), "
+        "ADD c INT , ADD FOREIGN KEY (c) REFERENCES p (id)",
+    ),
+    "ALTER TABLE t ADD (a INT REFERENCES p (id), FOREIGN KEY (b) REFERENCES p (id))": (
+        "ALTER TABLE t ADD (a INT , FOREIGN KEY (a) REFERENCES p (id), FOREIGN KEY (b) REFERENCES p (id))",
+    ),
     "DROP TABLE t": ("DROP TABLE t",),
     "CREATE USER u": (),
     "GRANT ALL ON *.* TO u": (),
@@ -124,3 +145,10 @@ def test_what_is_left_out_or_changed_is_named() -> None:
 def test_a_comment_of_a_newer_server_is_left_out() -> None:
     assert with_comments_opened("A /*M!120000 B */ C /* x */", 101118) == "A    C /* x */"
     assert with_comments_opened("A /*!50001 /*M!120000 B */ C */ D", 101118).split() == ["A", "C", "D"]
+
+
+def test_a_number_that_may_be_another_is_named() -> None:
+    sql = "ALTER TABLE t DROP FOREIGN KEY {}, ADD FOREIGN KEY {}(a) REFERENCES p (id)"
+    notes = [mysql_ddl(sql.format(*what), SESSION, Meaning(101118, {})).notes for what in
+             (("t_ibfk_1", ""), ("t_ibfk_1", "f "), ("f", ""))]  # fmt: skip
+    assert [len(found) for found in notes] == [1, 0, 0]
