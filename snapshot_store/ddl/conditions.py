@@ -27,6 +27,7 @@ from snapshot_store.ddl.actions import (
     RenameColumn,
     RenameIndex,
     SetDefault,
+    SetVisible,
 )
 from snapshot_store.ddl.parse.alter import parse_actions
 from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work
@@ -81,7 +82,9 @@ def _holds(table: Table, action: Action, before: Sequence[Action]) -> bool:
             return table.index_of(name) is not None and name.lower() not in dropped
         case ChangeColumn(old=name) | RenameColumn(old=name) | SetDefault(name=name):
             return table.index_of(name) is not None
-        case RenameIndex(old=name):
+        case SetVisible(what="column", name=name):
+            return table.index_of(name) is not None
+        case RenameIndex(old=name) | SetVisible(name=name):
             return name.lower() in _indexes(table)
         case AddConstraint(constraint=constraint):
             if isinstance(constraint, CheckSpec):
