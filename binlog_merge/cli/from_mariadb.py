@@ -1,6 +1,7 @@
 """`binlog-merge from-mariadb`: translates a MariaDB's binlogs, so that they can be merged."""
 
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -25,6 +26,8 @@ where it was. GTIDs, XA, DDL, compressed events and columns become MySQL's. What
 sequences) is left out and named; DDL that MySQL does not know passes, and a merge stops there and says what to do."""
 
 _EVERY: Final = 0.2
+_MOST_NOTES: Final = 1000
+"""Notes at the end of a JSON document: the last ones, after --stop-never for a long time."""
 
 Files = Annotated[list[str], typer.Argument(help="Binlog files, folders of them, or patterns.", metavar="FILE...")]
 To = Annotated[Path, option("--to", "The folder for the translated files, one for each node.", "DIR", local_path)]
@@ -35,14 +38,11 @@ def from_mariadb(files: Files, to: To, stop_never: StopNever = False, output: Ou
     """Translate the binlogs of a MariaDB."""
     from binlog_merge.mariadb_nodes.folder import FolderTranslation
 
-    notes: list[str] = []
-    told: set[str] = set()
+    notes = deque[str](maxlen=_MOST_NOTES)
 
     def note(text: str) -> None:
         notes.append(text)
-        if text not in told:
-            told.add(text)
-            say(f"note: {printable(text)}")
+        say(f"note: {printable(text)}")
 
     translation = FolderTranslation([str(local_path(file)) for file in files], to, note)
     found = translation.advance()
@@ -55,7 +55,7 @@ def from_mariadb(files: Files, to: To, stop_never: StopNever = False, output: Ou
         read, written = sum(file.read for file in found), sum(file.written for file in found)
         print(f"{counted(len(found), 'file')} in {printable(to)}: {size_text(read)} read, {size_text(written)} written")
         return
-    print_document({"to": str(to), "files": [_plain(file) for file in found], "notes": notes}, output)
+    print_document({"to": str(to), "files": [_plain(file) for file in found], "notes": list(notes)}, output)
 
 
 def _followed(translation: Any, found: "list[Translated]") -> "list[Translated]":

@@ -4,6 +4,8 @@
     a VARCHAR(9) COMPRESSED                a VARCHAR(9)
     v VECTOR(3), i INET6                   v VARBINARY(12), i BINARY(16)
     KEY (a) IGNORED                        KEY (a) INVISIBLE
+    FOREIGN KEY f (a) REFERENCES …         CONSTRAINT f FOREIGN KEY f (a) REFERENCES …
+    a INT REFERENCES p (id)                a INT, FOREIGN KEY (a) REFERENCES p (id)
     /*M!100100 … */                        what is in it, as far as the server ran it
 
 IF EXISTS and IF NOT EXISTS of columns and keys pass: a merge knows what is there, and does what they mean. What cannot
@@ -12,16 +14,18 @@ meaning in MySQL (accounts, sequences) is left out, and named.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from itertools import pairwise
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
 from binlog_merge.streams.mariadb.items import Item, Statement, is_type, word_of
+from binlog_merge.streams.mariadb.items import items_of as cut
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.column_type import TYPES
-from snapshot_store.mysql.sql.cursor import Cursor, depths_of
+from snapshot_store.mysql.sql.cursor import Cursor, closing, depths_of, items_of
 from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
@@ -44,6 +48,7 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 """Words that are reserved in MySQL and not in MariaDB."""
 _BEFORE_NAMES: Final = frozenset({"ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "AFTER"})
+_BEFORE_TABLES: Final = frozenset({"TABLE", "TABLES", "EXISTS", "ON", "TO", "TRUNCATE"})
 _PLAIN_DEFAULTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 """Functions that MySQL takes as a DEFAULT without parentheses around it."""
 _NO_FUNCTIONS: Final = frozenset({"NULL", "TRUE", "FALSE", "CHARSET", "CHARACTER", "COLLATE", "NEXTVAL", "NEXT"})
@@ -142,21 +147,62 @@ class _Rewriting(Statement):
             self.edits.remove(self.tokens[0].start, self.tokens[begin - 1].end if begin else self.tokens[0].start)
             words = tuple(map(word_of, self.tokens[begin : begin + 5]))
             self.tokens = self.tokens[begin:]
-        changes = words[:1] in (("ALTER",), ("DROP",), ("RENAME",)) and len(self.tokens) > 1
-        if self.meaning.if_exists and changes and "EXISTS" not in words:
-            self.edits.replace(self.tokens[1].end, self.tokens[1].end, " IF EXISTS")
+        if self.meaning.if_exists:
+            self._if_exists(words)
         self._replace(words)
         words = tuple(map(word_of, self.tokens[:5]))
-        if words[:2] in (("ALTER", "ONLINE"), ("CREATE", "ONLINE"), ("DROP", "ONLINE")):
-            self.edits.remove(self.tokens[1].start, self.tokens[1].end)
+        while words[:2] in (("ALTER", "ONLINE"), ("CREATE", "ONLINE"), ("ALTER", "IGNORE")):
+            if words[1] == "ONLINE":
+                self.edits.remove(self.tokens[1].start, self.tokens[1].end)
             self.tokens = (self.tokens[0], *self.tokens[2:])
             words = tuple(map(word_of, self.tokens[:5]))
+        self._waits(words)
         self._collations(words)
         if words[:1] in (("CREATE",), ("ALTER",)) and "TABLE" in words:
             self._options()
             self.rewrite_items(self._item)
+            self._numbers()
         made = self.edits.applied().strip()
         return MysqlDdl((self.first, made) if self.first else (made,), tuple(self.notes))
+
+    def _if_exists(self, words: tuple[str, ...]) -> None:
+        """Write what sql_if_exists means for what a statement is about."""
+        at = 1
+        while words[at : at + 1] and words[at] in ("ONLINE", "IGNORE", "TEMPORARY"):
+            at += 1
+        named = words[at : at + 1]
+        tables = words[:1] in (("ALTER",), ("RENAME",)) and named in (("TABLE",), ("TABLES",))
+        if (tables or words[:1] == ("DROP",)) and named and words[at + 1 : at + 2] != ("IF",):
+            self.edits.replace(self.tokens[at].end, self.tokens[at].end, " IF EXISTS")
+
+    def _waits(self, words: tuple[str, ...]) -> None:
+        """Leave out WAIT n and NOWAIT, behind what a statement is about."""
+        tokens = self.tokens
+        places = range(len(tokens) - 2, len(tokens))
+        if words[:1] == ("ALTER",) and "TABLE" in words[:3]:
+            at = words.index("TABLE") + 1
+            at += 2 if words[at : at + 1] == ("IF",) else 0
+            while tokens[at + 1 : at + 2] and tokens[at + 1].text == ".":
+                at += 2
+            places = range(at + 1, at + 2)
+        elif words[:1] == ("RENAME",):
+            places = range(3, len(tokens))
+        elif words[:2] == ("CREATE", "TABLE") or words[:1] not in (("CREATE",), ("DROP",), ("TRUNCATE",)):
+            return
+        for i in places:
+            before, after = (word_of(tokens[i + by]) if i + by < len(tokens) else "" for by in (-1, 1))
+            renamed = words[:1] != ("RENAME",) or "TO" in (after, *map(word_of, tokens[i + 2 : i + 3]))
+            if i < 2 or i >= len(tokens) or not renamed or tokens[i - 1].text in (".", ",") or before in _BEFORE_TABLES:
+                continue
+            if word_of(tokens[i]) == "NOWAIT":
+                last = i
+            elif word_of(tokens[i]) == "WAIT" and tokens[i + 1 : i + 2] and tokens[i + 1].text.isdecimal():
+                last = i + 1
+            else:
+                continue
+            self.edits.remove(tokens[i].start, tokens[last].end)
+            self.tokens = (*tokens[:i], *tokens[last + 1 :])
+            return
 
     def _replace(self, words: tuple[str, ...]) -> None:
         """Make a DROP and a CREATE of CREATE OR REPLACE TABLE."""
@@ -220,10 +266,13 @@ class _Rewriting(Statement):
 
     def _item(self, item: Item) -> None:
         tokens, words = item.tokens, item.words()
+        if words[:2] == ("ALTER", "KEY"):
+            self.edits.replace(tokens[1].start, tokens[1].end, "INDEX")
+        self._foreign_key(tokens, words)
+        self._references(tokens)
         for i, (token, word) in enumerate(zip(tokens, words, strict=True)):
             before, after = tokens[i - 1] if i else None, tokens[i + 1] if i + 1 < len(tokens) else None
-            behind = before is not None and word_of(before) in _BEFORE_NAMES | {"EXISTS"}
-            named = i == 0 or behind or (before is not None and before.text in ("(", ","))
+            named = i == 0 or _is_name(tokens, i)
             if named and word in _RESERVED and (after is None or after.text != "("):
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
             elif not i or _is_name(tokens, i):
@@ -249,19 +298,76 @@ class _Rewriting(Statement):
             elif word == "DEFAULT" and after is not None:
                 self._default(tokens, i + 1, bool(set(words[:i]) & _WITHOUT_LITERALS))
 
+    def _foreign_key(self, tokens: Sequence[Token], words: Sequence[str]) -> None:
+        """Give a foreign key the name of its index, as MariaDB does if it has no other."""
+        for i, pair in enumerate(pairwise(words)):
+            at = i + 2
+            while at < len(tokens) and words[at] in ("IF", "NOT", "EXISTS"):
+                at += 1
+            if pair != ("FOREIGN", "KEY") or at + 1 >= len(tokens) or tokens[at + 1].text != "(":
+                continue
+            name = self.sql[tokens[at].start : tokens[at].end]
+            before = words[i - 1] if i else ""
+            if before == "CONSTRAINT":
+                self.edits.replace(tokens[i].start, tokens[i].start, f"{name} ")
+            elif "CONSTRAINT" not in words[max(0, i - 5) : i]:
+                self.edits.replace(tokens[i].start, tokens[i].start, f"CONSTRAINT {name} ")
+
+    def _numbers(self) -> None:
+        """Note where both may number a foreign key without a name differently: beside one that goes."""
+        items = cut(self.tokens)
+        gone = any(item.words(1) == ("DROP",) and _GENERATED_KEY.fullmatch(item.tokens[-1].text) for item in items)
+        keys = (item.tokens[3].text for item in items if item.words(3) == ("ADD", "FOREIGN", "KEY"))
+        if gone and "(" in keys:
+            self.notes.append("the number in the new foreign key's name may be another: drop it by the name in MySQL")
+
+    def _references(self, tokens: Sequence[Token]) -> None:
+        """Make a foreign key of the REFERENCES in a column's definition: MySQL 8.4 ignores those."""
+        for first, stop, adds in _definitions(tokens):
+            if word_of(tokens[first]) in _OF_KEYS:
+                continue
+            ends = (
+                i for i, token, depth in depths_of(tokens[:stop], first) if not depth and word_of(token) == "REFERENCES"
+            )
+            at, name = next(ends, first), self.sql[tokens[first].start : tokens[first].end]
+            if at <= first + 1:
+                continue
+            made = f", {'ADD ' * adds}FOREIGN KEY ({name}) "
+            last = stop - 2 if word_of(tokens[stop - 2]) == "AFTER" else stop - (word_of(tokens[stop - 1]) == "FIRST")
+            if last == stop:
+                self.edits.replace(tokens[at].start, tokens[at].start, made)
+                continue
+            text = self.sql[tokens[at].start : tokens[last - 1].end]
+            self.edits.remove(tokens[at].start, tokens[last].start)
+            self.edits.replace(tokens[stop - 1].end, tokens[stop - 1].end, made + text)
+
     def _address(self, tokens: Sequence[Token], i: int) -> None:
         """Write the bytes of an address, which INET6_NTOA shows; and a literal DEFAULT as these."""
         size = _ADDRESSES[word_of(tokens[i])]
+        if self._is_computed_with(tokens[i - 1]):
+            return
         ends = (j for j, token, depth in depths_of(tokens, i) if depth < 0 or (depth == 0 and token.text == ","))
         last = next(ends, len(tokens))  # ADD COLUMN (i INET6, s VARCHAR(39) DEFAULT '::1')
         at = next((j + 1 for j in range(i, last - 1) if word_of(tokens[j]) == "DEFAULT"), None)
-        if at is not None and tokens[at].kind == "string":
-            default = _address_bytes(tokens[at].text, size)
-            if default is None:
-                return
-            self.edits.replace(tokens[at].start, tokens[at].end, f"x'{default.hex()}'")
+        if at is not None and (word_of(tokens[at]) or tokens[at].kind == "string" or tokens[at].text == "("):
+            first = at + (tokens[at].text == "(")
+            default = _address_bytes(tokens[first].text, size) if tokens[first].kind == "string" else None
+            if word_of(tokens[at]) != "NULL":
+                if default is None or (first > at and tokens[first + 1].text != ")"):
+                    return  # no address, or an expression: a merge stops at the type
+                self.edits.replace(tokens[at].start, tokens[2 * first - at].end, f"x'{default.hex()}'")
         self.edits.replace(tokens[i].start, tokens[i].end, f"BINARY({size})")
         self.notes.append(f"{tokens[i].text} becomes BINARY({size}) with the same bytes, which INET6_NTOA shows")
+
+    def _is_computed_with(self, name: Token) -> bool:
+        """Return whether an expression of the statement names a column: an address is a text in it, in MySQL bytes."""
+        for i, token in enumerate(self.tokens[:-1]):
+            if word_of(token) in ("CHECK", "AS", "DEFAULT") and self.tokens[i + 1].text == "(":
+                inner = self.tokens[i + 2 : closing(self.tokens, i + 1)]
+                if any(t.kind in ("word", "name") and t.text.lower() == name.text.lower() for t in inner):
+                    self.notes.append(f"{name.text} is an address, which an expression takes as a text: it passes")
+                    return True
+        return False
 
     def _default(self, tokens: Sequence[Token], i: int, without_literals: bool) -> None:
         """Put what is a DEFAULT into parentheses, where MySQL wants it: a function, and a literal of some types."""
@@ -284,6 +390,20 @@ class _Rewriting(Statement):
         return token if word.lower() in WITHOUT_PARENTHESES else None
 
 
+def _definitions(tokens: Sequence[Token]) -> Iterator[tuple[int, int, bool]]:
+    """Yield where the definitions in an item begin and end, and whether each is an ADD of its own."""
+    if word_of(tokens[0]) in ("CHANGE", "MODIFY", "DROP", "ALTER", "RENAME"):
+        return
+    adds = first = int(word_of(tokens[0]) == "ADD")
+    while first < len(tokens) and word_of(tokens[first]) in ("COLUMN", "IF", "NOT", "EXISTS"):
+        first += 1
+    if adds and first < len(tokens) and tokens[first].text == "(":
+        inner = items_of(tokens, first + 1, closing(tokens, first))
+        yield from ((begin, end, False) for begin, end in inner if begin < end)
+    elif first < len(tokens):
+        yield first, len(tokens), bool(adds)
+
+
 def _address_bytes(text: str, size: int) -> bytes | None:
     """Return an address as MariaDB stores it; None for what is none."""
     try:
@@ -297,13 +417,18 @@ def _address_bytes(text: str, size: int) -> bytes | None:
 
 def _is_name(tokens: Sequence[Token], i: int) -> bool:
     """Return whether the word at an index is the name of a column, a key or a constraint, by what stands before it."""
-    words = [word_of(token) for token in tokens[:i]]
+    words = [word for word in map(word_of, tokens[:i]) if word not in ("IF", "NOT", "EXISTS")]
     if (tokens[i - 1].kind == "symbol" and tokens[i - 1].text != ")") or words in (["ALTER"], ["CHANGE", words[-1]]):
         return True
-    named = [word for word in words[-4:] if word not in ("IF", "NOT", "EXISTS")]
-    return (words[:2] == ["CHANGE", "COLUMN"] and i == 3) or (named[-1:] or [""])[0] in _BEFORE_NAMES | _NAMING
+    second = words[:2] == ["CHANGE", "COLUMN"] and len(words) == 3
+    return second or (words[-1:] or [""])[0] in _BEFORE_NAMES | _NAMING
 
 
+_OF_KEYS: Final = frozenset(
+    {"CONSTRAINT", "FOREIGN", "KEY", "INDEX", "UNIQUE", "PRIMARY", "FULLTEXT", "SPATIAL", "CHECK", "PARTITION"}
+)
+"""Words with which a definition begins that is none of a column."""
+_GENERATED_KEY: Final = re.compile(r".+_ibfk_\d+", re.IGNORECASE)
 _NAMING: Final = frozenset({"KEY", "INDEX", "CONSTRAINT", "TO"})
 """Words behind which the name of something else than a column stands, or a new one."""
 

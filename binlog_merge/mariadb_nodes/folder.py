@@ -45,6 +45,8 @@ _NUMBERED: Final = re.compile(r".+\.\d{6,18}")
 _FLAGS_AT: Final = len(BINLOG_MAGIC) + 17
 _IN_USE: Final = int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
 _STEP: Final = 1 << 20
+_REMEMBERED: Final = 1000
+"""Texts that are not said again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class FileTranslation:
                 size = os.fstat(file.fileno()).st_size
                 if size < self._at or self.ended:
                     return  # it is being fetched anew
+                if self._at and size == self._at and self._flag_of(file) == self.in_use:
+                    return
                 with _Target(self.target, self.written) as target:
                     self._take(file, size, target)
         except OSError as error:
@@ -127,7 +131,7 @@ class FileTranslation:
                 return
             check_magic(file.read(len(BINLOG_MAGIC)), str(self.source))
             self._at = len(BINLOG_MAGIC)
-        self._look_at_the_flag(file)
+        self.in_use = self._flag_of(file)
         file.seek(self._at)
         while size - self._at >= EVENT_HEADER_LEN:
             head = file.read(EVENT_HEADER_LEN)
@@ -145,9 +149,9 @@ class FileTranslation:
                 break
         target.flag(self.in_use)
 
-    def _look_at_the_flag(self, reader: BinaryIO) -> None:
+    def _flag_of(self, reader: BinaryIO) -> bool:
         reader.seek(_FLAGS_AT)
-        self.in_use = bool(reader.read(1)[0] & _IN_USE)
+        return bool(reader.read(1)[0] & _IN_USE)
 
     def check_whole(self) -> None:
         """Raise TruncatedEvent if the file ends inside an event: a later one exists."""
@@ -236,46 +240,115 @@ def _other(path: Path, place: int) -> WrongNode:
     )
 
 
+class _Once:
+    """Passes each text on once, as far as the last texts are remembered."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note, self.remembered = note, dict[str, None]()
+
+    def __call__(self, text: str) -> None:
+        if text in self.remembered:
+            return
+        self.remembered[text] = None
+        if len(self.remembered) > _REMEMBERED:
+            del self.remembered[next(iter(self.remembered))]
+        self._note(text)
+
+
 class FolderTranslation:
-    """The translation of a node's files into a folder; `advance` takes what has come since the last call."""
+    """The translation of a node's files into a folder; `advance` takes what has come since the last call.
+
+    A call without new files costs next to nothing for each that is done. `note` gets each text once.
+    """
 
     def __init__(self, patterns: Sequence[str], folder: Path, note: Callable[[str], None]) -> None:
-        self._patterns, self._folder, self._note = patterns, folder, note
+        self._patterns, self._folder, self._note = patterns, folder, _Once(note)
         self._files: dict[str, FileTranslation] = {}
         self._results: dict[str, Translated] = {}
         self._done: dict[str, tuple[int, int]] = {}
+        self._noted: dict[str, tuple[int, int]] | None = None
+        self._binlogs: dict[str, bool] = {}
+        self._listed: Sequence[Sequence[str]] = ()
+        self._in_order: Sequence[Path] = ()
+        self._there: tuple[Sequence[str], frozenset[str]] = ((), frozenset())
+        self._from = 0
+        self._certain = False
 
     def advance(self) -> list[Translated]:
         """Translate what has come; return what is translated of each file, in order. Raises MergeError."""
+        self._begin()
         paths = self._paths()
-        if not self._results and not self._done:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._done = dict(_read_note(self._folder).files)
-        for path, later in zip(paths, [*paths[1:], None], strict=True):
+        for number in range(self._from, len(paths)):
+            path, later = paths[number], number + 1 < len(paths)
             before = self._results.get(path.name)
             if before is None or not before.ended:
-                self._results[path.name] = self._translated(path, later is not None)
+                self._results[path.name] = self._translated(path, later)
+            if self._from == number and self._results[path.name].ended:
+                self._from += 1
         self._write_note()
         return [self._results[path.name] for path in paths]
+
+    def _begin(self) -> None:
+        """Read what other processes have done already."""
+        if self._noted is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._noted = dict(_read_note(self._folder).files)
+            self._done = dict(self._noted)
 
     def removed(self) -> list[Path]:
         """Return the files whose translation retention has removed: those before the first translation that is there.
 
         What somebody has removed besides is translated again.
         """
-        done = _read_note(self._folder).files
-        there = {path.name for path in self._folder.glob("*") if _NUMBERED.fullmatch(path.name)}
-        gone = done.keys() - there
+        self._begin()
+        names = _names_in(self._folder)
+        if names != self._there[0]:
+            self._there = names, frozenset(filter(_NUMBERED.fullmatch, names))
+        there = self._there[1]
+        gone = self._done.keys() - there
+        if not gone:
+            return []
+        self._from = 0
         self._done = {name: sizes for name, sizes in self._done.items() if name not in gone}
         self._results = {name: made for name, made in self._results.items() if name not in gone}
-        if not gone or not there:
+        if not there:
             return []
         first = min(map(_number, there))
-        paths = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
-        return [path for path in paths if path.name in gone and _number(path.name) < first]
+        return [path for path in self._found() if path.name in gone and _number(path.name) < first]
 
-    def _paths(self) -> list[Path]:
-        found = {Path(path) for pattern in self._patterns for path in _matching(pattern)}
+    def _paths(self) -> Sequence[Path]:
+        """Return the files in order. Raises NoFiles, ConfigError."""
+        listed = self._matching()
+        if not self._certain or listed != self._listed:
+            self._in_order = self._ordered()
+            self._listed, self._from = listed, 0
+        return self._in_order
+
+    def _matching(self) -> list[Sequence[str]]:
+        """Return the names that may be files, for each pattern."""
+        return [_names_in(Path(one)) if Path(one).is_dir() else expand(one) for one in self._patterns]
+
+    def _found(self) -> set[Path]:
+        """Return the files that are binlogs."""
+        found = set[Path]()
+        self._certain = True
+        for pattern, names in zip(self._patterns, self._matching(), strict=True):
+            folder = Path(pattern) if Path(pattern).is_dir() else Path()
+            paths = [folder / name for name in names]
+            found.update(path for path in paths if _NUMBERED.fullmatch(path.name) and self._is_binlog(path))
+        return found
+
+    def _is_binlog(self, path: Path) -> bool:
+        known = self._binlogs.get(str(path))
+        if known is None:
+            known, certain = _is_binlog(path)
+            if certain:
+                self._binlogs[str(path)] = known
+            self._certain = self._certain and certain
+        return known
+
+    def _ordered(self) -> list[Path]:
+        found = self._found()
         if not found:
             raise NoFiles(
                 f"no binlog file is there: {', '.join(self._patterns)}",
@@ -325,30 +398,37 @@ class FolderTranslation:
         )
 
     def _write_note(self) -> None:
-        if dict(_read_note(self._folder).files) != self._done:
+        if self._noted != self._done:
             write_note(self._folder / NOTE_NAME, _KIND, Done(self._done))
+            self._noted = dict(self._done)
 
 
 def _number(name: str) -> int:
     return int(name.rpartition(".")[2])
 
 
-def _matching(pattern: str) -> list[str]:
-    if Path(pattern).is_dir():
-        pattern = str(Path(pattern) / "*")
-    return [path for path in expand(pattern) if _NUMBERED.fullmatch(Path(path).name) and _is_binlog(Path(path))]
+def _names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, as they come. Raises MergeError."""
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries]
+    except OSError as error:
+        raise io_error(error, str(folder)) from error
 
 
-def _is_binlog(path: Path) -> bool:
-    """Return whether a file is a binlog, or one that was just begun: a data folder has other numbered files, too."""
+def _is_binlog(path: Path) -> tuple[bool, bool]:
+    """Return whether a file is a binlog, or one that was just begun, and whether that is certain.
+
+    A data folder has other numbered files, too.
+    """
     if not path.is_file():
-        return False
+        return False, False
     try:
         with path.open("rb") as file:
             magic = file.read(len(BINLOG_MAGIC))
     except OSError as error:
         raise io_error(error, str(path)) from error
-    return BINLOG_MAGIC.startswith(magic) or magic == ENCRYPTED_MAGIC
+    return BINLOG_MAGIC.startswith(magic) or magic == ENCRYPTED_MAGIC, len(magic) == len(BINLOG_MAGIC)
 
 
 def _read_note(folder: Path) -> Done:

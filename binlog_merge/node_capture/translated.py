@@ -6,6 +6,7 @@
 What retention removes of the translation goes from the server's files, too.
 """
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ class Translation(Protocol):
 
 
 Translating = Callable[[Path, Path, Callable[[str], None]], Translation]
-"""Makes the translation of a folder into another one; the last argument gets what is left out or changed."""
+"""Makes the translation of a folder into another one; the last argument gets what is left out or changed, each once."""
 
 
 def raw_folder(folder: Path) -> Path:
@@ -35,7 +36,7 @@ def raw_folder(folder: Path) -> Path:
 
 
 class Translated:
-    """The translation of what is captured of a node. `say` gets each line once."""
+    """The translation of what is captured of a node."""
 
     def __init__(self, made: Translation, raw: Path) -> None:
         self._made, self._raw, self._last = made, raw, 0.0
@@ -43,15 +44,8 @@ class Translated:
     @classmethod
     def of(cls, folder: Path, translating: Translating, say: Callable[[str], None]) -> "Translated":
         """Return the translation of a server's files into `folder`."""
-        told: set[str] = set()
-
-        def note(text: str) -> None:
-            if text not in told:
-                told.add(text)
-                say(text)
-
         raw = raw_folder(folder)
-        return cls(translating(raw, folder, note), raw)
+        return cls(translating(raw, folder, say), raw)
 
     def tick(self) -> None:
         """Translate what has come, but not all the time. Raises MergeError."""
@@ -60,8 +54,9 @@ class Translated:
 
     def advance(self) -> None:
         """Translate what has come. Raises MergeError."""
-        if not any(not path.name.startswith(".") for path in self._raw.iterdir()):
-            return
+        with os.scandir(self._raw) as entries:
+            if all(entry.name.startswith(".") for entry in entries):
+                return
         for path in self._made.removed():
             path.unlink(missing_ok=True)
         self._made.advance()

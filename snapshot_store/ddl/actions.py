@@ -88,6 +88,7 @@ class SetVisible:
     what: str  # "column" or "index"
     name: str
     visible: bool
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,5 +189,6 @@ CONDITIONAL = (
     AddConstraint,
     DropConstraint,
     RenameIndex,
+    SetVisible,
     PartitionWork,
 )

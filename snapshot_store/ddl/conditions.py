@@ -5,10 +5,15 @@
 
 All conditions are about the table before the statement, and about what stands before them in it. An index without a
 name has that of its first column for this. Source: `handle_if_exists_options` of MariaDB `sql/sql_table.cc`.
+
+A CHECK without a name of its own is `t_chk_1` in MySQL, which is unique in a database; MariaDB calls it `CONSTRAINT_1`,
+or nothing at all if a column's definition has it. So which one is meant by such a name is not known, and is refused.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from snapshot_store.ddl.actions import (
     CONDITIONAL,
@@ -22,16 +27,21 @@ from snapshot_store.ddl.actions import (
     RenameColumn,
     RenameIndex,
     SetDefault,
+    SetVisible,
 )
 from snapshot_store.ddl.parse.alter import parse_actions
 from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work
 from snapshot_store.ddl.parse.statement import ParsedDdl, conditions_in
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.statements import AlterTable, RenameTables
+from snapshot_store.errors import UnknownIndex
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of
 from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.lexer import Token
+
+_OF_SERVERS: Final = re.compile(r"CONSTRAINT_\d+|.+_chk_\d+", re.IGNORECASE)
+"""Names that the servers give to checks without one: MariaDB's, and MySQL's."""
 
 
 def is_conditional(action: Action) -> bool:
@@ -40,7 +50,10 @@ def is_conditional(action: Action) -> bool:
 
 
 def without_conditions(table: Table, actions: Sequence[Action]) -> tuple[Action, ...]:
-    """Return the actions that do something to a table, as they are without IF EXISTS and IF NOT EXISTS."""
+    """Return the actions that do something to a table, as they are without IF EXISTS and IF NOT EXISTS.
+
+    Raises UnknownIndex for the name of a check that the node may call otherwise.
+    """
     if not any(map(is_conditional, actions)):
         return tuple(actions)
     made: list[Action] = []
@@ -69,17 +82,38 @@ def _holds(table: Table, action: Action, before: Sequence[Action]) -> bool:
             return table.index_of(name) is not None and name.lower() not in dropped
         case ChangeColumn(old=name) | RenameColumn(old=name) | SetDefault(name=name):
             return table.index_of(name) is not None
-        case RenameIndex(old=name):
+        case SetVisible(what="column", name=name):
+            return table.index_of(name) is not None
+        case RenameIndex(old=name) | SetVisible(name=name):
             return name.lower() in _indexes(table)
         case AddConstraint(constraint=constraint):
+            if isinstance(constraint, CheckSpec):
+                check_is_certain(table, constraint.name or "")
             added = {_called(a.constraint) for a in before if isinstance(a, AddConstraint)}
             known = _indexes(table) if isinstance(constraint, KeySpec) else _constraints(table, type(constraint))
             return _called(constraint) not in {*known, *added}
         case DropConstraint(kind=kind, name=name):
             gone = {a.name.lower() for a in before if isinstance(a, DropConstraint) and a.kind == kind}
+            if kind in ("check", "any") and name.lower() not in gone:
+                check_is_certain(table, name)
             return name.lower() in _droppable(table, kind) - gone
         case _:
             return True
+
+
+def check_is_certain(table: Table, name: str) -> None:
+    """Raise UnknownIndex if a name may be that of a check that has none of its own."""
+    if not _OF_SERVERS.fullmatch(name):
+        return
+    known = [check for check, _ in table.checks]
+    unnamed = [check for check in known if re.fullmatch(rf"{re.escape(table.name)}_chk_\d+", check, re.IGNORECASE)]
+    own = {check.lower() for check in known} - {check.lower() for check in unnamed}
+    if not unnamed or name.lower() in own:
+        return
+    raise UnknownIndex(
+        f"table {table.schema}.{table.name} may have a check {name}: it has checks whose names the servers choose "
+        f"({', '.join(unnamed)} in MySQL, CONSTRAINT_1 and so on in MariaDB); give the statement with the name in MySQL"
+    )
 
 
 def _indexes(table: Table) -> set[str]:
@@ -100,7 +134,9 @@ def _droppable(table: Table, kind: str) -> set[str]:
 
 
 def _called(constraint: KeySpec | ForeignKeySpec | CheckSpec) -> str:
-    """Return the name by which a new key or constraint is looked for."""
+    """Return the name by which a new key or constraint is looked for: of a foreign key that of its index first."""
+    if isinstance(constraint, ForeignKeySpec) and constraint.index_name is not None:
+        return constraint.index_name.lower()
     if constraint.name is not None:
         return constraint.name.lower()
     if isinstance(constraint, KeySpec):

@@ -66,6 +66,49 @@ WRITTEN = {
     "ALTER TABLE t CHANGE a json JSON, ADD KEY k (ignored) IGNORED": (
         f"ALTER TABLE t CHANGE a json {_TEXT}, ADD KEY k (ignored) INVISIBLE",
     ),
+    "CREATE TABLE t (a INT, FOREIGN KEY `f` (a) REFERENCES p (id), CONSTRAINT g FOREIGN KEY f (a) REFERENCES p (id))": (
+        "CREATE TABLE t (a INT, CONSTRAINT `f` FOREIGN KEY `f` (a) REFERENCES p (id), "
+        "CONSTRAINT g FOREIGN KEY f (a) REFERENCES p (id))",
+    ),
+    "ALTER TABLE t ADD FOREIGN KEY IF NOT EXISTS f (a) REFERENCES p (id), ADD FOREIGN KEY (a) REFERENCES p (id)": (
+        "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY IF NOT EXISTS f (a) REFERENCES p (id), "
+        "ADD FOREIGN KEY (a) REFERENCES p (id)",
+    ),
+    "ALTER TABLE t ADD CONSTRAINT FOREIGN KEY f (a) REFERENCES p (id), DROP FOREIGN KEY IF EXISTS g": (
+        "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY f (a) REFERENCES p (id), DROP FOREIGN KEY IF EXISTS g",
+    ),
+    "CREATE TABLE t (a INT NOT NULL REFERENCES p (id) ON DELETE CASCADE, b INT)": (
+        "CREATE TABLE t (a INT NOT NULL , FOREIGN KEY (a) REFERENCES p (id) ON DELETE CASCADE, b INT)",
+    ),
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT REFERENCES p (id) AFTER b, ADD c INT REFERENCES p (id)": (
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT AFTER b, ADD FOREIGN KEY (a) REFERENCES p (id), "
+        "ADD c INT , ADD FOREIGN KEY (c) REFERENCES p (id)",
+    ),
+    "ALTER TABLE t ADD (a INT REFERENCES p (id), FOREIGN KEY (b) REFERENCES p (id))": (
+        "ALTER TABLE t ADD (a INT , FOREIGN KEY (a) REFERENCES p (id), FOREIGN KEY (b) REFERENCES p (id))",
+    ),
+    "ALTER TABLE t CHANGE COLUMN IF EXISTS json json JSON, CHANGE IF EXISTS inet6 inet6 INET6": (
+        f"ALTER TABLE t CHANGE COLUMN IF EXISTS json json {_TEXT}, CHANGE IF EXISTS inet6 inet6 BINARY(16)",
+    ),
+    "ALTER TABLE IF EXISTS t CHANGE json json JSON": (f"ALTER TABLE IF EXISTS t CHANGE json json {_TEXT}",),
+    "ALTER IGNORE TABLE t ADD j JSON": (f"ALTER IGNORE TABLE t ADD j {_TEXT}",),
+    "ALTER TABLE t CHANGE COLUMN IF EXISTS rank rank INT, CHANGE a groups INT": (
+        "ALTER TABLE t CHANGE COLUMN IF EXISTS `rank` `rank` INT, CHANGE a `groups` INT",
+    ),
+    "ALTER TABLE t ALTER KEY IF EXISTS k NOT IGNORED": ("ALTER TABLE t ALTER INDEX IF EXISTS k VISIBLE",),
+    "ALTER TABLE d.t WAIT 5 ADD wait INT, ADD j JSON": (f"ALTER TABLE d.t  ADD wait INT, ADD j {_TEXT}",),
+    "ALTER TABLE IF EXISTS t NOWAIT DROP COLUMN nowait": ("ALTER TABLE IF EXISTS t  DROP COLUMN nowait",),
+    "RENAME TABLE wait WAIT 5 TO nowait, b TO c": ("RENAME TABLE wait  TO nowait, b TO c",),
+    "RENAME TABLE a NOWAIT TO b": ("RENAME TABLE a  TO b",),
+    "DROP TABLE nowait": ("DROP TABLE nowait",),
+    "DROP TABLE a NOWAIT": ("DROP TABLE a",),
+    "DROP INDEX k ON nowait": ("DROP INDEX k ON nowait",),
+    "DROP INDEX k ON t WAIT 5": ("DROP INDEX k ON t",),
+    "CREATE INDEX k ON t (a) WAIT 5": ("CREATE INDEX k ON t (a)",),
+    "TRUNCATE TABLE t WAIT 5": ("TRUNCATE TABLE t",),
+    "CREATE TABLE t (i INET6 DEFAULT ('::1'), j INET4 DEFAULT NULL)": (
+        f"CREATE TABLE t (i BINARY(16) DEFAULT x'{30 * '0'}01', j BINARY(4) DEFAULT NULL)",
+    ),
     "DROP TABLE t": ("DROP TABLE t",),
     "CREATE USER u": (),
     "GRANT ALL ON *.* TO u": (),
@@ -89,6 +132,10 @@ def test_what_mysql_writes_otherwise(sql: str) -> None:
     [
         "CREATE TABLE t (u UUID, i INT)",
         "CREATE TABLE t (i INET6 DEFAULT 'no address')",
+        "CREATE TABLE t (i INET6 DEFAULT (INET6_ATON('::1')))",
+        "CREATE TABLE t (i INET6 CHECK (i <> '::1'))",
+        "CREATE TABLE t (i INET6, a INT, CONSTRAINT c CHECK (a > 0 OR `i` <> '::1'))",
+        "CREATE TABLE t (i INET6, t VARCHAR(40) AS (CAST(i AS CHAR)))",
         "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
         "CREATE TABLE t (a INT) WITH SYSTEM VERSIONING",
         "CREATE TABLE t (a INT DEFAULT 'unclosed",
@@ -124,3 +171,22 @@ def test_what_is_left_out_or_changed_is_named() -> None:
 def test_a_comment_of_a_newer_server_is_left_out() -> None:
     assert with_comments_opened("A /*M!120000 B */ C /* x */", 101118) == "A    C /* x */"
     assert with_comments_opened("A /*!50001 /*M!120000 B */ C */ D", 101118).split() == ["A", "C", "D"]
+
+
+def test_a_number_that_may_be_another_is_named() -> None:
+    sql = "ALTER TABLE t DROP FOREIGN KEY {}, ADD FOREIGN KEY {}(a) REFERENCES p (id)"
+    notes = [mysql_ddl(sql.format(*what), SESSION, Meaning(101118, {})).notes for what in
+             (("t_ibfk_1", ""), ("t_ibfk_1", "f "), ("f", ""))]  # fmt: skip
+    assert [len(found) for found in notes] == [1, 0, 0]
+
+
+def test_sql_if_exists_is_about_the_table() -> None:
+    meaning = Meaning(101118, {}, if_exists=True)
+    assert _written("ALTER ONLINE TABLE t ADD a INT", meaning) == ("ALTER  TABLE IF EXISTS t ADD a INT",)
+    assert _written("ALTER TABLE t DROP COLUMN IF EXISTS a", meaning) == (
+        "ALTER TABLE IF EXISTS t DROP COLUMN IF EXISTS a",
+    )
+    assert _written("DROP TEMPORARY TABLE t", meaning) == ("DROP TEMPORARY TABLE IF EXISTS t",)
+    assert _written("RENAME TABLES a TO b", meaning) == ("RENAME TABLES IF EXISTS a TO b",)
+    for sql in ("DROP TABLE IF EXISTS t", "ALTER DATABASE d CHARACTER SET latin1", "RENAME TABLE IF EXISTS a TO b"):
+        assert _written(sql, meaning) == (sql,)

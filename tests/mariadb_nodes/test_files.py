@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from binlog_merge.errors import (
     WrongNode,
 )
 from binlog_merge.log.inspection import inspect_file, records_of
-from binlog_merge.mariadb_nodes.folder import NOTE_NAME, FolderTranslation
+from binlog_merge.mariadb_nodes.folder import NOTE_NAME, FolderTranslation, _Once
 from binlog_merge.mariadb_nodes.rows import uncompressed_value
 from binlog_merge.mariadb_nodes.translator import Translator, node_uuid
 from snapshot_store.store.db import Store
@@ -321,3 +322,46 @@ def test_only_what_retention_removes_of_a_translation_counts_as_removed(tmp_path
         assert {path.name: path.read_bytes() for path in made.glob("m.*")} == whole
     (made / "m.000001").unlink()
     assert FolderTranslation([str(raw)], made, lambda text: None).removed() == [raw / "m.000001"]
+
+
+def test_files_that_are_done_are_not_looked_at_again(tmp_path: Path) -> None:
+    raw, made = tmp_path / "raw", tmp_path / "made"
+    raw.mkdir()
+    for number in range(1, 31):
+        shutil.copy(FILES / "10.11.000002", raw / f"m.{number:06}")
+    translation = FolderTranslation([str(raw)], made, lambda text: None)
+    opened, watching = [], True
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event == "open" and str(arguments[0]).startswith(str(tmp_path)):
+            opened.append(Path(str(arguments[0])).name)
+
+    found = translation.advance()
+    assert all(file.ended for file in found)
+    sys.addaudithook(watch)
+    assert (translation.removed(), translation.advance(), opened) == ([], found, [])
+    shutil.copy(FILES / "10.11.000001", raw / "m.000031")
+    assert len(translation.advance()) == 31
+    assert {name for name in opened if name.startswith("m.")} == {"m.000031"}
+    watching = False
+
+
+def test_each_text_is_said_once_and_only_the_last_ones_are_remembered(tmp_path: Path) -> None:
+    said: list[str] = []
+    once = _Once(said.append)
+    for number in range(5000):
+        once(f"{number}")
+        once(f"{number}")
+    assert said == [f"{number}" for number in range(5000)]
+    assert len(once.remembered) == 1000
+
+
+def test_a_file_that_was_begun_is_looked_at_until_it_is_one(tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    shutil.copy(FILES / "10.11.000001", raw / "m.000001")
+    (raw / "m.000002").touch()
+    translation = FolderTranslation([str(raw)], tmp_path / "made", lambda text: None)
+    assert [file.name for file in translation.advance()] == ["m.000001", "m.000002"]
+    (raw / "m.000002").write_bytes(b"no binlog")
+    assert [file.name for file in translation.advance()] == ["m.000001"]

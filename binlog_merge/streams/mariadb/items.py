@@ -33,7 +33,7 @@ def items_of(tokens: Sequence[Token]) -> list[Item]:
     """Return the definitions of a CREATE TABLE, or the actions of an ALTER TABLE; none of any other statement."""
     words = [token.text.upper() if token.kind == "word" else "" for token in tokens]
     if words[:2] == ["ALTER", "TABLE"]:
-        begin = _behind_name(tokens, 2)
+        begin = _behind_name(tokens, 4 if words[2:4] == ["IF", "EXISTS"] else 2)
         return _cut(tokens, begin, len(tokens))
     if words[:1] == ["CREATE"] and "TABLE" in words[:3]:
         first = next((i for i, token in enumerate(tokens) if token.text == "(" and token.kind == "symbol"), None)

@@ -43,7 +43,7 @@ from snapshot_store.ddl.apply.create import (
     with_implicit_timestamps,
     with_key_first,
 )
-from snapshot_store.ddl.conditions import without_conditions
+from snapshot_store.ddl.conditions import check_is_certain, without_conditions
 from snapshot_store.ddl.indexes import fit_part, for_engine, rewritten, with_block_sizes
 from snapshot_store.ddl.resolve import (
     Charset,
@@ -285,6 +285,8 @@ def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
         return replace(table, checks=checks, unenforced=tuple(n for n in table.unenforced if n.lower() != name))
     if drop.kind == "foreign key" and table.engine not in ("InnoDB", "ndbcluster"):
         return table  # An engine that does not store foreign keys accepts dropping any.
+    if drop.kind in ("check", "any"):
+        check_is_certain(table, drop.name)
     what = "constraint" if drop.kind == "any" else drop.kind
     raise UnknownIndex(f"table {table.schema}.{table.name} has no {what} {drop.name}")
 

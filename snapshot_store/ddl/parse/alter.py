@@ -215,7 +215,8 @@ def _position(cursor: Cursor) -> ColumnPosition | None:
 
 def _alter(cursor: Cursor) -> list[Action]:
     if cursor.accept("INDEX"):
-        return [SetVisible("index", cursor.name(), _visible(cursor))]
+        conditional = cursor.accept_condition(*_IF_EXISTS)
+        return [SetVisible("index", cursor.name(), _visible(cursor), conditional)]
     if cursor.accept_one("CHECK", "CONSTRAINT"):
         name = cursor.name()
         enforced = not cursor.accept("NOT")
@@ -229,7 +230,7 @@ def _alter(cursor: Cursor) -> list[Action]:
     if cursor.accept("DROP", "DEFAULT"):
         return [SetDefault(name, None, conditional)]
     cursor.expect("SET")
-    return [SetVisible("column", name, _visible(cursor))]
+    return [SetVisible("column", name, _visible(cursor), conditional)]
 
 
 def _visible(cursor: Cursor) -> bool:

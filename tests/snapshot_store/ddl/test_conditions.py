@@ -4,13 +4,14 @@ import pytest
 
 from snapshot_store.ddl import DdlSession, ParsedDdl, apply_ddl
 from snapshot_store.ddl.conditions import settled
-from snapshot_store.errors import DdlNotUnderstood, DdlRejected
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected, UnknownIndex
 from snapshot_store.model import Catalog
 
 SESSION = DdlSession(server_version=80400)
 BEFORE = (
     "CREATE DATABASE d",
     "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT, KEY k (a), CONSTRAINT c1 CHECK (a > 0))",
+    "CREATE TABLE d.f (a INT, CONSTRAINT f1 FOREIGN KEY f1 (a) REFERENCES t (id))",
     "CREATE TABLE d.p (a INT) PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (1), PARTITION p1 VALUES LESS "
     "THAN (2))",
 )
@@ -35,6 +36,13 @@ DONE = {
     "RENAME INDEX IF EXISTS k TO kk": "ALTER TABLE t RENAME COLUMN a TO aa, RENAME INDEX k TO kk",
     "ALTER TABLE t ALTER COLUMN IF EXISTS a SET DEFAULT 3, ALTER IF EXISTS z DROP DEFAULT": (
         "ALTER TABLE t ALTER COLUMN a SET DEFAULT 3"
+    ),
+    "ALTER TABLE f ADD CONSTRAINT n FOREIGN KEY IF NOT EXISTS f1 (a) REFERENCES t (id), DROP FOREIGN KEY IF EXISTS f2, "
+    "ADD CONSTRAINT n FOREIGN KEY IF NOT EXISTS f2 (a) REFERENCES t (id)": (
+        "ALTER TABLE f ADD CONSTRAINT n FOREIGN KEY f2 (a) REFERENCES t (id)"
+    ),
+    "ALTER TABLE t ALTER INDEX IF EXISTS k INVISIBLE, ALTER INDEX IF EXISTS z VISIBLE": (
+        "ALTER TABLE t ALTER INDEX k INVISIBLE"
     ),
     "ALTER TABLE t CHANGE a c INT, ADD COLUMN IF NOT EXISTS c INT": "ALTER TABLE t CHANGE a c INT",
     "ALTER TABLE t DROP CONSTRAINT IF EXISTS k, ADD c INT": "ALTER TABLE t ADD c INT",
@@ -101,3 +109,40 @@ def test_where_mysql_decides_what_is_understood_they_are_refused() -> None:
 def test_a_key_of_a_new_table_has_no_condition() -> None:
     with pytest.raises(DdlNotUnderstood, match="IF NOT EXISTS of a key"):
         apply_ddl(_catalog(), "CREATE TABLE x (a INT, KEY IF NOT EXISTS k (a))", "d", SESSION)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "DROP CONSTRAINT IF EXISTS CONSTRAINT_1",
+        "DROP CONSTRAINT IF EXISTS n_chk_1",
+        "DROP CONSTRAINT IF EXISTS other_chk_1",
+        "DROP CONSTRAINT constraint_1",
+        "ADD CONSTRAINT IF NOT EXISTS CONSTRAINT_2 CHECK (a < 9)",
+        "ADD CONSTRAINT IF NOT EXISTS n_chk_1 CHECK (a < 9)",
+    ],
+)
+def test_the_name_of_a_check_that_the_servers_call_otherwise_is_refused(action: str) -> None:
+    """MariaDB calls the check CONSTRAINT_1, or has no name for it if a column has it; MySQL calls it n_chk_1."""
+    catalog = apply_ddl(_catalog(), "CREATE TABLE d.n (a INT CHECK (a > 0))", "d", SESSION).catalog
+    sql = f"ALTER TABLE n {action}"
+    with pytest.raises(UnknownIndex, match="n_chk_1 in MySQL"):
+        ddl = settled(ParsedDdl.of(sql, SESSION), catalog, "d")
+        assert ddl is not None
+        apply_ddl(catalog, ddl.sql, "d", SESSION)
+    with pytest.raises(UnknownIndex, match="n_chk_1 in MySQL"):
+        apply_ddl(catalog, sql, "d", SESSION)
+
+
+def test_such_a_name_is_certain_where_all_checks_have_their_own() -> None:
+    """The check that an unknown name could be is not there; a MySQL drops what it has called n_chk_1."""
+    drop = "ALTER TABLE {} DROP CONSTRAINT IF EXISTS CONSTRAINT_1"
+    assert settled(ParsedDdl.of(drop.format("t"), SESSION), _catalog(), "d") is None
+    catalog = _catalog()
+    for sql in (
+        "CREATE TABLE d.n (a INT CHECK (a > 0), CONSTRAINT CONSTRAINT_1 CHECK (a > 1))",
+        drop.format("d.n"),
+        "ALTER TABLE d.n DROP CHECK n_chk_1",
+    ):
+        catalog = apply_ddl(catalog, sql, "d", SESSION).catalog
+    assert catalog.tables["d", "n"].checks == ()
