@@ -37,7 +37,7 @@ from binlog_merge.errors import (
     io_error,
 )
 from binlog_merge.files.globs import expand
-from binlog_merge.mariadb_nodes.translator import Translator
+from binlog_merge.mariadb_nodes.translator import ENCRYPTED_REMEDY, Translator
 from binlog_merge.whole_files import NoteKind, write_note
 
 NOTE_NAME: Final = ".from-mariadb.json"
@@ -112,7 +112,7 @@ class FileTranslation:
                 error.reason,
                 file=str(self.source),
                 position=0,
-                remedy="copy it decrypted from the server: mariadb-binlog --read-from-remote-server --raw",
+                remedy=ENCRYPTED_REMEDY,
             ) from None
         except BinlogFormatError as error:
             place = error.offset if error.offset >= 0 else self._at

@@ -297,7 +297,7 @@ class NodeCapture:
             self._source, facts = self.servers.connect(lost)
             self._check(facts)
             self._follow_the_server(facts)
-            self._claims.claim(self.node.source_id, facts.server_uuid, str(self.address))
+            self._claims.claim(self.node.source_id, facts.identity, str(self.address))
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)

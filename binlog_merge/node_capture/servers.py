@@ -447,20 +447,20 @@ def _caught_up(end: tuple[str, int] | None, begun: Begun | None) -> bool:
 
 
 class Claims:
-    """The servers that a capture's nodes have, by UUID; for the threads of all nodes."""
+    """The servers that a capture's nodes have, by what no other server has; for the threads of all nodes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[str, str]] = {}
 
-    def claim(self, node: str, server_uuid: str, address: str) -> None:
+    def claim(self, node: str, identity: str, address: str) -> None:
         """Note the server of a node in place of the one that it had. Raises WrongNode if another node has it."""
         with self._lock:
             for other, (held, its_address) in self._held.items():
-                if other != node and held == server_uuid:
+                if other != node and held == identity:
                     raise WrongNode(
-                        f"{address} is the server that node {other} has as {its_address} (server_uuid {server_uuid})",
+                        f"{address} is the server that node {other} has as {its_address} ({identity})",
                         node=node,
                         remedy="correct the `server` of one of the two nodes, or remove the node",
                     )
-            self._held[node] = server_uuid, address
+            self._held[node] = identity, address

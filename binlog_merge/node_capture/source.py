@@ -58,11 +58,18 @@ class DumpRefused(Exception):  # noqa: N818
     """The server ended a dump with ER_SOURCE_FATAL_ERROR_READING_BINLOG; the text is the reason."""
 
 
+_PLACE: Final = """
+    SELECT @@global.hostname, @@global.port, @@global.datadir, FROM_UNIXTIME(UNIX_TIMESTAMP() - VARIABLE_VALUE)
+    FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'UPTIME'
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
     """Facts about a server: its ids, its binlog files in order, where the last one ends, and what tells of its role.
 
-    `gtid_mode` is "" for a server that knows no GTIDs.
+    `gtid_mode` is "" for a server that knows no GTIDs. `place` is where a MariaDB runs, and since when: it
+    has no UUID.
     """
 
     server_uuid: str
@@ -74,6 +81,12 @@ class SourceFacts:
     read_only: bool = False
     lower_case_table_names: int = 0
     is_mariadb: bool = False
+    place: str = ""
+
+    @property
+    def identity(self) -> str:
+        """Return what no other server has."""
+        return self.place or f"server_uuid {self.server_uuid}"
 
 
 class Source:
@@ -233,10 +246,17 @@ class Source:
         status = self._ask("SHOW MASTER STATUS")
         if not files or not status:
             raise self._no_binlog()
+        ((host, port, folder, begun),) = self._ask(_PLACE)
         server_uuid = str(uuid5(NAMESPACE_OID, f"mariadb/{self._node}/{server_id}"))
         standing = Standing(server_uuid, str(status[0][0]), int(status[0][1]), 0, "MariaDB logs no commit times")
         return SourceFacts(
-            server_uuid, int(server_id), files, standing, lower_case_table_names=int(case_of_names), is_mariadb=True
+            server_uuid,
+            int(server_id),
+            files,
+            standing,
+            lower_case_table_names=int(case_of_names),
+            is_mariadb=True,
+            place=f"{folder} on {host}, port {port}, up since {begun}",
         )
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:

@@ -11,8 +11,9 @@ or nothing at all if a column's definition has it. So which one is meant by such
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import Final
 
 from snapshot_store.ddl.actions import (
@@ -32,16 +33,21 @@ from snapshot_store.ddl.actions import (
 from snapshot_store.ddl.parse.alter import parse_actions
 from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work
 from snapshot_store.ddl.parse.statement import ParsedDdl, conditions_in
-from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec, Value
 from snapshot_store.ddl.statements import AlterTable, RenameTables
-from snapshot_store.errors import UnknownIndex
-from snapshot_store.model import Catalog, Table
-from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of
+from snapshot_store.errors import DdlNotUnderstood, UnknownIndex
+from snapshot_store.model import Catalog, Default, Table
+from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of, names_in
 from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.lexer import Token
+from snapshot_store.mysql.sql.session import DdlSession
 
 _OF_SERVERS: Final = re.compile(r"CONSTRAINT_\d+|.+_chk_\d+", re.IGNORECASE)
 """Names that the servers give to checks without one: MariaDB's, and MySQL's."""
+
+_TRANSLATED: Final = 80400
+_ADDRESS_BYTES: Final = (4, 16)
+_STRING: Final = re.compile(r"'[^']*'")
 
 
 def is_conditional(action: Action) -> bool:
@@ -162,11 +168,13 @@ def settled(ddl: ParsedDdl, catalog: Catalog, database: str | None) -> ParsedDdl
     statement = ddl.statement
     if isinstance(statement, RenameTables) and statement.if_exists:
         return _renamed(ddl, statement, catalog, database)
-    if not isinstance(statement, AlterTable) or not (
-        statement.if_exists or any(map(is_conditional, statement.actions))
-    ):
+    if not isinstance(statement, AlterTable):
         return ddl
     table = catalog.get(statement.table[0] or database or "", statement.table[1])
+    if table is not None and _may_be_of_mariadb(ddl.session):
+        _check_addresses(ddl, table, statement.actions)
+    if not (statement.if_exists or any(map(is_conditional, statement.actions))):
+        return ddl
     if table is None:
         return None if statement.if_exists else ddl
     if statement.actions and not without_conditions(table, statement.actions):
@@ -176,6 +184,52 @@ def settled(ddl: ParsedDdl, catalog: Catalog, database: str | None) -> ParsedDdl
     if statement.kind == "ALTER TABLE":
         _cut_actions(edits, cursor, table)
     return _bare(ddl, edits)
+
+
+def _may_be_of_mariadb(session: DdlSession) -> bool:
+    """Return whether a statement's session is as translations of MariaDB's binlogs have it."""
+    return session.server_version == _TRANSLATED and session.default_collation_for_utf8mb4 == "utf8mb4_general_ci"
+
+
+def _check_addresses(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> None:
+    """Raise DdlNotUnderstood for the text of an address beside a column that has the bytes of addresses."""
+    columns = {
+        column.name.lower()
+        for column in table.columns
+        if column.type.name == "binary" and column.type.length in _ADDRESS_BYTES
+    }
+    for action in actions if columns else ():
+        for names, text in _texts(action, ddl.session):
+            address = next((one[1:-1] for one in _STRING.findall(text) if _is_address(one[1:-1])), None)
+            if address is not None and (met := names & columns):
+                raise DdlNotUnderstood(
+                    ddl.sql,
+                    f"the text of an address, {address!r}, is meant for {', '.join(sorted(met))}, which has "
+                    "the bytes of addresses: give the statement with the bytes, x'…'",
+                )
+
+
+def _texts(action: Action, session: DdlSession) -> Iterator[tuple[set[str], str]]:
+    """Yield the columns and words that values and expressions of an action are about, and their texts."""
+    match action:
+        case SetDefault(name=name, default=Value(kind="string", text=text)):
+            yield {name.lower()}, f"'{text}'"
+        case SetDefault(name=name, default=Default(kind="expression", text=text)):
+            yield {name.lower()}, text
+        case AddConstraint(constraint=CheckSpec(expression=text)):
+            yield names_in(text, session), text
+        case AddColumn(column=column) | ChangeColumn(column=column):
+            texts = [one.expression for one in column.constraints if isinstance(one, CheckSpec)]
+            texts += [] if column.generated is None else [column.generated.expression]
+            yield from ((names_in(text, session), text) for text in texts)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _renamed(ddl: ParsedDdl, statement: RenameTables, catalog: Catalog, database: str | None) -> ParsedDdl | None:

@@ -148,6 +148,10 @@ def test_another_server_and_what_cannot_be_done_are_refused(nodes: Nodes, tmp_pa
     nodes.ports = [ports[1], ports[0]]
     with pytest.raises(WrongNode):
         capture(MergeConfig.load(nodes.configured()))
+    nodes.ports = [ports[0], ports[0]]
+    shutil.rmtree(tmp_path / "captured")
+    with pytest.raises(WrongNode, match="is the server that node shard-"):
+        capture(MergeConfig.load(nodes.configured()))
     nodes.ports = ports
     (tmp_path / "kept").mkdir()
     with pytest.raises(UnsupportedInput, match="archived"):

@@ -146,3 +146,28 @@ def test_such_a_name_is_certain_where_all_checks_have_their_own() -> None:
     ):
         catalog = apply_ddl(catalog, sql, "d", SESSION).catalog
     assert catalog.tables["d", "n"].checks == ()
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "ALTER COLUMN i SET DEFAULT '::1'",
+        "ALTER COLUMN i SET DEFAULT ('::1')",
+        "ADD CONSTRAINT c CHECK (i <> '::1')",
+        "ADD COLUMN b INT CHECK (`i` <> '10.0.0.1')",
+        "ADD COLUMN b INT AS (i = '::')",
+    ],
+)
+def test_the_text_of_an_address_is_refused_where_the_column_has_its_bytes(action: str) -> None:
+    """A translation made a BINARY(16) of an INET6; elsewhere, and on other servers, a text is a text."""
+    session = DdlSession(server_version=80400, default_collation_for_utf8mb4="utf8mb4_general_ci")
+    catalog = apply_ddl(_catalog(), "CREATE TABLE d.n (i BINARY(16), s VARCHAR(39))", "d", session).catalog
+    ddl = ParsedDdl.of(f"ALTER TABLE n {action}", session)
+    with pytest.raises(DdlNotUnderstood, match="bytes of addresses"):
+        settled(ddl, catalog, "d")
+    other = ParsedDdl.of(ddl.sql, SESSION)
+    assert settled(other, catalog, "d") is other
+    of_text = ParsedDdl.of(
+        f"ALTER TABLE n {action.replace('i ', 's ', 1).replace('`i`', 's').replace('(i', '(s')}", session
+    )
+    assert settled(of_text, catalog, "d") is of_text
