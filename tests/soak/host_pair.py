@@ -133,7 +133,9 @@ class Audit:
         first, *lines = change.body.splitlines()
         records = [json.loads(line) for line in lines[::2]]
         number = int(json.loads(first)["number"]) + len(records)
-        epochs = [int(record["epoch"]) for record in records if "epoch" in record]
+        # A claim may be the record that folds those before it.
+        claims = [record if "epoch" in record else record.get("claim") for record in records]
+        epochs = [int(claim["epoch"]) for claim in claims if claim]
         if number in self.heads:
             self.wrong.append(f"record {number} was put by {self.heads[number][0]}, and again by {change.client}")
         self.heads[number] = change.client, max(epochs, default=0)
