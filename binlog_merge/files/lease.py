@@ -36,6 +36,7 @@ _SLOWEST_LOOK, _QUICK_LOOK = 1.0, 0.1
 _HOLDERS_LOOK: Final = 0.5
 """So often a holder looks whether it is asked to hand over, where it does not renew the lease as often."""
 _VERSION: Final = 1
+_OFFERED_TO: Final = "offered_to"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,9 @@ class Lease:
     def encode(self) -> bytes:
         """Return the bytes of lease.json."""
         values = asdict(self)
-        if self.offered_to is None:
-            del values["offered_to"]  # which earlier versions do not know
+        offered_to = values.pop("offered_to")
+        if offered_to is not None:  # in the status, where versions that do not know it pass over it
+            values["status"] = {**self.status, _OFFERED_TO: offered_to}
         return json.dumps({"version": _VERSION, **values}, default=str).encode() + b"\n"
 
     @classmethod
@@ -75,7 +77,8 @@ class Lease:
             values = json.loads(data)
             if values.pop("version") != _VERSION:
                 raise ValueError("another version")
-            lease = cls(**values)
+            offered_to = values.get("status", {}).pop(_OFFERED_TO, None)
+            lease = cls(**values, offered_to=offered_to)
             if not (lease.holder and lease.epoch > 0 and LEAST_SECONDS <= lease.seconds < 1e6 and lease.serial > 0):
                 raise ValueError("values that no holder writes")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -143,7 +143,7 @@ class LeaseKeeper:
         self._changed = Condition()
         self._closed = self._contends = False
         self._failure: MergeError | None = None
-        self._answered = self._lapsed = False
+        self._answered = self._lapsed = self._takes = False
         self._noted: float | None = None
         self._lacking: Lacks | None = None
         self._looked = 0.0
@@ -185,7 +185,7 @@ class LeaseKeeper:
         """
         self.ending.clear()
         with self._changed:
-            self._contends = True
+            self._contends = not stop.is_set()
             self._changed.notify_all()
         while not stop.is_set():
             with self._changed:
@@ -219,14 +219,18 @@ class LeaseKeeper:
         self.leads(stop)
 
     def release(self) -> None:
-        """Release the lease if it is held; give up when it has lapsed: who waits then takes it all the same."""
+        """Release the lease if it is held, or about to be; give up when it has lapsed: who waits then takes it all the
+        same.
+        """
         with self._changed:
             self._contends = False
+            deadline = self._clock() + self.terms.seconds
+            while self._takes and self._clock() < deadline and self._thread.is_alive():
+                self._changed.wait(_POLL)
             if not isinstance(self._state, Holding):
                 return
             self._state = giving(self._state)
             self._changed.notify_all()
-            deadline = self._clock() + self.terms.seconds
             while isinstance(self._state, Holding) and self._clock() < deadline and self._thread.is_alive():
                 self._changed.wait(_POLL)
 
@@ -244,10 +248,11 @@ class LeaseKeeper:
                     self._tell_lapse(state)
                     self._changed.wait(min(wait, _POLL))
                     continue
+                self._takes = isinstance(asked, Put) and isinstance(state, Waiting)
             began = self._clock()
             answer = self._ask(asked, state)
             with self._changed:
-                before = self._state
+                before, self._takes = self._state, False
                 if isinstance(before, Lost):
                     return
                 self._state = after(before, asked, began, answer, self._clock(), self.terms)

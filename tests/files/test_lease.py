@@ -12,6 +12,7 @@ from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import LeaseLapsed, LeaseLost, ManifestError, OutputBusy
 from binlog_merge.files.lease import (
     ABSENT,
+    LEASE_NAME,
     Found,
     Holding,
     Lease,
@@ -266,6 +267,26 @@ def test_one_of_many_leads_and_another_when_it_releases_or_dies(place: str) -> N
             assert one.epoch == 3
             while _objects(place).below("standby"):
                 time.sleep(0.05)
+
+
+def test_a_lease_that_is_taken_while_its_process_ends_is_released(tmp_path: Path) -> None:
+    asked, answers, stop = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(FolderObjects):
+        def create(self, name: str, data: bytes | Path) -> str | None:
+            if name == LEASE_NAME:
+                asked.set()
+                assert answers.wait(60)
+            return super().create(name, data)
+
+    with LeaseKeeper(Slow(tmp_path), Terms("a", 6.0)) as one:
+        waits = threading.Thread(target=one.leads, args=(stop,))
+        waits.start()
+        assert asked.wait(60)
+        stop.set()
+        waits.join()
+        threading.Timer(0.2, answers.set).start()
+    assert lease_at(str(tmp_path)).released
 
 
 def test_who_waits_is_told_that_it_is_wanted_and_that_it_is_not_any_more(place: str) -> None:

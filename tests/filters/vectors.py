@@ -16,12 +16,6 @@ def vectors(name: str) -> list[dict[str, Any]]:
 # Where this project deliberately does something else than the products the cases come from; docs/how-to/filters.md says
 # so too.
 DIFFERENCES = {
-    # Written in TiDB's own syntax, which MySQL refuses: IF [NOT] EXISTS within ALTER TABLE and CREATE INDEX.
-    "split_route/26": "not MySQL",
-    "split_route/28": "not MySQL",
-    "split_route/29": "not MySQL",
-    "split_route/32": "not MySQL",
-    "split_route/33": "not MySQL",
     # MySQL has spatial indexes; TiDB's parser has not.
     "unsupported/spatial": "MySQL has spatial indexes",
     # A statement's parts are carried out in the order written, not in the order TiDB happened to number its jobs.

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pymysql
 
-from binlog_merge.errors import MergeError
+from binlog_merge.errors import MergeError, ObjectStoreUnreachable
 from binlog_merge.files.lease_keeper import lease_objects
 from binlog_merge.files.lease_seen import LeaseWatch, Seen
 from binlog_merge.files.object_output import ObjectOutput
@@ -133,7 +133,9 @@ class Audit:
         first, *lines = change.body.splitlines()
         records = [json.loads(line) for line in lines[::2]]
         number = int(json.loads(first)["number"]) + len(records)
-        epochs = [int(record["epoch"]) for record in records if "epoch" in record]
+        # A claim may be the record that folds those before it.
+        claims = [record if "epoch" in record else record.get("claim") for record in records]
+        epochs = [int(claim["epoch"]) for claim in claims if claim]
         if number in self.heads:
             self.wrong.append(f"record {number} was put by {self.heads[number][0]}, and again by {change.client}")
         self.heads[number] = change.client, max(epochs, default=0)
@@ -172,6 +174,7 @@ class Host:
         self._configuration = configuration
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self._said = 0
 
     def start(self, standby: bool = False) -> None:
         """Start `run`, as a service manager does when the machine starts."""
@@ -192,6 +195,7 @@ class Host:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
         with self.log.open("ab") as log:
+            self._said = log.tell()
             self.process = subprocess.Popen(
                 self.machine.command(*command),
                 stdin=subprocess.DEVNULL,
@@ -207,6 +211,11 @@ class Host:
     def ended(self) -> int | None:
         """Return the exit code of `run`, None while it runs."""
         return None if self.process is None else self.process.poll()
+
+    @property
+    def begun(self) -> bool:
+        """Return whether `run` has started anything since it was started itself."""
+        return b'"event": "started"' in self.log.read_bytes()[self._said :]
 
     def kill(self) -> None:
         """Kill all of its processes."""
@@ -288,9 +297,14 @@ class Pair:
         self.proxy.modes[host.machine.address] = mode
 
     def keep_running(self) -> None:
-        """Start `run` anew where it has been killed. It ends by itself for no fault."""
+        """Start `run` anew, as a service manager does, where it could not begin as the store did not answer. Once it
+        has begun, it ends by itself for no fault.
+        """
         for host in self.hosts:
             code = host.ended
+            if code == ObjectStoreUnreachable.exit_code and not host.begun:
+                host.start()
+                continue
             assert code in (None, -signal.SIGKILL), f"{host.name}: {code}: {host.log.read_text()[-6000:]}"
 
 
