@@ -118,6 +118,7 @@ class Audit:
         self.wrong: list[str] = []
         self.heads: dict[int, tuple[str, int]] = {}
         self._written: dict[str, str] = {}
+        self._bases: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def take(self, change: Change) -> None:
@@ -126,16 +127,20 @@ class Audit:
         with self._lock:
             if path.endswith("/manifest/head.jsonl") and change.method == "PUT":
                 self._head(change)
-            elif "/standby/" not in path and not path.endswith(("/lease.json", ".index")):
+                return
+            if "/manifest/" in path and change.method == "PUT":
+                claim = json.loads(change.body.splitlines()[0]).get("claim")
+                self._bases["manifest/" + path.rpartition("/")[2]] = int(claim["epoch"]) if claim else 0
+            if "/standby/" not in path and not path.endswith(("/lease.json", ".index")):
                 self._object(change, path)
 
     def _head(self, change: Change) -> None:
         first, *lines = change.body.splitlines()
         records = [json.loads(line) for line in lines[::2]]
         number = int(json.loads(first)["number"]) + len(records)
-        # A claim may be the record that folds those before it.
-        claims = [record if "epoch" in record else record.get("claim") for record in records]
-        epochs = [int(claim["epoch"]) for claim in claims if claim]
+        # A claim may be what folds the records before it: then it is in the base, and none is in the head.
+        epochs = [int(record["epoch"]) for record in records if "epoch" in record]
+        epochs = epochs or [self._bases.get(json.loads(first)["base"], 0)]
         if number in self.heads:
             self.wrong.append(f"record {number} was put by {self.heads[number][0]}, and again by {change.client}")
         self.heads[number] = change.client, max(epochs, default=0)
