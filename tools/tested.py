@@ -43,6 +43,13 @@ _OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "prometheus-mysqld-exporter": ("test_monitoring", "", "its questions"),
     "gh-ost 1.1.9": ("test_schema_changers", "gh-ost", _CHANGED),
     "pt-online-schema-change 3.7.1": ("test_schema_changers", "pt-online", _CHANGED),
+    "HAProxy 3.2.26 before two `serve`s": (
+        "test_haproxy",
+        "",
+        "replicas by GTID and by position, mysql-replication, a client of the tables: a `serve` killed, drained, "
+        "restarted; health checks, idle timeouts, PROXY protocol",
+    ),
+    "spirit of August 2026": ("test_schema_changers", "spirit", _CHANGED),
     "Kafka 4.3.1, one broker: `replay --to kafka://`": (
         "test_kafka",
         "",

@@ -84,6 +84,7 @@ class Connection:
                 self._report(f"{self.peer}: refused: {error.message}")
             with contextlib.suppress(OSError):
                 self._send_all([Err.of(error.code, error.message).pack()])
+            self._wire.leave()
         except (OSError, Gone):  # TimeoutError and TLS errors are among the first
             pass
         except Exception as error:  # a fault of ours ends one client, not the others

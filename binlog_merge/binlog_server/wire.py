@@ -14,7 +14,7 @@ from typing import Final
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.binlog_server.stream import Events
-from binlog_merge.protocol.commands import ASKED
+from binlog_merge.protocol.commands import ASKED, Com
 from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Algorithm, Compression, FrameHeader
 from binlog_merge.protocol.packets import (
     PACKET_HEADER_LEN,
@@ -31,6 +31,8 @@ _MOST: Final = 1 << 24
 _WAIT_TIMEOUT: Final = 28800.0
 WRITE_TIMEOUT: Final = 60.0
 LONGEST_TIMEOUT: Final = 1_000_000.0
+_LEAVING: Final = 2.0
+_QUIT: Final = bytes([Com.COM_QUIT])
 _PROXY: Final = (b"PROX", b"\r\n\r\n")
 """How a header of the PROXY protocol begins, in its versions 1 and 2."""
 _NO_PROXY: Final = (
@@ -108,6 +110,22 @@ class Wire:
             # Not SSLSocket's, after which the other thread might still send, and not encrypted.
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
+    def leave(self) -> None:
+        """Say that nothing more comes, and take in what the client still sends, for a moment and up to a size.
+
+        To close a socket over bytes that nobody has read resets the connection, and a proxy in between then drops what
+        was sent last.
+        """
+        until, taken = time.monotonic() + _LEAVING, 0
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_WR)
+            while taken < _MOST_UNTRUSTED and (left := until - time.monotonic()) > 0:
+                self._sock.settimeout(left)
+                part = socket.socket.recv(self._sock, _BUFFER)
+                if not part:
+                    return
+                taken += len(part)
+
     def close(self) -> None:
         """Close the socket."""
         with contextlib.suppress(OSError):
@@ -122,6 +140,7 @@ class Wire:
         while True:
             begin = self._exactly(PACKET_HEADER_LEN, trusted, until)
             if bytes(begin) in _PROXY and not trusted:
+                self._sequence = 2  # the client knows of no header: it has sent a packet 1 behind it
                 raise Broken(ErrorCode.ER_HANDSHAKE_ERROR, _NO_PROXY)
             header = PacketHeader.parse(begin)
             expected = 0 if trusted and first else self._sequence & 0xFF
@@ -131,6 +150,8 @@ class Wire:
             payload += self._exactly(header.length, trusted, until)
             # Where packets are compressed, frames are counted, and packets begin anew with any of them.
             if header.sequence != expected and self._compression is None:
+                if not trusted and header.sequence == 0 and bytes(payload) == _QUIT:
+                    raise Gone  # as HAProxy's `mysql-check user` leaves: it does not wait for what its login gets
                 raise Broken(ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER, "Got packets out of order")
             first = False
             if not header.more:

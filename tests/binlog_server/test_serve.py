@@ -483,7 +483,10 @@ def test_a_packet_that_is_too_large_or_out_of_order_ends_the_conversation(runnin
 )
 def test_a_header_of_the_proxy_protocol_is_refused_by_its_name(running: Running, header: bytes) -> None:
     """Both to the client and to the operator, of whom one has turned it on."""
-    assert b"this is a header of the PROXY protocol" in _talk(running, header)
+    said = _talk(running, header + b"\1\0\0\1x")  # a client behind the proxy answers the greeting
+    answer = said[PacketHeader.parse(said[:4]).length + 4 :]
+    assert PacketHeader.parse(answer[:4]).sequence == 2
+    assert b"this is a header of the PROXY protocol" in answer
     assert any("refused: Bad handshake: this is a header of the PROXY protocol" in line for line in running.reports)
 
 

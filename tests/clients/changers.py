@@ -1,4 +1,4 @@
-"""Programs of other makers that alter a table while it is written to: gh-ost and pt-online-schema-change.
+"""Programs of other makers that alter a table while it is written to: gh-ost, pt-online-schema-change and spirit.
 
 Each runs on one shard, as its documentation says for a server without replicas, and can be killed half way.
 """
@@ -116,7 +116,26 @@ class PtOsc(Changer):
         server.execute(f"DROP TABLE IF EXISTS {DATABASE}.{self._copy(table)}")
 
 
-CHANGERS: tuple[type[Changer], ...] = (GhOst, PtOsc)
+class Spirit(Changer):
+    """It alters by itself what MySQL alters at once, and copies for the rest."""
+
+    name = "spirit"
+
+    def _command(self, server: MySqlServer, table: str, alter: str) -> list[str]:
+        place = [f"--host=127.0.0.1:{server.port}", f"--username={OPERATOR}", "--password=", f"--database={DATABASE}"]
+        return [client("spirit", "spirit"), "migrate", *place, f"--statement=ALTER TABLE {table} {alter}"]
+
+    def _slowly(self) -> list[str]:
+        return ["--defer-cutover"]  # with all rows copied it waits for somebody
+
+    def _copy(self, table: str) -> str:
+        return f"_{table}_new"
+
+    def _clear(self, server: MySqlServer, table: str) -> None:
+        server.execute(f"DROP TABLE IF EXISTS {DATABASE}._spirit_sentinel")
+
+
+CHANGERS: tuple[type[Changer], ...] = (GhOst, PtOsc, Spirit)
 
 
 def _has_rows(server: MySqlServer, table: str) -> bool:

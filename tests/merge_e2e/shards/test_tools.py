@@ -77,18 +77,28 @@ def pt_osc(alter: str, columns: str = "id, v", swap: str = "", made: str = T) ->
         """  # fmt: skip
 
 
-def spirit(alter: str, columns: str = "id, v", old: str = "_t_old", begun: str = "") -> str:
-    """Return what spirit writes, as lines for each of NODE; `begun` is what an attempt before has written."""
+def spirit(alter: str, columns: str = "id, v", old: str = "_t_old", begun: str = "", waits: bool = False) -> str:
+    """Return what spirit writes, as lines for each of NODE; `begun` is what an attempt before has written.
+
+    `waits`: it has made a table, and waits until that is dropped.
+    """
+    sentinel = "CREATE TABLE IF NOT EXISTS `_spirit_sentinel` (id int NOT NULL PRIMARY KEY)"
+    first, last = (f"NODE {sentinel}", "NODE DROP TABLE `_spirit_sentinel`") if waits else ("", "")
     return f"""{begun}
+        NODE ANALYZE TABLE `t`
         NODE DROP TABLE IF EXISTS `_t_new`
         NODE CREATE TABLE `_t_new` LIKE `t`
+        NODE ANALYZE TABLE `_t_new`
         NODE ALTER TABLE `_t_new` {alter}, ALGORITHM=COPY
+        NODE ANALYZE TABLE `_t_new`
         NODE DROP TABLE IF EXISTS `_t_chkpnt`
         NODE CREATE TABLE `_t_chkpnt` (id int NOT NULL AUTO_INCREMENT PRIMARY KEY, copier_watermark TEXT, checksum_watermark TEXT, binlog_name VARCHAR(255), binlog_pos INT, statement TEXT)
+        {first}
         NODE INSERT IGNORE INTO `{{a}}`.`_t_new` ({columns}) SELECT {columns} FROM t
         NODE INSERT INTO `_t_chkpnt` (copier_watermark, statement) VALUES ('[]', 'ALTER TABLE t')
         NODE rows t
         NODE REPLACE INTO `{{a}}`.`_t_new` ({columns}) SELECT {columns} FROM t
+        {last}
         NODE DROP TABLE IF EXISTS `{old}`
         NODE RENAME TABLE `t` TO `{old}`, `_t_new` TO `t`
         NODE DROP TABLE IF EXISTS `{old}`
@@ -168,6 +178,9 @@ TOOLS = (
     )),
     Shape("spirit, the old table kept for a while", spirit("ADD KEY k (v)", old="_t_old_20261201_010203"), (
         "ALTER TABLE",), (COPY, CHECKPOINT, "spirit: _t_old_20261201_010203 of t",
+    )),
+    Shape("spirit, the swap deferred", spirit("MODIFY v VARCHAR(40)", waits=True), ("ALTER TABLE",), (
+        COPY, CHECKPOINT, "spirit: _spirit_sentinel", COPIED,
     )),
     Shape("pt-osc, given up", pt_osc("ADD COLUMN w INT", swap="NODE DROP TABLE IF EXISTS `{a}`.`_t_new`"), (), (NEW,)),
 )  # fmt: skip

@@ -5,6 +5,7 @@
     CREATE TABLE _t_new LIKE t                     (older versions of it say LIKE)
     CREATE TRIGGER pt_osc_db_t_del … ON t …        now it is; statements or rows before this make it an ordinary table
     CREATE TABLE _t_chkpnt (… copier_watermark …)  or it is spirit's, which writes down how far it is in this table
+    CREATE TABLE _spirit_sentinel (…)              spirit's as well, behind such a copy: it waits until this is dropped
     RENAME TABLE t TO _t_old, _t_new TO t          the copy replaces the table: an ALTER of t
     DROP TABLE t; RENAME TABLE _t_new TO t         the same (drop_swap): the DROP waits for what follows
     RENAME TABLE t TO _t_del; RENAME TABLE _t_gho TO t      the same (gh-ost's two-step cut-over)
@@ -23,7 +24,7 @@ from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Verb
 from snapshot_store.ddl.parse.statement import ParsedDdl
-from snapshot_store.ddl.statements import AlterTable, CreateTable, CreateTableLike
+from snapshot_store.ddl.statements import AlterTable, CreateTable, CreateTableLike, Ignored
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Hidden
 from snapshot_store.tso import OrderKey
@@ -33,6 +34,8 @@ Name = tuple[str, str]
 GH_OST, PT_OSC, SPIRIT = "gh-ost", "pt-online-schema-change", "spirit"
 _WATERMARKS = {"copier_watermark", "checksum_watermark"}
 """The columns by which a table of this name is one in which spirit writes down how far it is."""
+_SENTINEL = "_spirit_sentinel"
+"""What spirit calls the table that somebody drops to let it put its copy in the table's place (`--defer-cutover`)."""
 _SAYS_GH_OST = re.compile(r"/\*\s*gh-ost\s*\*/")
 _MADE_BY_PT_OSC = re.compile(r"(_{1,10})(.+)_new")
 _SET_ASIDE = re.compile(r"_.*_(?:del|old)(?:_\d{8}_\d{6})?")
@@ -332,6 +335,9 @@ class _Step:
 
     def _show(self) -> None:
         """Note tables that may be a tool's, where the statement or its session does what the tool does not."""
+        statement = self.ddl.statement
+        if isinstance(statement, Ignored) and statement.what == "ANALYZE":
+            return  # spirit wants statistics of its copy before it gives its sign
         named = {*self.effect.effects.tables, *self.effect.changed}
         for name, one in sorted(self.live.items()):
             of_session = self.thread is not None and one.thread == self.thread
@@ -376,6 +382,11 @@ class _Step:
         if table is None or name in self.tables_before or name != _checkpoint_of(one):
             return False
         return {column.name for column in table.columns} >= _WATERMARKS
+
+    def _is_sentinel(self, name: Name) -> bool:
+        """Return whether a new table is what a spirit that has made a copy in its database waits for."""
+        copies = (one for one in self.live.values() if one.copies and one.tool == SPIRIT)
+        return name[1] == _SENTINEL and any(one.name[0] == name[0] for one in copies)
 
     def _signs(self, name: Name, one: ToolTable) -> bool:
         """Return whether the statement creates a trigger of pt-online-schema-change that writes into a table."""
@@ -457,7 +468,9 @@ class _Step:
                 self._note(name, "ended")
             if _SAYS_GH_OST.search(self.ddl.sql):
                 self._made_by_gh_ost(name)
-            elif any(self._is_checkpoint(name, one) for one in self.live.values() if one.tool in ("", SPIRIT)):
+            elif self._is_sentinel(name) or any(
+                self._is_checkpoint(name, one) for one in self.live.values() if one.tool in ("", SPIRIT)
+            ):
                 self._note(name, "made", None, SPIRIT, self.tables_after[name])
             elif (of := self._shaped_like(name)) is not None:
                 self._note(name, "made", of, table=self.tables_after[name], thread=self.thread)
