@@ -9,6 +9,7 @@
 #   PREFIX/flink   Flink CDC's MySQL source, and Flink     versions in clients/flink.xml, hashes in clients/flink.sha256
 #   PREFIX/canal   canal's parser                          versions in clients/canal.xml, hashes in clients/canal.sha256
 #   PREFIX/maxwell  Maxwell, made of the checkout that MAXWELL_SOURCE names, with Maven's libraries as its pom.xml has them
+#   PREFIX/orchestrator  orchestrator, made of the checkout that ORCHESTRATOR_SOURCE names
 #   PREFIX/osheroff  mysql-binlog-connector-java           version in clients/osheroff.xml, hash in clients/osheroff.sha256
 #   PREFIX/kafka   a Kafka broker                          versions in clients/kafka.xml, hashes in clients/kafka.sha256
 #   PREFIX/connect Kafka Connect with Debezium's connector  versions in clients/connect.xml, hashes in clients/connect.sha256
@@ -131,6 +132,21 @@ maxwell() {
     rm -rf "$folder/store" "$folder/source" && touch "$folder/.done" && echo "get-clients: ready: $folder" >&2
 }
 
+orchestrator() {
+  local folder=$home/orchestrator
+  if [ -d "$folder/resources" ]; then
+    echo "get-clients: already there: $folder" >&2
+    return
+  fi
+  [ -n "${ORCHESTRATOR_SOURCE:-}" ] && command -v go >/dev/null || {
+    echo "get-clients: orchestrator needs go, and ORCHESTRATOR_SOURCE, a checkout of github.com/percona/orchestrator" >&2
+    return 1
+  }
+  mkdir -p "$folder"
+  (cd "$ORCHESTRATOR_SOURCE" && GOTOOLCHAIN=local go build -mod=vendor -o "$folder/orchestrator" ./go/cmd/orchestrator) >&2 &&
+    cp -R "$ORCHESTRATOR_SOURCE/resources" "$folder"
+}
+
 go_reader() {
   command -v go >/dev/null || {
     echo "get-clients: needs go" >&2
@@ -166,6 +182,7 @@ kept_or kafka "$here/tools/clients/kafka.sha256" jars kafka || lacking+=("those 
 kept_or connect "$here/tools/clients/connect.sha256" jars connect || lacking+=("those of Maven (Kafka Connect, Debezium)")
 kept_or apicurio "$here/tools/clients/apicurio.sha256" registry || lacking+=("those of Maven (Apicurio)")
 kept_or canal "$here/tools/clients/canal.sha256" java_reader canal CanalParser || lacking+=("those of Maven (canal)")
+orchestrator || lacking+=("orchestrator (ORCHESTRATOR_SOURCE)")
 maxwell || lacking+=("Maxwell (MAXWELL_SOURCE)")
 kept_or osheroff "$here/tools/clients/osheroff.sha256" java_reader osheroff Osheroff ||
   lacking+=("those of Maven (mysql-binlog-connector-java)")

@@ -49,6 +49,11 @@ _OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "replicas by GTID and by position, mysql-replication, a client of the tables: a `serve` killed, drained, "
         "restarted; health checks, idle timeouts, PROXY protocol",
     ),
+    "orchestrator 3.2.6 of Percona": (
+        "test_orchestrator",
+        "",
+        "it promotes the replica of a node whose primary is killed; the capture goes on there, each row once",
+    ),
     "spirit of August 2026": ("test_schema_changers", "spirit", _CHANGED),
     "Kafka 4.3.1, one broker: `replay --to kafka://`": (
         "test_kafka",

@@ -5,10 +5,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from tests.clients.conftest import CLIENTS
 from tests.clients.life.readers import (
     Connect,
     Kind,
     MariaDbReplica,
+    Maxwell,
     Reader,
     Replica,
     debezium,
@@ -38,11 +40,16 @@ def _mariadb(kind: Kind, side: Side, home: Path) -> Reader:
 
 
 BEGIN = {"file": "binlog.000001", "position": 4}
+_MAXWELL: Final = (
+    (Kind("Maxwell, by GTID", "1.44.1", Maxwell, snapshot=True),) if (CLIENTS / "maxwell").is_dir() else ()
+)
+"""It is made of a checkout: not everybody has one."""
 KINDS: Final = (
     Kind("Debezium, engine", "3.6.3.Final", debezium, snapshot=True),
     Kind("Debezium in Kafka Connect 4.3.1, into Kafka 4.3.1", "3.6.1.Final", Connect, snapshot=True),
     Kind("Flink CDC, with Flink 1.20.5", "3.5.0", flink, snapshot=True, older=True),
     Kind("canal, parser", "1.1.7", java("CanalParser", "canal", BEGIN), by_position=True, older=True),
+    *_MAXWELL,
     Kind("go-mysql, replication by GTID", "1.13.0", go_mysql("syncer-gtid")),
     Kind("go-mysql, replication by position", "1.13.0", go_mysql("syncer-position"), by_position=True),
     Kind("go-mysql, canal", "1.13.0", go_mysql("canal"), snapshot=True),

@@ -11,19 +11,22 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pymysql
 from pymysql.cursors import DictCursor
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.broker import Broker, Topic
 from tests.clients.conftest import client
 from tests.clients.life.sides import PROGRAM, Shards, Side
 from tests.clients.life.story import FIRST_ROWS, SHARDS
-from tests.mysql_server import PREFIX
+from tests.mysql_server import PREFIX, MySqlServer
 from tools.demo_live.cluster import free_ports
 
 _HERE: Final = Path(__file__).resolve().parent
@@ -390,6 +393,99 @@ def mysql_replication(kind: Kind, side: Side, home: Path) -> Reader:
         return [sys.executable, str(_HERE / "programs" / "mysql_replication.py"), str(of.port), str(of.file), of.place]
 
     return Lines(kind, side, home, command, {})
+
+
+class Maxwell(Program):
+    """Maxwell by GTIDs, with a MySQL of its own for what it must remember; it is asked for the rows that are there.
+
+    A row that comes twice, since a kill came before its place was stored, counts once.
+    """
+
+    _tables: Final = ("orders", "notes")
+    """Those that are there when it begins, with rows."""
+
+    def __init__(self, kind: Kind, side: Side, home: Path) -> None:
+        super().__init__(kind, side, home, lambda _: self._command_line())
+        (port,) = free_ports(1)
+        self._memory = MySqlServer(home / "memory", 480, port=port)
+        self._lines = home / "rows"
+        self._asked = False
+
+    def start(self) -> None:
+        if not self._memory.running:
+            self._memory.start()
+            self._memory.execute(
+                "CREATE USER IF NOT EXISTS maxwell@'%' IDENTIFIED BY 'm'; GRANT ALL ON *.* TO maxwell@'%'"
+            )
+        super().start()
+
+    def end(self) -> None:
+        super().end()
+        self._memory.stop()
+
+    def has_begun(self) -> bool:
+        if not self._asked:
+            with contextlib.suppress(pymysql.MySQLError):  # it makes its table when it has begun
+                for table in self._tables:
+                    self._memory.execute(
+                        f"INSERT INTO maxwell.bootstrap (database_name, table_name, client_id) "
+                        f"VALUES ('shop', '{table}', 'maxwell')"
+                    )
+                self._asked = True
+        return self._asked and super().has_begun() and self._has_all()
+
+    def settle(self) -> None:
+        if self._lines.exists():
+            whole = self._lines.read_bytes()
+            self._lines.write_bytes(whole[: whole.rfind(b"\n") + 1])
+
+    def changes(self) -> list[Change]:
+        found, seen = [], set()
+        for told in _whole_lines(self._lines):
+            if (op := _MAXWELL.get(told["type"])) is None or told["database"] != "shop":
+                continue
+            data, old = told["data"], told.get("old", {})
+            before = None if op in "cr" else {**data, **old}
+            change = Change(op, f"{told['database']}.{told['table']}", before, None if op == "d" else data)
+            at = (told.get("gtid"), told.get("xoffset"), repr(change))  # a server that takes over has xids of its own
+            if op == "r" or at not in seen:
+                found.append(change)
+            seen.add(at)
+        return found
+
+    def kill(self) -> None:
+        """Kill it when it has written down that it is behind the last mark: it does that once a second, and while it
+        waits for more it leaves out the last transaction. No purge comes so soon.
+        """
+        end = time.monotonic() + 10
+        while self.running() and not self._has_kept() and time.monotonic() < end:
+            time.sleep(0.2)
+        super().kill()
+
+    def _has_kept(self) -> bool:
+        kept = self._memory.query("SELECT gtid_set FROM maxwell.positions")
+        gtids = GtidSet.parse_text(kept[0][0] or "") if kept else GtidSet()
+        marks = [told["gtid"] for told in _whole_lines(self._lines) if told["table"] == "marks" and "gtid" in told]
+        return not any(GtidSet.parse_text(gtid).minus(gtids) for gtid in marks[-1:])
+
+    def _has_all(self) -> bool:
+        left = self._memory.query("SELECT COUNT(*) FROM maxwell.bootstrap WHERE NOT is_complete")
+        return left == [(0,)]
+
+    def _command_line(self) -> Sequence[str]:
+        options = {
+            "host": "127.0.0.1", "port": self._memory.port, "user": "maxwell", "password": "m",
+            "replication_host": "127.0.0.1", "replication_port": self.port,
+            "replication_user": USER, "replication_password": PASSWORD,
+            "schema_host": "127.0.0.1", "schema_port": self.port, "schema_user": USER, "schema_password": PASSWORD,
+            "producer": "file", "output_file": self._lines, "gtid_mode": "true", "output_gtid_position": "true",
+            "output_xoffset": "true", "output_commit_info": "true", "replica_server_id": 7501,
+        }  # fmt: skip
+        program = ["-cp", f"{client('maxwell')}/*", "com.zendesk.maxwell.Maxwell"]
+        return [*_JAVA, *program, *(f"--{name}={value}" for name, value in options.items())]
+
+
+_MAXWELL: Final = {"bootstrap-insert": "r", "insert": "c", "update": "u", "delete": "d"}
 
 
 class Replica(Reader):
