@@ -111,7 +111,8 @@ class Topology:
     `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `fold`: these are
     compared case-insensitively, except those of system schemas. `hidden` are tables that are left out for a time: those
     of tools that change schemas online. `folding` are the nodes whose names of tables and databases are in lower case,
-    however they are written (lower_case_table_names is not 0).
+    however they are written (lower_case_table_names is not 0). `ignored_transactions` are patterns of tables, as
+    "schema.table": a transaction that changes one of these is left out with all its rows.
     """
 
     routes: tuple[Route, ...] = ()
@@ -120,6 +121,7 @@ class Topology:
     fold: bool = False
     copies: tuple[Copy, ...] = ()
     folding: frozenset[str] = frozenset()
+    ignored_transactions: frozenset[str] = frozenset()
     _hidden: dict[tuple[str, str, str], tuple[Hidden, ...]] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +152,13 @@ class Topology:
     def is_ignored(self, schema: str) -> bool:
         """Return whether a schema is left out of the output."""
         return any(_matches(pattern, schema, self.fold and pattern not in SYSTEM_SCHEMAS) for pattern in self.ignored)
+
+    def ignores_transaction(self, tables: Iterable[tuple[str, str]]) -> bool:
+        """Return whether a transaction that changes these tables is left out."""
+        if not self.ignored_transactions:
+            return False
+        names = {f"{schema}.{table}" for schema, table in tables}
+        return any(_matches(pattern, name, self.fold) for pattern in self.ignored_transactions for name in names)
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey | None = None) -> tuple[str, str] | None:
         """Return the logical (schema, table) of a physical one, or None if it is left out of the output.

@@ -16,6 +16,7 @@
 #   PREFIX/apicurio  Apicurio's registry of schemas        version in clients/apicurio.xml, hash in clients/apicurio.sha256
 #   PREFIX/corpus  binlogs of many versions                of MySQL's test suite (GPL 2), in Debian's mysql-testsuite
 #   PREFIX/percona-toolkit, PREFIX/gh-ost   programs that alter tables, by get-schema-changers.sh
+#   PREFIX/vitess  a small Vitess, by get-vitess.sh        only with WITH_VITESS=1: it takes a quarter of an hour to build
 #   PREFIX/go      a reader made with go-mysql             versions and hashes in tests/clients/life/programs/go
 #   PREFIX/rust    a reader made with mysql_async          versions and hashes in tests/clients/life/programs/rust
 #
@@ -190,5 +191,6 @@ kept_or corpus "$here/tools/debian.sh" corpus || lacking+=("the binlogs of Debia
 kept_or go "$programs/go/go.sum" go_reader || lacking+=("those of Go (go-mysql)")
 kept_or rust "$programs/rust/Cargo.lock" rust_reader || lacking+=("those of crates.io (mysql_async)")
 "$here/tools/get-schema-changers.sh" "$home" || lacking+=("some programs that alter tables: see above")
+[ -z "${WITH_VITESS:-}" ] || "$here/tools/get-vitess.sh" "$home/vitess" || lacking+=("Vitess and etcd (Go)")
 for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
 [ ${#lacking[@]} = 0 ]

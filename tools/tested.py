@@ -55,6 +55,11 @@ _OTHERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "it promotes the replica of a node whose primary is killed; the capture goes on there, each row once",
     ),
     "spirit of August 2026": ("test_schema_changers", "spirit", _CHANGED),
+    "Vitess 24.0 (module v0.24.4), its servers as shards": (
+        "test_vitess",
+        "",
+        "online DDL, MoveTables, Reshard under load; a target holds what vtgate shows",
+    ),
     "Kafka 4.3.1, one broker: `replay --to kafka://`": (
         "test_kafka",
         "",

@@ -190,6 +190,9 @@ def _ignored(ignored: Mapping[str, Any], verbose: bool) -> Iterator[str]:
     for key, one, many in _IGNORED:
         if number := ignored.get(key):
             yield f"{number} {one if number == 1 else many}"
+    if number := ignored.get("transactions"):
+        told = _count(number, "transaction")
+        yield f"{told} left out by `ignore-transactions`, of {_listed(ignored['transactions_of'])}"
     kinds = ignored.get("statements") or []
     if not kinds:
         return

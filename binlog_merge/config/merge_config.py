@@ -36,7 +36,7 @@ from binlog_merge.config.sections import (
     Schemas,
     SparkValue,
 )
-from binlog_merge.config.values import LocalPath, PlainName, Section, resolve_glob, resolve_path
+from binlog_merge.config.values import LocalPath, PlainName, QualifiedName, Section, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, explain, load_yaml
 from binlog_merge.errors import ConfigError
 from snapshot_store.topology import SYSTEM_SCHEMAS, Copy, Route, Topology
@@ -85,8 +85,8 @@ class MergeConfig(Section):
     )
     online_ddl: bool = Field(
         default=True,
-        description="Recognize the tables of gh-ost and pt-online-schema-change by what these tools write, without "
-        "markers: their copies are ALTERs of the tables copied, and do not come out themselves.",
+        description="Recognize the tables of gh-ost, pt-online-schema-change, spirit and Vitess by what these write, "
+        "without markers: their copies are ALTERs of the tables copied, and do not come out themselves.",
         examples=["false"],
     )
     topology: Literal["auto", "markers", "routes"] = Field(
@@ -96,7 +96,7 @@ class MergeConfig(Section):
     )
     case_sensitive: bool = Field(
         default=False,
-        description="Whether patterns of `routes` and `ignore-schemas` are case-sensitive.",
+        description="Whether patterns of `routes`, `ignore-schemas` and `ignore-transactions` are case-sensitive.",
         examples=["true"],
     )
     lower_case_table_names: CaseOfNames | None = Field(
@@ -109,6 +109,12 @@ class MergeConfig(Section):
         default=(),
         description="Schemas that are left out of the output, beside `mysql`, `sys` and the markers' schema.",
         examples=["[scratch, idle]"],
+    )
+    ignore_transactions: tuple[QualifiedName, ...] = Field(
+        default=(),
+        description="Tables, or patterns of some: a transaction that changes one of them is left out with all its "
+        "rows. For tools that copy rows from node to node and note in each such transaction how far they are.",
+        examples=["[_vt.vreplication, _vt.copy_state]"],
     )
     commit_tso: CommitTso = Field(
         default_factory=CommitTso, description="Where a transaction's commit TSO is found, and how far to trust it."
@@ -363,6 +369,8 @@ class MergeConfig(Section):
             values["shard-mode"] = self.shard_mode
         if self.coordinates and not self.online_ddl:
             values["online-ddl"] = False
+        if self.ignore_transactions:
+            values["ignore-transactions"] = sorted(set(self.ignore_transactions))
         if self.case_sensitive:
             values["case-sensitive"] = True
         if self.ddl.private != "query":
@@ -425,7 +433,8 @@ def topology_of(config: MergeConfig) -> Topology:
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
     fold = not config.case_sensitive
     copies = (Copy(c.schema_pattern, c.table_pattern, config.copied_from(c), fold) for c in config.copies)
-    return Topology(routes, frozenset(ignored), (), fold, tuple(copies), config.folding())
+    transactions = frozenset(config.ignore_transactions)
+    return Topology(routes, frozenset(ignored), (), fold, tuple(copies), config.folding(), transactions)
 
 
 def route_of(rule: RouteRule, config: MergeConfig) -> Route:

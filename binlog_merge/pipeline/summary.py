@@ -17,6 +17,7 @@ from binlog_merge.files.manifest import Gone
 from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER, read_state_note, samples_of, write_state_note
 from binlog_merge.pipeline.assemble.nodes import why
 from binlog_merge.pipeline.base.state import GREATEST_KEY
+from binlog_merge.pipeline.coordinate.read_again import tables_of
 from binlog_merge.pipeline.coordinate.row_counts import rows_hidden
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, lock_values
 from binlog_merge.pipeline.gather.collisions import Collided, collision_warnings, looked_at
@@ -87,6 +88,8 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         ignored={
             "events": sum(p.ignored for n in scanned for p in n.pieces),
             "branches": sum(r.empty for r in ordered.parts),
+            "transactions": (left_out := sum(r.left_out for r in ordered.parts)),
+            "transactions_of": sorted(_left_out(run)) if left_out else [],
             "ddl": coordination.ignored.count,
             "markers": coordination.swallowed,
             "statements": coordination.ignored.to_list(),
@@ -101,6 +104,16 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         dependencies=_dependencies(kept),
         stages=dict(job.seconds),
     )
+
+
+def _left_out(run: Run) -> set[str]:
+    """Return the logical tables of which transactions are left out by `ignore-transactions`."""
+    topology, found = run.coordination.topology, set[str]()
+    for node in run.scanned:
+        for tables in (tables for tables in tables_of(node) if topology.ignores_transaction(tables)):
+            names = (topology.logical_name(node.source_id, *table) for table in tables)
+            found |= {".".join(name) for name in names if name is not None}
+    return found
 
 
 def _hidden_tables(run: Run, limit: OrderKey) -> Iterator[dict[str, Any]]:

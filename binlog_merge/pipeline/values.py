@@ -55,16 +55,17 @@ class MergeResult:
     `locks` are DDL of shards without markers that wait for other shards, `waiting` the number of branches that wait
     with them. `waiting_shards` has these per shard: node, schema, table, transactions, bytes, and the first order key.
 
-    `hidden` are the tables of gh-ost and pt-online-schema-change that are not part of the output, with the number of
-    `rows` of theirs that this run has left out: node, schema, table, tool (None: not known yet), the table that each is
-    a copy `of`, and its first and last order key.
+    `hidden` are the tables of gh-ost, pt-online-schema-change, spirit and Vitess that are not part of the output, with
+    the number of `rows` of theirs that this run has left out: node, schema, table, tool (None: not known yet), the
+    table that each is a copy `of`, and its first and last order key.
 
     `ignored` counts input that is left out on purpose: unknown `events` that are flagged ignorable, `branches` that
-    touch no output table, `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind
-    and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
-    published files that had changed since the last run and were checked byte by byte. `removed` is what `retention`
-    took away: see `pipeline.retention`. `keys` is how far the run was looked through for keys of shards that collide:
-    see `gather.collisions.looked_at`; empty if markers coordinate all tables. `dependencies` is what the transactions
+    touch no output table, `transactions` of nodes that `ignore-transactions` leaves out (`transactions_of` these
+    tables), `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind and reason.
+    `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are published
+    files that had changed since the last run and were checked byte by byte. `removed` is what `retention` took away:
+    see `pipeline.retention`. `keys` is how far the run was looked through for keys of shards that collide: see
+    `gather.collisions.looked_at`; empty if markers coordinate all tables. `dependencies` is what the transactions
     depend on (`reshape.writesets.Dependencies`); empty with `output.dependencies: commit-order`.
     """
 

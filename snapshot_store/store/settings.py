@@ -52,8 +52,9 @@ def topology_to_json(topology: Topology) -> str:
     ]
     never = {"ignored": sorted(topology.ignored), "hidden": hidden}
     copies = [[c.schema_pattern, c.table_pattern, c.node, c.fold] for c in topology.copies]
-    folding = {"folding": sorted(topology.folding)} if topology.folding else {}
-    return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies, **folding})
+    some = {"folding": topology.folding, "ignored-transactions": topology.ignored_transactions}
+    named = {name: sorted(values) for name, values in some.items() if values}
+    return json.dumps({"routes": routes, **never, "fold": topology.fold, "copies": copies, **named})
 
 
 def topology_from_json(text: str) -> Topology:
@@ -64,8 +65,9 @@ def topology_from_json(text: str) -> Topology:
         hidden = tuple(_hidden(*one) for one in values.get("hidden", ()) if len(one) > 2)
         routes = tuple(Route(*route) for route in values["routes"])
         copies = tuple(Copy(*copy) for copy in values.get("copies", ()))  # likewise
-        folding = frozenset(values.get("folding", ()))
-        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False), copies, folding)
+        folding, transactions = (frozenset(values.get(name, ())) for name in ("folding", "ignored-transactions"))
+        ignored, fold = frozenset(values["ignored"]), values.get("fold", False)
+        return Topology(routes, ignored, hidden, fold, copies, folding, transactions)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 

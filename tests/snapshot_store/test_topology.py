@@ -73,6 +73,15 @@ def test_a_route_for_some_nodes_beats_one_for_all_and_one_node_beats_a_pattern()
     assert Topology((routes[0], Route("s", "*", "x", node="old-1"))).logical_name("old-1", "s", "t") == ("s", "all")
 
 
+def test_transactions_are_left_out_by_a_table_that_they_change() -> None:
+    topology = Topology(fold=True, ignored_transactions=frozenset({"_vt*.Copy_State", "m.t"}))
+    assert topology.ignores_transaction([("app", "t"), ("_vt_2", "copy_state")])
+    assert topology.ignores_transaction([("m", "t")])
+    assert not topology.ignores_transaction([("app", "t"), ("m", "u"), ("_vt", "vreplication")])
+    assert not Topology().ignores_transaction([("m", "t")])
+    assert topology_from_json(topology_to_json(topology)) == topology
+
+
 def test_a_copy_comes_out_of_one_node() -> None:
     copies = (Copy("App*", "c_?", "b", fold=True),)
     topology = Topology((Route("app_?", "", "app"),), copies=copies)

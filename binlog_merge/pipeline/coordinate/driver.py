@@ -29,8 +29,8 @@ from binlog_merge.pipeline.coordinate.shards.driver import (
     take_shards,
     unknown_rows,
 )
-from binlog_merge.pipeline.coordinate.shards.log import FirstRows
 from binlog_merge.pipeline.coordinate.shards.row_findings import Swap
+from binlog_merge.pipeline.coordinate.shards.tools import FirstRows, FoundRows
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from binlog_merge.pipeline.coordinate.statements import Listing, NotCarried, subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
@@ -240,10 +240,10 @@ class CoordinationReader:
         """Return what finds the first rows that a node has of a table, from `floor` on."""
         nodes = {node.source_id: node for node in self.scanned}
 
-        def found(node: str, name: tuple[str, str], since: OrderKey) -> OrderKey | None:
+        def found(node: str, name: tuple[str, str], since: OrderKey) -> FoundRows | None:
             called = partial(self.topology.named, node)
             at = first_rows(nodes[node], {name}, max(since, floor), called) if node in nodes else None
-            return None if at is None else at[0]
+            return None if at is None else FoundRows(at.key, frozenset(at.all))
 
         return found
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from binlog_merge.binlog.query_session import SessionVariables, session_of
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.values import Block
+from binlog_merge.pipeline.assemble.values import Block, TableSet
 from binlog_merge.pipeline.base.group_at import transaction_events
 from binlog_merge.pipeline.base.node_input import read_group
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
@@ -96,27 +97,46 @@ def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
     return None, 0
 
 
+class Touching(NamedTuple):
+    """A transaction's branch that changes `table`, and `all` the tables that it changes."""
+
+    key: OrderKey
+    file_index: int
+    start: int
+    end: int
+    table: tuple[str, str]
+    all: TableSet
+
+
 def as_written(schema: str, table: str) -> tuple[str, str]:
     """Return the name that row events have, for nodes that know a table by that."""
     return schema, table
 
 
+def tables_of(node: ScannedNode) -> Iterator[TableSet]:
+    """Yield the tables that transactions of a node change together; some more than once."""
+    yield from (edge.tables for edge in node.edges)
+    for block in node.blocks:
+        yield from (branch.tables for branch in block.patch.kept)
+        yield from block.sets
+
+
 def groups_touching(
     node: ScannedNode, tables: Collection[tuple[str, str]], called: Callable[[str, str], tuple[str, str]] = as_written
-) -> Iterator[tuple[OrderKey, int, int, int, tuple[str, str]]]:
-    """Yield key, file index, start, end and table of each transaction's branch that changes one of `tables`.
+) -> Iterator["Touching"]:
+    """Yield each transaction's branch that changes one of `tables`, with that table.
 
     `called` returns the name by which the node knows the table of row events: those of servers with
     lower_case_table_names=2 have it as it was first written.
     """
     for e in node.edges:
         for name in (name for name in (called(*raw) for raw in e.tables) if name in tables):
-            yield e.key, e.file_index, e.start, e.end, name
+            yield Touching(e.key, e.file_index, e.start, e.end, name, e.tables)
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         for branch in block.patch.kept:
             for name in (name for name in (called(*raw) for raw in branch.tables) if name in tables):
                 for key, *_ in keys_of(block, [branch.local]):
-                    yield key, branch.file_index, branch.start, branch.end, name
+                    yield Touching(key, branch.file_index, branch.start, branch.end, name, branch.tables)
         found = ((i, called(*raw)) for i, names in enumerate(block.sets) for raw in names)
         sets = {i: name for i, name in found if name in tables}
         if not sets:
@@ -124,12 +144,14 @@ def groups_touching(
         columns, _ = block.local()
         for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
             for key, start, end, _ in keys_of(block, [i]):
-                yield key, piece.file_index, start, end, sets[int(columns["set"][i])]
+                number = int(columns["set"][i])
+                yield Touching(key, piece.file_index, start, end, sets[number], block.sets[number])
         columns = block.timed()
         for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
             own = int(columns["flags"][i]) & k.OWN_TSO
             key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, block.node if own else 0)
-            yield key, piece.file_index, int(columns["start"][i]), int(columns["end"][i]), sets[int(columns["set"][i])]
+            start, end, number = (int(columns[name][i]) for name in ("start", "end", "set"))
+            yield Touching(key, piece.file_index, start, end, sets[number], block.sets[number])
 
 
 def first_rows(
@@ -137,11 +159,10 @@ def first_rows(
     tables: Collection[tuple[str, str]],
     floor: OrderKey,
     called: Callable[[str, str], tuple[str, str]] = as_written,
-) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
-    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`, by
-    the names that `called` returns.
+    ignored: Callable[[TableSet], bool] = lambda _: False,
+) -> Touching | None:
+    """Return the first transaction from `floor` on that changes one of `tables`, by the names that `called` returns,
+    of those whose tables are not `ignored`.
     """
     groups = groups_touching(node, tables, called)
-    found = ((key, index, start, name) for key, index, start, _, name in groups if key >= floor)
-    key, index, position, name = min(found, default=(floor, -1, 0, ("", "")))
-    return (key, node.input.files[index].path, position, name) if index >= 0 else None
+    return min((group for group in groups if group.key >= floor and not ignored(group.all)), default=None)

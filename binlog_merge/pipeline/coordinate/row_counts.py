@@ -27,7 +27,7 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.group_at import transaction_events
 from binlog_merge.pipeline.base.node_input import NodeInput, read_group
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.coordinate.read_again import groups_touching
+from binlog_merge.pipeline.coordinate.read_again import groups_touching, tables_of
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.ddl.statements import TruncateTable
@@ -93,7 +93,7 @@ def rows_hidden(
             names = {raw for raw in _tables_of(node) if called(*raw) == (one.schema, one.table)}
             found = [
                 (file_index, start, end)
-                for key, file_index, start, end, _ in groups_touching(node, names)
+                for key, file_index, start, end, *_ in groups_touching(node, names)
                 if floor <= key < limit and one.holds(key)
             ]
             for groups in _shared(found):
@@ -109,11 +109,7 @@ def rows_hidden(
 
 def _tables_of(node: ScannedNode) -> set[Name]:
     """Return the tables that a node's row events name."""
-    tables = {name for edge in node.edges for name in edge.tables}
-    for block in node.blocks:
-        tables |= {name for branch in block.patch.kept for name in branch.tables}
-        tables |= {name for names in block.sets for name in names}
-    return tables
+    return {name for tables in tables_of(node) for name in tables}
 
 
 def _shared(groups: Sequence[tuple[int, int, int]]) -> Iterator[tuple[tuple[int, int, int], ...]]:

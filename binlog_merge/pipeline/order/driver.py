@@ -167,7 +167,8 @@ def _with_holds(
     parts: list[OrderResult] = []
     for stood, found in zip(standing, settled, strict=True):
         own = stood.result
-        counted = replace(found.parts[0], empty=own.empty, held=own.held, held_bytes=own.held_bytes, late=own.late)
+        counted = replace(found.parts[0], empty=own.empty, left_out=own.left_out, late=own.late)
+        counted = replace(counted, held=own.held, held_bytes=own.held_bytes)
         parts += [counted, *found.parts[1:]]
     return Ordered(
         parts,
@@ -221,5 +222,5 @@ def _sets(blocks: Sequence[Block], edges: Sequence[EdgeRow]) -> tuple[tuple[str,
 
 def _coming_out(topology: Topology, node: str, tables: TableSet) -> frozenset[Shard]:
     """Return the tables of a set that come out at any time: only their rows need to keep their order."""
-    named = (topology.named(node, *table) for table in tables)
+    named = () if topology.ignores_transaction(tables) else (topology.named(node, *table) for table in tables)
     return frozenset(Shard(node, *table) for table in named if topology.logical_name(node, *table) is not None)

@@ -60,7 +60,7 @@ class Stood:
 def stand(task: OrderTask) -> Stood:
     """Write the range's rows below the limit, by their own keys, from the first effect that holds rows."""
     assert task.holds is not None
-    rows, empty = collect(task)
+    rows, empty, left_out = collect(task)
     too_late = late(task, rows)
     beyond = at_least(rows, task.limit)
     beyond_bytes = int(np.sum((rows["end"] - rows["start"])[beyond]))
@@ -70,7 +70,7 @@ def stand(task: OrderTask) -> Stood:
     write_block(task.path, {name: rows[name] for name in STOOD})
     found = summed(task.number, task.path, rows | {"first": np.zeros(len(rows["tso"]), np.int64)})
     held = int(np.count_nonzero(beyond))
-    result = replace(found, empty=empty, held=held, held_bytes=beyond_bytes, late=too_late)
+    result = replace(found, empty=empty, left_out=left_out, held=held, held_bytes=beyond_bytes, late=too_late)
     judged = ~np.isin(rows["set"], list(task.apart))
     sets, keys = rows["set"][judged], np.stack([rows[name][judged] for name in KEY])
     numbers, counts = np.unique(sets, return_counts=True)

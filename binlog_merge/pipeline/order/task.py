@@ -7,6 +7,7 @@ in global order, a row per branch, so that the driver can cut output files exact
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +32,8 @@ from snapshot_store.topology import Hidden
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+_LEFT_OUT = 2
+"""In place of 1, the rows come out: those of transactions that the configuration leaves out."""
 
 
 class _Keeper:
@@ -45,6 +48,8 @@ class _Keeper:
 
     def tables(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
         """Return whether one of the tables comes out for a transaction with this key."""
+        if self._topology.ignores_transaction(tables):
+            return False
         if self._places is not None:
             return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
         return any(
@@ -59,10 +64,25 @@ class _Keeper:
             self._known[key] = self._topology.logical_name(source_id, schema, table) is not None
         return self._known[key]
 
+    def left_out(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
+        """Return whether one of the tables would come out if the configuration did not leave out the transaction."""
+        if not self._topology.ignores_transaction(tables):
+            return False
+        if self._places is not None:
+            return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
+        return any(self._table(source_id, *table) for table in tables)
+
     def rows(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
-        """Return 1 for each row that has a logical table, else 0. Rows are given by their table set and the columns of
-        their key.
+        """Return 1 for each row that has a logical table, 2 if its transaction is left out nevertheless, else 0. Rows
+        are given by their table set and the columns of their key.
         """
+        keep = self._coming_out(block, sets, keys)
+        ignored = [number for number, tables in enumerate(block.sets) if self._topology.ignores_transaction(tables)]
+        if ignored:
+            keep = np.where(np.isin(sets, ignored), keep * _LEFT_OUT, keep)
+        return keep
+
+    def _coming_out(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
         if not len(sets):
             return np.empty(0, np.int64)
         places = self._places
@@ -143,7 +163,7 @@ def _above(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
 
 def order(task: OrderTask) -> OrderResult:
     """Write the range's rows in global order."""
-    rows, empty = collect(task)
+    rows, empty, left_out = collect(task)
     too_late = late(task, rows)
     held = at_least(rows, task.limit)
     held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
@@ -151,25 +171,40 @@ def order(task: OrderTask) -> OrderResult:
     rows |= transactions(rows, KEY)
     write_block(task.path, {name: rows[name] for name in COLUMNS}, told=TOLD)
     found = summed(task.number, task.path, rows)
-    return replace(found, empty=empty, held=int(np.count_nonzero(held)), held_bytes=held_bytes, late=too_late)
+    return replace(
+        found, empty=empty, left_out=left_out, held=int(np.count_nonzero(held)), held_bytes=held_bytes, late=too_late
+    )
 
 
-def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
-    """Return the range's rows that have a logical table, unsorted, and the number of those that have none.
+class Collected(NamedTuple):
+    """The rows of a range that come out, unsorted; how many have no logical table, and how many are of transactions
+    that the configuration leaves out.
+    """
+
+    rows: dict[str, Column]
+    empty: int
+    left_out: int
+
+
+def collect(task: OrderTask) -> Collected:
+    """Return the range's rows that have a logical table, and the numbers of the others.
 
     With holds, each row also has the number of its table set, and the nodes' DDL at which a logical DDL comes out are
     rows as well.
     """
-    runs, empty = [], 0
+    runs, empty, left_out = [], 0, 0
     keeper = _Keeper(task)
     for block in task.blocks:
         for run in _runs(task, block, keeper):
-            kept = run.pop("keep").astype(bool)
-            empty += int(np.count_nonzero(~kept))
+            keep = run.pop("keep")
+            kept, out = keep == 1, keep == _LEFT_OUT
+            left_out += int(np.count_nonzero(out & at_least(run, task.floor) & ~at_least(run, task.limit)))
+            empty += int(np.count_nonzero(keep == 0))
             runs.append({name: values[kept] for name, values in run.items()})
-    edges, dropped = _edges(task, keeper)
+    edges, dropped, edges_out = _edges(task, keeper)
     runs.append(edges)
-    return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}, empty + dropped
+    rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+    return Collected(rows, empty + dropped, left_out + edges_out)
 
 
 def _runs(task: OrderTask, block: Block, keeper: _Keeper) -> Iterator[dict[str, Column]]:
@@ -245,6 +280,8 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
             start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
             here = OrderKey(*(int(column[at]) for column in key))
             keep[at] = keeper.tables(block.source_id, branch.tables, here)
+            if keeper.left_out(block.source_id, branch.tables, here):
+                keep[at] = _LEFT_OUT
             if task.holds is not None:
                 numbers["set"][at] = task.sets[block.source_id, branch.tables]
     keep = keep * (keys.alive[a:b] & ((flags & (k.DDL | k.MARKER)) == 0))
@@ -283,7 +320,7 @@ def _kept_edge(task: OrderTask, keeper: _Keeper, edge: EdgeRow) -> EdgeRow | Non
     return replace(edge, flags=edge.flags | k.MARKER) if beats else None
 
 
-def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
+def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int, int]:
     inside = [e for e in task.edges if task.low <= e.tso < task.high]
     kept = [beating for e in inside if (beating := _kept_edge(task, keeper, e)) is not None]
     column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
@@ -295,7 +332,8 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
     }  # fmt: skip
     if task.holds is not None:
         rows["set"] = np.array([task.sets[e.source_id, e.tables] for e in kept], np.int64)
-    return rows, len(inside) - len(kept)
+    out = sum(task.floor <= e.key < task.limit and keeper.left_out(e.source_id, e.tables, e.key) for e in inside)
+    return rows, len(inside) - len(kept) - out, out
 
 
 def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:

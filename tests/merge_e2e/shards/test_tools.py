@@ -1,4 +1,4 @@
-"""gh-ost and pt-online-schema-change on real servers, and tables that are only called as theirs are.
+"""What gh-ost, pt-online-schema-change, spirit and Vitess write, on real servers, and tables that are only called so.
 
 A tool's copy is an ALTER of its table, and its tables do not come out; without a tool's sign every table does.
 """
@@ -28,7 +28,7 @@ from tests.merge_e2e.shards.test_renames import grown
 
 pytestmark = [pytest.mark.mysql]
 
-ERROR = {"shard-doubts": "error"}
+ERROR = {"shard-doubts": "error", "ignore-schemas": ["_vt"]}
 MODES = ("pessimistic", "optimistic")
 BOTH = ("n1", "n2")
 
@@ -107,6 +107,69 @@ def spirit(alter: str, columns: str = "id, v", old: str = "_t_old", begun: str =
         """  # noqa: E501
 
 
+_SIDECAR = """
+        NODE CREATE DATABASE IF NOT EXISTS `_vt`
+        NODE CREATE TABLE IF NOT EXISTS `_vt`.copy_state (`id` bigint unsigned NOT NULL AUTO_INCREMENT, `vrepl_id` int NOT NULL, `table_name` varbinary(128) NOT NULL, `lastpk` mediumblob DEFAULT NULL, PRIMARY KEY (`id`))
+        NODE CREATE TABLE IF NOT EXISTS `_vt`.vreplication (`id` int NOT NULL AUTO_INCREMENT, `workflow` varbinary(1000), `source` mediumblob NOT NULL, `pos` longblob NOT NULL, `stop_pos` longblob, PRIMARY KEY (`id`))
+        """  # noqa: E501
+# Vitess gives a migration one UUID on all shards; the time, and the UUID of what it sets aside, are each shard's own.
+VRP = "_vt_vrp_6ace8bcef73211ea87e9f875a4d24e90_2026120104010@_"
+
+
+def hld(number: int, step: str = "hld") -> str:
+    """Return the name of a table that Vitess sets aside, in a step on the way to its DROP TABLE."""
+    return f"_vt_{step}_{number}ace8bcef73211ea87e9f875a4d24e9@_2026120204010@_"
+
+
+def swap(number: int) -> str:
+    """Return the cut-over of Vitess, with the sentry that it locks meanwhile."""
+    sentry = hld(number)
+    return f"""
+        NODE CREATE TABLE IF NOT EXISTS `{sentry}` (id INT PRIMARY KEY)
+        NODE DROP TABLE `{sentry}`
+        NODE RENAME TABLE `t` TO `{sentry}`, `{VRP}` TO `t`, `{sentry}` TO `{VRP}`
+        NODE rows t
+        """
+
+
+COPIED_BY_VITESS = f"""
+        NODE BEGIN
+        NODE INSERT INTO `{VRP}` (id, v) SELECT id, v FROM t
+        NODE INSERT INTO `_vt`.copy_state (lastpk, vrepl_id, table_name) VALUES ('fields', 1, 't')
+        NODE COMMIT
+        NODE rows t
+        NODE BEGIN
+        NODE REPLACE INTO `{VRP}` (id, v) SELECT id, v FROM t
+        NODE UPDATE `_vt`.vreplication SET pos = CONCAT(pos, '+')
+        NODE COMMIT
+        """
+
+
+def vitess(alter: str, copied: str = COPIED_BY_VITESS, behind: str = "") -> str:
+    """Return what Vitess's online DDL writes by VReplication, as lines for each of NODE, and `behind` the swap."""
+    return f"""{_SIDECAR}
+        NODE CREATE TABLE `{VRP}` (`id` int NOT NULL, `v` varchar(20), PRIMARY KEY (`id`))
+        NODE ALTER TABLE `{VRP}` {alter}
+        NODE ALTER TABLE `{VRP}` AUTO_INCREMENT=12@
+        NODE INSERT INTO `_vt`.vreplication (workflow, source, pos) VALUES ('6ace8bce', '', '')
+        {copied}
+        NODE ANALYZE TABLE `{VRP}`
+        {swap(6)}{behind}"""
+
+
+REMOVED = f"""
+        NODE RENAME TABLE `{VRP}` TO `{hld(7)}`
+        NODE RENAME TABLE `{hld(7)}` TO {hld(7, "evc")}
+        NODE RENAME TABLE `{hld(7, "evc")}` TO {hld(7, "drp")}
+        NODE DROP TABLE `{hld(7, "drp")}`
+        NODE rows t
+        """
+REVERTED = f"""
+        NODE BEGIN
+        NODE REPLACE INTO `{VRP}` (id, v) SELECT id, v FROM t
+        NODE UPDATE `_vt`.vreplication SET pos = CONCAT(pos, '+')
+        NODE COMMIT
+        {swap(8)}"""
 TWO_STEP = """
         NODE RENAME /* gh-ost */ TABLE t TO _t_del
         NODE RENAME /* gh-ost */ TABLE _t_gho TO t
@@ -129,7 +192,7 @@ UNDERSCORE = re.sub(r"(?<![A-Za-z0-9_])t(?![A-Za-z0-9_])", "_t", _OF_T)
 
 @dataclass(frozen=True)
 class Shape:
-    """What a tool, or someone, does to the table t of each of some nodes.
+    """What a tool, or someone, does to the table t of each of some nodes, of whose name @ is the number.
 
     `ddl` are the statements that come out behind the CREATE TABLE, by their first words; `hidden` the tables that are
     named in the result, as "tool: table of table".
@@ -147,13 +210,15 @@ class Shape:
         lines = [line.strip() for line in self.script.strip().splitlines() if line.strip()]
         one_by_one = [(n, line) for n in nodes for line in lines]
         ways = [*made, *([(n, line) for line in lines for n in nodes] if together else one_by_one)]
-        return Story(f"{self.name} {len(nodes)} {together}", "\n".join(f"{n}{line[4:]}" for n, line in ways))
+        told = (f"{n}{line[4:].replace('@', n[1:])}" for n, line in ways)
+        return Story(f"{self.name} {len(nodes)} {together}", "\n".join(told))
 
 
 GHC, GHO = "gh-ost: _t_ghc", "gh-ost: _t_gho of t"
 NEW, OLD = "pt-online-schema-change: _t_new of t", "pt-online-schema-change: _t_old of t"
 DEL = "gh-ost: _t_del of t"
 COPY, CHECKPOINT, COPIED = "spirit: _t_new of t", "spirit: _t_chkpnt", "spirit: _t_old of t"
+COPY_VT = f"Vitess: {VRP} of t"
 BEGUN = """
         NODE CREATE TABLE `_t_new` LIKE `t`
         NODE ALTER TABLE `_t_new` ADD COLUMN w INT, ALGORITHM=COPY
@@ -182,6 +247,29 @@ TOOLS = (
     Shape("spirit, the swap deferred", spirit("MODIFY v VARCHAR(40)", waits=True), ("ALTER TABLE",), (
         COPY, CHECKPOINT, "spirit: _spirit_sentinel", COPIED,
     )),
+    Shape("Vitess", vitess("ADD COLUMN `w` int DEFAULT 5"), ("ALTER TABLE",), (COPY_VT, f"Vitess: {hld(6)}", COPY_VT)),
+    Shape("Vitess, and what it has set aside is removed", vitess("MODIFY COLUMN `v` varchar(40)", behind=REMOVED), (
+        "ALTER TABLE",), (COPY_VT, f"Vitess: {hld(6)}", COPY_VT, *(
+            f"Vitess: {hld(7, step)} of t" for step in ("hld", "evc", "drp")
+        ),
+    )),
+    Shape("Vitess, reverted", vitess("ADD COLUMN `w` int DEFAULT 5", behind=REVERTED), ("ALTER TABLE", "ALTER TABLE"), (
+        COPY_VT, f"Vitess: {hld(6)}", COPY_VT, f"Vitess: {hld(8)}", COPY_VT,
+    )),
+    Shape("Vitess, a table without rows", vitess("ADD KEY `k` (`v`)", copied=""), ("ALTER TABLE",), (
+        COPY_VT, f"Vitess: {hld(6)}", COPY_VT,
+    ), (f"NODE CREATE TABLE t {T}",)),
+    Shape("Vitess, given up", f"""{_SIDECAR}
+        NODE CREATE TABLE `{VRP}` {T}
+        NODE ALTER TABLE `{VRP}` ADD COLUMN `w` int
+        NODE RENAME TABLE `{VRP}` TO `{hld(7)}`
+        """, (), (f"Vitess: {VRP}", f"Vitess: {hld(7)}")),
+    Shape("Vitess, a DROP TABLE", f"""
+        NODE CREATE TABLE u {T}
+        NODE rows u
+        NODE RENAME TABLE `u` TO `{hld(9)}`
+        NODE rows t
+        """, ("CREATE TABLE", "DROP TABLE"), (f"Vitess: {hld(9)} of u",)),
     Shape("pt-osc, given up", pt_osc("ADD COLUMN w INT", swap="NODE DROP TABLE IF EXISTS `{a}`.`_t_new`"), (), (NEW,)),
 )  # fmt: skip
 ORDINARY = (
@@ -229,6 +317,13 @@ ORDINARY = (
         NODE DROP TABLE IF EXISTS `_t_old`
         NODE rows t
         """, ("CREATE TABLE", "RENAME TABLE")),
+    Shape("a table as Vitess makes it, with rows of its own", f"""
+        NODE CREATE TABLE `{VRP}` {T}
+        NODE rows `{VRP}`
+        NODE ALTER TABLE `{VRP}` ADD COLUMN w INT DEFAULT 7
+        NODE rows `{VRP}`
+        NODE rows t
+        """, ("CREATE TABLE",)),
     Shape("a table that is put aside", """
         NODE RENAME TABLE t TO _t_old
         NODE rows _t_old
@@ -310,7 +405,8 @@ def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, shape: Sha
     assert (result.warnings, result.locks, result.waiting) == ((), (), 0)
     stage.carry_out(out)
     compare(stage, number, shape in TOOLS)
-    assert sorted(hidden_in(result)) == sorted(f"{node} {text}" for text in shape.hidden for node in WAYS[way][0])
+    hidden = (f"{node} {text.replace('@', node[1:])}" for text in shape.hidden for node in WAYS[way][0])
+    assert sorted(hidden_in(result)) == sorted(hidden)
     if mode == "pessimistic":
         assert statements(out)[: 1 + len(shape.ddl)] == ["CREATE TABLE", *shape.ddl]
 
@@ -354,7 +450,7 @@ def test_a_copy_that_has_lost_rows_is_a_doubt(
     with pytest.raises(ShardDdlStopped, match=said) as raised:
         merge(path, path.parent / "out")
     assert "RENAME" in raised.value.message and "delete the rows of" in (raised.value.remedy or "")
-    stage.configuration(f"lost-{name}-{mode}", [played], mode, sections={"shard-doubts": "warn"})
+    stage.configuration(f"lost-{name}-{mode}", [played], mode, sections={**ERROR, "shard-doubts": "warn"})
     assert [w for w in merge(path, path.parent / "out").warnings if said in w]
 
 

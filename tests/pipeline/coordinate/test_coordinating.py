@@ -17,7 +17,8 @@ from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_af
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction, Marker, MarkerCopy
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, Sighting
 from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
-from binlog_merge.pipeline.coordinate.shards.log import FirstRows, no_rows
+from binlog_merge.pipeline.coordinate.shards.log import no_rows
+from binlog_merge.pipeline.coordinate.shards.tools import FirstRows
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
 from snapshot_store.history import SchemaHistory

@@ -204,7 +204,10 @@ class Messages:
             for (node, schema, table), spans in self.places.spans
             if spans[-1].until is None
         )
-        return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold, copies=routes.copies)
+        return Topology(
+            (*own, *routes.routes), routes.ignored, fold=routes.fold, copies=routes.copies,
+            ignored_transactions=routes.ignored_transactions,
+        )  # fmt: skip
 
     def history_keys(self, scanned: Sequence[ScannedNode]) -> set[HistoryKey]:
         """Return the history keys that placed tables and snapshots need."""

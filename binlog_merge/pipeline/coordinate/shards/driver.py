@@ -21,7 +21,7 @@ from binlog_merge.pipeline.coordinate.shards import faults
 from binlog_merge.pipeline.coordinate.shards.clauses import without_files
 from binlog_merge.pipeline.coordinate.shards.databases import written_in
 from binlog_merge.pipeline.coordinate.shards.ddl import Doubted, PassedWarning, Placed, Warned, passed_on
-from binlog_merge.pipeline.coordinate.shards.log import FirstRows, ShardLog, coordinated
+from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
 from binlog_merge.pipeline.coordinate.shards.notes import (
     DECISIONS,
@@ -40,7 +40,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
 from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import join_all
 from binlog_merge.pipeline.coordinate.shards.row_findings import Counted, losses, not_counted
 from binlog_merge.pipeline.coordinate.shards.together import Together, coordinate_shards
-from binlog_merge.pipeline.coordinate.shards.tools import Away
+from binlog_merge.pipeline.coordinate.shards.tools import Away, FirstRows
 from binlog_merge.pipeline.coordinate.shards.values import WRITTEN, Decided, Finding, Holds, Name, Shard
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.statements import ON_DISK, NotCarried
@@ -260,20 +260,23 @@ def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterat
 
 def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], keys: Collection[HistoryKey]) -> Bound:
     """Return the bound at the first rows of a shard that has no version; `keys` are the history keys that have one."""
-    bound, named = NO_BOUND, known.modes.topology.named
+    bound, topology = NO_BOUND, known.modes.topology
     for node in scanned if known.active else ():
         strangers = {
             name
             for block in node.blocks
             for tables in block.sets
+            if not topology.ignores_transaction(tables)
             for name in tables
-            if (node.source_id, *named(node.source_id, *name)) not in keys
+            if (node.source_id, *topology.named(node.source_id, *name)) not in keys
             and coordinated(known.modes, node.source_id, *name)
         }
-        found = first_rows(node, strangers, known.floor) if strangers else None
+        ignored = topology.ignores_transaction
+        found = first_rows(node, strangers, known.floor, ignored=ignored) if strangers else None
         if found is not None:
             names = [(schema, name) for of, schema, name in keys if of == node.source_id]
-            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *found, names)))
+            place = (found.key, node.input.files[found.file_index].path, found.start, found.table)
+            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *place, names)))
     return bound
 
 

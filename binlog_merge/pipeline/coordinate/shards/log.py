@@ -5,7 +5,7 @@ It grows with the nodes' DDL and is kept from run to run, so every run repeats t
 continues from there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -22,7 +22,13 @@ from binlog_merge.pipeline.coordinate.shards.extracted import (
     with_columns,
 )
 from binlog_merge.pipeline.coordinate.shards.row_findings import Swap, taken_elsewhere
-from binlog_merge.pipeline.coordinate.shards.tools import NO_TOOLS, ToolStep, ToolTables
+from binlog_merge.pipeline.coordinate.shards.tools import (
+    NO_TOOLS,
+    FirstRows,
+    ToolStep,
+    ToolTables,
+    check_is_no_sidecar,
+)
 from binlog_merge.pipeline.coordinate.shards.values import (
     LAST,
     WRITTEN,
@@ -49,9 +55,6 @@ from snapshot_store.render_sql import create_sql, in_session
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LAST_NODE = 999_999  # the greatest number in a key's text
-
-FirstRows = Callable[[str, Name, OrderKey], OrderKey | None]
-"""The key of a node's first rows of a table from a key on."""
 
 
 def no_rows(node: str, name: Name, since: OrderKey) -> None:
@@ -346,6 +349,7 @@ class ShardLog:
         return self.start(name)[1].members.get(shard) or latest or self.logical.get(name)
 
     def _extended(self, shard: Shard, table: Table, modes: Modes) -> Table:
+        check_is_no_sidecar(shard, table)
         extract = modes.extract(*shard)
         if modes.extracts:
             check_keys(shard, (table.schema, table.name), () if extract is None else extract.keys, modes.key_columns)

@@ -1,4 +1,4 @@
-"""Tables of gh-ost, pt-online-schema-change and spirit, recognized by what these tools write into the nodes' binlogs.
+"""Tables of gh-ost, pt-online-schema-change, spirit and Vitess, recognized by what these write into the nodes' binlogs.
 
     CREATE /* gh-ost */ TABLE _t_gho LIKE t        gh-ost says its name in the statements that make its tables
     CREATE TABLE _t_new (… as t)                   this may be pt-online-schema-change: nothing comes out for it yet
@@ -10,6 +10,11 @@
     DROP TABLE t; RENAME TABLE _t_new TO t         the same (drop_swap): the DROP waits for what follows
     RENAME TABLE t TO _t_del; RENAME TABLE _t_gho TO t      the same (gh-ost's two-step cut-over)
 
+    CREATE TABLE _vt_vrp_<uuid>_<time>_ (…)        this may be a copy that Vitess makes for an online DDL
+    rows of it beside _vt.copy_state               now it is: VReplication notes in each transaction how far it is
+    RENAME TABLE t TO _vt_hld_…, _vt_vrp_… TO t, _vt_hld_… TO _vt_vrp_…     the swap; a sign, too
+    RENAME TABLE t TO _vt_hld_<uuid>_<time>_       a DROP TABLE of t: Vitess removes what is called so, in steps
+
 A table without such a sign is a table, whatever it is called. What a statement means depends on that node's statements
 and rows before it only, so a result does not depend on where runs begin and end.
 """
@@ -17,9 +22,11 @@ and rows before it only, so a result does not depend on where runs begin and end
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from binlog_merge.errors import ConfigError
 from binlog_merge.moved_keys import NODES
+from binlog_merge.pipeline.coordinate.shards.values import Shard
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Verb
@@ -31,11 +38,22 @@ from snapshot_store.tso import OrderKey
 
 Name = tuple[str, str]
 
-GH_OST, PT_OSC, SPIRIT = "gh-ost", "pt-online-schema-change", "spirit"
+GH_OST, PT_OSC, SPIRIT, VITESS = "gh-ost", "pt-online-schema-change", "spirit", "Vitess"
 _WATERMARKS = {"copier_watermark", "checksum_watermark"}
 """The columns by which a table of this name is one in which spirit writes down how far it is."""
 _SENTINEL = "_spirit_sentinel"
 """What spirit calls the table that somebody drops to let it put its copy in the table's place (`--defer-cutover`)."""
+_BY_VITESS = re.compile(r"_vt_(vrp|hld|prg|evc|drp)_[0-9a-f]{32}_\d{14}_")
+"""What Vitess calls its tables (`go/vt/schema/name.go`): copies, and four steps on the way to a DROP TABLE."""
+_PROGRESS = {"vreplication", "copy_state"}
+"""The tables of Vitess's sidecar database in which VReplication notes, in the same transaction, what it has copied."""
+_SIDECAR: Mapping[str, set[str]] = {
+    "vreplication": {"workflow", "source", "pos", "stop_pos"},
+    "copy_state": {"vrepl_id", "table_name", "lastpk"},
+    "schema_migrations": {"migration_uuid", "migration_statement", "ddl_action"},
+}
+"""The columns by which a table of this name is one of a sidecar database."""
+_SETS_COUNTER = re.compile(r"ALTER\s+TABLE\s+`[^`]+`\s+AUTO_INCREMENT\s*=\s*\d+", re.IGNORECASE)
 _SAYS_GH_OST = re.compile(r"/\*\s*gh-ost\s*\*/")
 _MADE_BY_PT_OSC = re.compile(r"(_{1,10})(.+)_new")
 _SET_ASIDE = re.compile(r"_.*_(?:del|old)(?:_\d{8}_\d{6})?")
@@ -55,10 +73,11 @@ class ToolEvent:
     """What a node did to a table of a tool, or to one that a tool changes.
 
     `name` was "made" as a copy `of` a table, or as another table of a tool if `of` is None; `text` is the tool, "" as
-    long as only the table's shape speaks for one. "signed": `text` is the tool. "altered" by the statement `text`.
-    "shown": it is an ordinary table. "ended": it was dropped or renamed. "aside": from here on the table `of` has this
-    name. "away": the table `name` is dropped or set aside, and the copy `of` it may take its place. "back": what
-    becomes of it is known. `table` is the table's definition, `thread` that of the session which made it.
+    long as only the table's shape speaks for one. "signed": `text` is the tool, and `of` the table if this shows only
+    now. "altered" by the statement `text`. "shown": it is an ordinary table. "ended": it was dropped or renamed.
+    "aside": from here on the table `of` has this name. "away": the table `name` is dropped or set aside, and the copy
+    `of` it may take its place. "back": what becomes of it is known. `table` is the table's definition, `thread` that of
+    the session which made it.
     """
 
     key: OrderKey
@@ -147,6 +166,17 @@ def called_as_a_tools(name: Name) -> tuple[str, Name | None] | None:
     return tool, (name[0], match[1]) if match[2] in ("gho", "new") else None
 
 
+def _kind_of_vitess(name: Name) -> str:
+    """Return which of Vitess's kinds of tables has such a name ("vrp": a copy), "" if none has."""
+    match = _BY_VITESS.fullmatch(name[1])
+    return "" if match is None else match[1]
+
+
+def _on_its_way_out(name: Name) -> bool:
+    """Return whether Vitess removes a table because it has this name."""
+    return _kind_of_vitess(name) not in ("", "vrp")
+
+
 def copied_by_its_name(name: Name) -> tuple[Name, ...]:
     """Return the tables that pt-online-schema-change would copy into one of this name: `__t_new` of `_t`, or of `t`
     if there is a `_t_new` already.
@@ -166,6 +196,29 @@ def key_before(rows: OrderKey) -> OrderKey:
     if rows.node_seq:
         return rows._replace(node_seq=0)
     return rows.previous()._replace(node_seq=NODES - 1)
+
+
+def check_is_no_sidecar(shard: Shard, table: Table) -> None:
+    """Raise ConfigError if a table is one in which Vitess keeps what concerns its shard alone."""
+    if not {column.name for column in table.columns} >= _SIDECAR.get(shard.table, {""}):
+        return
+    raise ConfigError(
+        f"{shard.schema}.{shard.table} is a table of Vitess's sidecar database, of which each shard has its own: as "
+        "one table their rows would collide",
+        node=shard.node,
+        remedy=f"leave it out: `ignore-schemas: [{shard.schema}]`",
+    )
+
+
+class FoundRows(NamedTuple):
+    """A transaction that changes a table: its key, and all tables that it changes."""
+
+    key: OrderKey
+    tables: frozenset[Name]
+
+
+FirstRows = Callable[[str, Name, OrderKey], FoundRows | None]
+"""The first transaction from a key on in which a node changes a table."""
 
 
 class ToolTables:
@@ -201,7 +254,7 @@ class ToolTables:
                 made = ToolTable(event.node, event.name, event.key, event.text, event.of, aside, event.table)
                 self._live[at] = replace(made, thread=event.thread)
             case "signed":
-                self._live[at] = replace(self._live[at], tool=event.text)
+                self._live[at] = replace(self._live[at], tool=event.text, of=event.of or self._live[at].of)
             case "altered":
                 found = self._live[at]
                 self._live[at] = replace(found, changes=(*found.changes, event.text), table=event.table)
@@ -234,16 +287,20 @@ class ToolTables:
         """Return a node's tables of tools by name."""
         return {name: one for (of, name), one in self._live.items() if of == node}
 
-    def written(
-        self, node: str, first_rows: Callable[[str, Name, OrderKey], OrderKey | None], limit: OrderKey | None = None
-    ) -> Iterator[ToolTable]:
-        """Yield the tables that rows before `limit` show to be ordinary ones, and note it."""
+    def written(self, node: str, first_rows: "FirstRows", limit: OrderKey | None = None) -> Iterator[ToolTable]:
+        """Yield the tables that rows before `limit` show to be ordinary ones, and note it; as also of which they show
+        that VReplication copies them.
+        """
         for name, one in sorted(self.of_node(node).items()):
             rows = None if one.tool else first_rows(node, name, one.since)
-            if rows is not None and (limit is None or rows < limit):
-                key = key_before(rows)
-                self.add([ToolEvent(key, node, name, "shown")])
-                yield replace(one, until=key, shown=True)
+            if rows is None or (limit is not None and rows.key >= limit):
+                continue
+            key = key_before(rows.key)
+            if _kind_of_vitess(name) and any(table in _PROGRESS for _, table in rows.tables):
+                self.add([ToolEvent(key, node, name, "signed", text=VITESS)])
+                continue
+            self.add([ToolEvent(key, node, name, "shown")])
+            yield replace(one, until=key, shown=True)
 
     def step(
         self,
@@ -340,7 +397,7 @@ class _Step:
             return  # spirit wants statistics of its copy before it gives its sign
         named = {*self.effect.effects.tables, *self.effect.changed}
         for name, one in sorted(self.live.items()):
-            of_session = self.thread is not None and one.thread == self.thread
+            of_session = self.thread is not None and one.thread == self.thread and not _kind_of_vitess(name)
             if one.tool or name in self.dropped or self._alters(name) or self._signed_by(name, one):
                 continue
             if self.effect.kind == "DROP TABLE" and named <= _left_by_spirit(one):
@@ -365,16 +422,31 @@ class _Step:
         return self.effect.kind in _ALTERS and self.effect.tables[:1] == (name,) and not renames and not exchanges
 
     def _sign(self) -> None:
-        """Take a trigger of pt-online-schema-change, or spirit's checkpoint, as the sign that a table is its copy."""
+        """Take a trigger of pt-online-schema-change, spirit's checkpoint, or Vitess's renames, as the sign that a table
+        is its copy.
+        """
         for name, one in sorted(self.live.items()):
             if not one.tool and (tool := self._signed_by(name, one)):
                 self._note(name, "signed", text=tool)
+                self.live[name] = replace(one, tool=tool)
 
     def _signed_by(self, name: Name, one: ToolTable) -> str:
         """Return the tool whose sign a statement is for a table that may be a copy, "" if it is none."""
         if self._signs(name, one):
             return PT_OSC
+        if _kind_of_vitess(name) and (self._swapped_with(name) or _on_its_way_out(self._goes(name))):
+            return VITESS
         return SPIRIT if any(self._is_checkpoint(made, one) for made in self.effect.effects.having(Verb.MAKE)) else ""
+
+    def _goes(self, name: Name) -> Name:
+        """Return the name that a table has after the statement, unless that drops it."""
+        return next((new for new, old in self.moved.items() if old == name), name)
+
+    def _swapped_with(self, name: Name) -> Name | None:
+        """Return the table with which a copy of Vitess swaps its name in this statement, None if it does not."""
+        goes = self._goes(name)
+        swaps = _kind_of_vitess(name) == "vrp" and goes != name and self.moved.get(name) == goes
+        return goes if swaps and goes not in self.live and self.comes_out(goes) else None
 
     def _is_checkpoint(self, name: Name, one: ToolTable) -> bool:
         """Return whether a new table is the one in which spirit writes down how far a copy is."""
@@ -407,6 +479,9 @@ class _Step:
             if one is None:
                 self._set_aside(old, new)
                 continue
+            if one.tool == VITESS:
+                self._rename_of_vitess(one, new)
+                continue
             self._note(old, "ended")
             if one.of != new:
                 continue
@@ -421,6 +496,20 @@ class _Step:
                 self._note(new, "back")
                 del self.away[new]
 
+    def _rename_of_vitess(self, one: ToolTable, new: Name) -> None:
+        """Follow a table of Vitess: to the next step before it is dropped, or as a copy that swaps names with its
+        table. What was the table may come back so, by a REVERT.
+        """
+        swapped = self._swapped_with(one.name) == new
+        if swapped:
+            self._note(one.name, "signed", new, VITESS)
+        self._note(one.name, "ended")
+        if swapped:
+            self._swap(new, one.name, self.tables_before[new])
+            self._note(one.name, "made", new, VITESS, self.tables_after[one.name])
+        elif _kind_of_vitess(new):
+            self._note(new, "aside", one.of, VITESS)
+
     def _swap(self, name: Name, copy: Name, table: Table) -> None:
         self.swapped[name], self.replaced[name] = copy, table
 
@@ -429,10 +518,15 @@ class _Step:
 
     def _copy_of(self, name: Name) -> ToolTable | None:
         found = (one for one in self.live.values() if one.copies and one.of == name and one.name not in self.dropped)
-        return next(found, None)
+        return next((one for one in found if one.tool != VITESS), None)  # which does nothing but swap
 
     def _set_aside(self, old: Name, new: Name) -> None:
-        """Withhold the rename by which a table makes room for its copy."""
+        """Withhold the rename by which a table makes room for its copy, or goes as Vitess drops tables."""
+        if _on_its_way_out(new) and self.comes_out(old):
+            self._note(new, "aside", old, VITESS)
+            self.withheld.add(old)
+            self.decided.append(old)
+            return
         copy = self._copy_of(old)
         if copy is None or old in self.moved or copy.name in self.moved.values() or not self._is_aside(old, new):
             return
@@ -468,6 +562,8 @@ class _Step:
                 self._note(name, "ended")
             if _SAYS_GH_OST.search(self.ddl.sql):
                 self._made_by_gh_ost(name)
+            elif _kind_of_vitess(name):
+                self._made_by_vitess(name)
             elif self._is_sentinel(name) or any(
                 self._is_checkpoint(name, one) for one in self.live.values() if one.tool in ("", SPIRIT)
             ):
@@ -481,6 +577,14 @@ class _Step:
             (of,) = self.effect.effects.others(Verb.COPY_SHAPE)
         if self.comes_out(of or name):
             self._note(name, "made", of, GH_OST, self.tables_after[name])
+
+    def _made_by_vitess(self, name: Name) -> None:
+        """Note what may be a copy, or is a sentry: Vitess has one in its hand while it swaps."""
+        table, plain = self.tables_after[name], isinstance(self.ddl.statement, CreateTable)
+        if _kind_of_vitess(name) == "vrp" and plain and self.comes_out(name):
+            self._note(name, "made", table=table, thread=self.thread)
+        elif _kind_of_vitess(name) == "hld" and _shape(table) == _SENTRY:
+            self._note(name, "made", None, VITESS, table)
 
     def _shaped_like(self, name: Name) -> Name | None:
         """Return the table that pt-online-schema-change would copy so: it makes its table as the other one is."""
@@ -497,7 +601,8 @@ class _Step:
 
     def _alter(self) -> None:
         for name, one in sorted(self.live.items()):
-            if self._alters(name):
+            counts = bool(_kind_of_vitess(name)) and _SETS_COUNTER.fullmatch(self.ddl.sql.strip())
+            if self._alters(name) and not counts:
                 self._note(name, "altered", text=self.ddl.sql, table=None if one.tool else self.tables_after[name])
 
 
@@ -519,3 +624,7 @@ def _plain(groups: Sequence[str | None]) -> str:
 
 def _shape(table: Table) -> object:
     return [(column.name.lower(), column.type.name, column.nullable) for column in table.columns]
+
+
+_SENTRY = [("id", "int", False)]
+"""The shape of the table that Vitess locks together with the one that it swaps."""
