@@ -61,6 +61,10 @@ WRITTEN = {
             "ALTER TABLE t CHANGE a ignored INT, CHANGE COLUMN ignored compressed INT, RENAME COLUMN a TO persistent",
             "ALTER TABLE t ALTER ignored SET DEFAULT 1, ADD c INT AS (a + ignored)",
             "CREATE TABLE t (a INT, ignored INT, KEY ignored (ignored), PRIMARY KEY (a, compressed))",
+            "CREATE TABLE t (json TEXT, UNIQUE json (json), FOREIGN KEY (json) REFERENCES json (json))",
+            "CREATE TABLE t (a INT, json INT, CHECK (a AND json), b INT AS (a DIV json))",
+            "ALTER TABLE t ORDER BY json, ADD UNIQUE inet6 (inet6), DROP CHECK json",
+            "CREATE TABLE t (a INT AS (CAST(b AS INET6)))",
         )
     },
     "ALTER TABLE t CHANGE a json JSON, ADD KEY k (ignored) IGNORED": (
