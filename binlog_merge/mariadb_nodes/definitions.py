@@ -5,7 +5,8 @@ A rule each: for what an item is about, for the type of a column, for a word tha
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import ip_address
 from itertools import pairwise
 from typing import Final
@@ -182,9 +183,10 @@ def _vector(made: Statement, tokens: Sequence[Token], column: _Column) -> bool:
 
 
 def _as_bytes(made: Statement, tokens: Sequence[Token], column: _Column) -> bool:
-    """Write the bytes of an address, which INET6_NTOA shows; and a literal DEFAULT as these."""
+    """Write what MariaDB logs of a type for which MySQL has none: its bytes; and a DEFAULT as these."""
     name, kind = tokens[column.name], tokens[column.type]
-    if _is_computed_with(made, name):
+    if _is_computed(tokens, column) or _is_computed_with(made, name):
+        made.notes.append(f"{name.text}: an expression has {kind.text} as a text, and MySQL its bytes: it passes")
         return False
     facts, at = _BYTES[word_of(kind)], _behind_default(tokens, column)
     default = None if at is None else facts.default(tokens, at)
@@ -192,7 +194,7 @@ def _as_bytes(made: Statement, tokens: Sequence[Token], column: _Column) -> bool
         return False  # no value, or an expression: a merge stops at the type
     if at is not None and default:
         made.edits.replace(tokens[at].start, tokens[_end_of_value(tokens, at)].end, default)
-    made.edits.replace(kind.start, kind.end, f"BINARY({facts.size})")
+    made.edits.replace(kind.start, tokens[_end_of_value(tokens, column.type)].end, f"BINARY({facts.size})")
     made.notes.append(f"{kind.text} becomes BINARY({facts.size}) with the same bytes, which {facts.shown_by} shows")
     return True
 
@@ -208,46 +210,74 @@ def _end_of_value(tokens: Sequence[Token], at: int) -> int:
     return closing(tokens, opened) if opened < len(tokens) and tokens[opened].text == "(" else at
 
 
+def _is_computed(tokens: Sequence[Token], column: _Column) -> bool:
+    """Return whether a column is a generated one."""
+    return any(word_of(token) == "AS" for token in tokens[column.type : column.stop])
+
+
 def _is_computed_with(made: Statement, name: Token) -> bool:
-    """Return whether an expression of the statement names a column: an address is a text in it, in MySQL bytes."""
+    """Return whether an expression of the statement names a column."""
     for i, token in enumerate(made.tokens[:-1]):
         if word_of(token) in ("CHECK", "AS", "DEFAULT") and made.tokens[i + 1].text == "(":
-            inner = made.tokens[i + 2 : closing(made.tokens, i + 1)]
-            if any(t.kind in ("word", "name") and t.text.lower() == name.text.lower() for t in inner):
-                made.notes.append(f"{name.text} is an address, which an expression takes as a text: it passes")
+            inner = made.tokens[i + 2 : closing(made.tokens, i + 1) + 1]
+            named = (t for t, behind in pairwise(inner) if t.kind in ("word", "name") and behind.text != "(")
+            if any(token.text.lower() == name.text.lower() for token in named):
                 return True
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class _Bytes:
-    """A type whose values MySQL stores as so many bytes; what shows them there as MariaDB does."""
+    """A type of which MariaDB logs bytes: how many, from which text, what shows them as this in MySQL.
+
+    `calls` are functions that may be its DEFAULT, as MySQL writes them.
+    """
 
     size: int
+    of_text: Callable[[str], bytes | None]
     shown_by: str
+    calls: Mapping[str, str] = field(default_factory=dict)
 
     def default(self, tokens: Sequence[Token], at: int) -> str | None:
         """Return a DEFAULT as MySQL writes it, "" if it stays as it is, None if it is not known."""
         first = at + (tokens[at].text == "(")
-        token = tokens[first]
+        token, word = tokens[first], word_of(tokens[first])
+        if word in self.calls and [t.text for t in tokens[first + 1 : first + 3]] == ["(", ")"]:
+            alone = first == at or tokens[first + 3].text == ")"
+            return self.calls[word] if alone else None
         if token.kind == "string" and (first == at or tokens[first + 1].text == ")"):
-            value = _address_bytes(token.text, self.size)
+            value = self.of_text(token.text)
             return None if value is None else f"x'{value.hex()}'"
-        return None if first > at or word_of(token) not in ("", "NULL") else ""
+        return None if first > at or word not in ("", "NULL") else ""
 
 
-def _address_bytes(text: str, size: int) -> bytes | None:
+def _bytes_of_address(size: int, text: str) -> bytes | None:
     """Return an address as MariaDB stores it; None for what is none."""
     try:
         found = ip_address(text)
     except ValueError:
         return None
-    if found.version == _IPV4 and size == _BYTES["INET6"].size:
+    if found.version == _IPV4 and size != len(found.packed):
         return bytes(10) + b"\xff\xff" + found.packed
     return found.packed if len(found.packed) == size else None
 
 
-_BYTES: Final[Mapping[str, _Bytes]] = {"INET4": _Bytes(4, "INET6_NTOA"), "INET6": _Bytes(16, "INET6_NTOA")}
+def _bytes_of_uuid(text: str) -> bytes | None:
+    """Return the bytes of a UUID, in whose text MariaDB takes hyphens anywhere; None for what is none."""
+    digits = text.replace("-", "")
+    return bytes.fromhex(digits) if _UUID.fullmatch(digits) else None
+
+
+_UUID: Final = re.compile(r"[0-9A-Fa-f]{32}")
+_BYTES: Final[Mapping[str, _Bytes]] = {
+    "INET4": _Bytes(4, partial(_bytes_of_address, 4), "INET6_NTOA"),
+    "INET6": _Bytes(16, partial(_bytes_of_address, 16), "INET6_NTOA"),
+    "UUID": _Bytes(16, _bytes_of_uuid, "BIN_TO_UUID", {"UUID": "(UUID_TO_BIN(UUID()))"}),
+}
+"""What is in rows of these types in the binlog, whatever order a table has them in: the bytes of a UUID as in its text.
+
+Source: `pack` of MariaDB `plugin/type_uuid/sql_type_uuid.h`; observed in files of 10.11 and 11.8.
+"""
 _TYPES: Final[Mapping[str, Callable[[Statement, Sequence[Token], _Column], bool]]] = {
     "JSON": _json,
     "VECTOR": _vector,

@@ -113,6 +113,17 @@ WRITTEN = {
     "CREATE TABLE t (i INET6 DEFAULT ('::1'), j INET4 DEFAULT NULL)": (
         f"CREATE TABLE t (i BINARY(16) DEFAULT x'{30 * '0'}01', j BINARY(4) DEFAULT NULL)",
     ),
+    "CREATE TABLE t (uuid UUID PRIMARY KEY DEFAULT UUID(), u UUID(16) DEFAULT (uuid()), UNIQUE uuid (uuid))": (
+        "CREATE TABLE t (uuid BINARY(16) PRIMARY KEY DEFAULT (UUID_TO_BIN(UUID())), "
+        "u BINARY(16) DEFAULT (UUID_TO_BIN(UUID())), UNIQUE uuid (uuid))",
+    ),
+    "ALTER TABLE t MODIFY u UUID NOT NULL DEFAULT '11111111-2222-1333-8444-555555555555', CHANGE a uuid UUID": (
+        "ALTER TABLE t MODIFY u BINARY(16) NOT NULL DEFAULT x'11111111222213338444555555555555', "
+        "CHANGE a uuid BINARY(16)",
+    ),
+    "ALTER TABLE t ADD (u uuid NULL DEFAULT NULL, c CHAR(36) DEFAULT uuid(), v UUID DEFAULT x'00')": (
+        "ALTER TABLE t ADD (u BINARY(16) NULL DEFAULT NULL, c CHAR(36) DEFAULT (uuid()), v BINARY(16) DEFAULT x'00')",
+    ),
     "DROP TABLE t": ("DROP TABLE t",),
     "CREATE USER u": (),
     "GRANT ALL ON *.* TO u": (),
@@ -134,7 +145,10 @@ def test_what_mysql_writes_otherwise(sql: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE TABLE t (u UUID, i INT)",
+        "CREATE TABLE t (u UUID DEFAULT (uuid_v7()))",
+        "CREATE TABLE t (u UUID DEFAULT 'none')",
+        "CREATE TABLE t (u UUID AS (CAST(a AS UUID)), a CHAR(36))",
+        "CREATE TABLE t (u UUID CHECK (u <> '11111111-2222-1333-8444-555555555555'))",
         "CREATE TABLE t (i INET6 DEFAULT 'no address')",
         "CREATE TABLE t (i INET6 DEFAULT (INET6_ATON('::1')))",
         "CREATE TABLE t (i INET6 CHECK (i <> '::1'))",
