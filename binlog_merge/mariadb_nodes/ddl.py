@@ -4,6 +4,7 @@
     a VARCHAR(9) COMPRESSED                a VARCHAR(9)
     v VECTOR(3), i INET6                   v VARBINARY(12), i BINARY(16)
     KEY (a) IGNORED                        KEY (a) INVISIBLE
+    CREATE OR REPLACE INDEX k ON t (a)     ALTER TABLE t DROP INDEX IF EXISTS k, ADD INDEX k (a)
     FOREIGN KEY f (a) REFERENCES …         CONSTRAINT f FOREIGN KEY f (a) REFERENCES …
     a INT REFERENCES p (id)                a INT, FOREIGN KEY (a) REFERENCES p (id)
     /*M!100100 … */                        what is in it, as far as the server ran it
@@ -20,10 +21,10 @@ from functools import partial
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
-from binlog_merge.mariadb_nodes.definitions import BEFORE_NAMES, note_numbers, rewrite_item
+from binlog_merge.mariadb_nodes.definitions import BEFORE_NAMES, note_numbers, rewrite_index, rewrite_item
 from binlog_merge.streams.mariadb.items import Statement, word_of
 from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor, closing
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -124,6 +125,7 @@ class _Rewriting(Statement):
         if self.meaning.if_exists:
             self._if_exists(words)
         self._replace(words)
+        self._index(words)
         words = tuple(map(word_of, self.tokens[:5]))
         while words[:2] in (("ALTER", "ONLINE"), ("CREATE", "ONLINE"), ("ALTER", "IGNORE")):
             if words[1] == "ONLINE":
@@ -188,6 +190,28 @@ class _Rewriting(Statement):
         self.first = f"DROP TABLE IF EXISTS {self.sql[self.tokens[4].start : self.tokens[last].end]}"
         self.edits.remove(self.tokens[1].start, self.tokens[3].start)
         self.tokens = (self.tokens[0], *self.tokens[3:])
+
+    def _index(self, words: tuple[str, ...]) -> None:
+        """Write a CREATE INDEX or DROP INDEX; OR REPLACE as an ALTER TABLE, since a foreign key may need the index."""
+        if words[:1] not in (("CREATE",), ("DROP",)) or "INDEX" not in words or "TABLE" in words:
+            return
+        name = words.index("INDEX") + 1
+        while word_of(self.tokens[name]) in ("IF", "NOT", "EXISTS"):
+            name += 1
+        rewrite_index(self, self.tokens[name:])
+        on = next((i for i in range(name + 1, len(self.tokens)) if word_of(self.tokens[i]) == "ON"), 0)
+        first = next((i for i in range(on, len(self.tokens)) if self.tokens[i].text == "("), 0)
+        if words[1:3] != ("OR", "REPLACE") or not on or not first:
+            return
+        called, table = (
+            self.sql[self.tokens[i].start : self.tokens[j].end] for i, j in ((name, name), (on + 1, first - 1))
+        )
+        begin = f"ALTER TABLE {table} DROP INDEX IF EXISTS {called}, ADD "
+        self.edits.replace(self.tokens[0].start, self.tokens[3].start, begin)
+        self.edits.remove(self.tokens[on].start, self.tokens[first].start)
+        for i in range(closing(self.tokens, first), len(self.tokens)):
+            if word_of(self.tokens[i]) in ("ALGORITHM", "LOCK") and (value := self.value(i)) is not None:
+                self.edits.remove(self.tokens[i].start, value.end)
 
     def _collations(self, words: tuple[str, ...]) -> None:
         for i, token in enumerate(self.tokens):

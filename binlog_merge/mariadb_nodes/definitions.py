@@ -88,6 +88,16 @@ def rewrite_item(made: Statement, item: Item) -> None:
             changed(made, tokens, i)
 
 
+def rewrite_index(made: Statement, tokens: Sequence[Token]) -> None:
+    """Collect the edits of a CREATE INDEX, whose tokens are given from the index's name on."""
+    for i, token in enumerate(tokens):
+        if i == 0 or tokens[i - 1].text in ("(", ",", ".") or word_of(tokens[i - 1]) == "ON":
+            if word_of(token) in _RESERVED:
+                made.edits.replace(token.start, token.end, f"`{token.text}`")
+        elif (changed := _WORDS.get(word_of(token))) is not None:
+            changed(made, tokens, i)
+
+
 def note_numbers(made: Statement) -> None:
     """Note where both may number a foreign key without a name differently: beside one that goes."""
     items = cut(made.tokens)

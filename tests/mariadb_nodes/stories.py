@@ -197,6 +197,7 @@ class Story:
                     f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} INT DEFAULT 3, DROP COLUMN IF EXISTS gone",
                     f"CREATE INDEX IF NOT EXISTS {column} ON {table} ({column})",
                 )
+            self.run(node, f"CREATE OR REPLACE INDEX {column} ON {table} ({column}, id) COMMENT 'again'")
             if goes:
                 self.run(node, f"ALTER TABLE {table} DROP INDEX IF EXISTS {column}, DROP INDEX IF EXISTS gone")
                 self.run(node, f"DROP INDEX IF EXISTS {column} ON {table}")

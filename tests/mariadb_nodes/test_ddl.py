@@ -109,6 +109,14 @@ WRITTEN = {
     "DROP INDEX k ON nowait": ("DROP INDEX k ON nowait",),
     "DROP INDEX k ON t WAIT 5": ("DROP INDEX k ON t",),
     "CREATE INDEX k ON t (a) WAIT 5": ("CREATE INDEX k ON t (a)",),
+    "CREATE OR REPLACE UNIQUE INDEX k USING BTREE ON d.t (a(3), b DESC) COMMENT 'x' ALGORITHM=INPLACE LOCK NONE": (
+        "ALTER TABLE d.t DROP INDEX IF EXISTS k, ADD UNIQUE INDEX k USING BTREE (a(3), b DESC) COMMENT 'x'",
+    ),
+    "CREATE OR REPLACE INDEX `k` ON t (a) WAIT 5": ("ALTER TABLE t DROP INDEX IF EXISTS `k`, ADD INDEX `k` (a)",),
+    "CREATE FULLTEXT INDEX IF NOT EXISTS rank ON groups (rank(9), `a`, ignored) IGNORED": (
+        "CREATE FULLTEXT INDEX IF NOT EXISTS `rank` ON `groups` (`rank`(9), `a`, ignored) INVISIBLE",
+    ),
+    "DROP INDEX IF EXISTS rank ON d.groups": ("DROP INDEX IF EXISTS `rank` ON d.`groups`",),
     "TRUNCATE TABLE t WAIT 5": ("TRUNCATE TABLE t",),
     "CREATE TABLE t (i INET6 DEFAULT ('::1'), j INET4 DEFAULT NULL)": (
         f"CREATE TABLE t (i BINARY(16) DEFAULT x'{30 * '0'}01', j BINARY(4) DEFAULT NULL)",
