@@ -29,10 +29,9 @@ pytestmark = pytest.mark.mariadb
 _TABLE = ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, a INT)")
 
 
-def _capture(config: MergeConfig, **options: object) -> None:
-    merged = options.pop("merged", None)
-    made = CaptureOptions(**options)  # type: ignore[arg-type]
-    capture(config, Path(config.capture.dir), made, merged=merged and str(merged), translating=translating)
+def _capture(config: MergeConfig, options: CaptureOptions = CaptureOptions(), merged: Path | None = None) -> None:
+    place = None if merged is None else str(merged)
+    capture(config, Path(config.capture.dir), options, merged=place, translating=translating)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -83,20 +82,20 @@ def test_an_encrypted_binlog_comes_decrypted_over_tls(
     (tmp_path / "keys").write_text(f"1;{'a1' * 16}\n")
     encrypted = ("--plugin-load-add=file_key_management", f"--file-key-management-filename={tmp_path / 'keys'}",
                  "--encrypt-binlog=ON", "--binlog-checksum=CRC32")  # fmt: skip
-    tls = (f"--ssl-ca={certificate[0]}", f"--ssl-cert={certificate[0]}", f"--ssl-key={certificate[1]}")
-    nodes, server = start(*encrypted, *tls)
+    certified = (f"--ssl-ca={certificate[0]}", f"--ssl-cert={certificate[0]}", f"--ssl-key={certificate[1]}")
+    nodes, server = start(*encrypted, *certified)
     _begin(server, "INSERT INTO shop.t VALUES (1, 1)", "ALTER USER rep@'%' REQUIRE SSL")
-    config, ca = MergeConfig.load(nodes.configured()), str(certificate[0])
-    _capture(config, ssl_ca=ca)
+    config, tls = MergeConfig.load(nodes.configured()), CaptureOptions(ssl_ca=str(certificate[0]))
+    _capture(config, tls)
     raw = nodes.raw(1) / "mysql-bin.000001"
     whole, ends = raw.read_bytes(), [event.offset for event in walk(raw.read_bytes())]
     for end in (*ends[1:5], ends[-2]):  # resumed there, a server sends copies of what the file begins with
         raw.write_bytes(whole[: end + 3])
-        _capture(config, ssl_ca=ca)
+        _capture(config, tls)
         assert raw.read_bytes()[22:] == whole[22:]
     server.query("FLUSH BINARY LOGS")
     server.query("INSERT INTO shop.t VALUES (2, 2)")
-    _capture(config, ssl_ca=ca)
+    _capture(config, tls)
     merge(config, tmp_path / "merged")
     with pytest.raises(EncryptedBinlog) as refused:
         FolderTranslation([str(server.data)], tmp_path / "none", lambda text: None).advance()
@@ -105,7 +104,7 @@ def test_an_encrypted_binlog_comes_decrypted_over_tls(
     assert _files(tmp_path / "again") == _files(raw.parent.parent)
     server.query("ALTER USER rep@'%' REQUIRE SUBJECT '/CN=nobody'")
     with pytest.raises(ServerRefused):
-        _capture(config, ssl_ca=ca)
+        _capture(config, tls)
 
 
 def test_a_new_host_makes_the_same_again(start: Callable[..., tuple[Nodes, MariaDbServer]], tmp_path: Path) -> None:
@@ -205,7 +204,7 @@ def test_a_capture_that_is_killed_twice_within_a_second_is_whole(
     writer.start()
     try:
         for number in range(effort(10, 40)):
-            child = Child(lambda: _capture(config, follow=True))
+            child = Child(lambda: _capture(config, CaptureOptions(follow=True)))
             time.sleep(0.1 + rng.random() * 0.3)
             child.signal(signal.SIGKILL)
             child.exit_code()
