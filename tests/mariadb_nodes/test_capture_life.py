@@ -26,10 +26,11 @@ from tests.merge_e2e.local import merge, written
 from tests.node_capture.capturing import Child
 
 pytestmark = pytest.mark.mariadb
+_ONCE = CaptureOptions()
 _TABLE = ("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, a INT)")
 
 
-def _capture(config: MergeConfig, options: CaptureOptions = CaptureOptions(), merged: Path | None = None) -> None:
+def _capture(config: MergeConfig, options: CaptureOptions = _ONCE, merged: Path | None = None) -> None:
     place = None if merged is None else str(merged)
     capture(config, Path(config.capture.dir), options, merged=place, translating=translating)
 
@@ -108,7 +109,7 @@ def test_an_encrypted_binlog_comes_decrypted_over_tls(
 
 
 def test_a_new_host_makes_the_same_again(start: Callable[..., tuple[Nodes, MariaDbServer]], tmp_path: Path) -> None:
-    """What the log goes on with is fetched and translated anew, whole files and byte for byte as before."""
+    """What the server has is fetched and translated anew, whole files and byte for byte as before."""
     nodes, server = start()
     _begin(server)
     config, out = MergeConfig.load(nodes.configured()), tmp_path / "merged"
