@@ -48,10 +48,6 @@ ENCRYPTED_REMEDY: Final = (
     "give the node a `server` and let `capture` fetch the files, or fetch them with mariadb-binlog "
     "--read-from-remote-server --raw: a server sends its binlog decrypted"
 )
-_REMEDY: Final = (
-    "for a capture set encrypt_binlog=OFF on the node and begin in a new folder with its next file; or copy its files "
-    "decrypted with mariadb-binlog --read-from-remote-server --raw, and give these to from-mariadb"
-)
 _REMEDY: Final = "look for a newer release of binlog-merge; the node may write without what it does not know"
 
 
