@@ -45,8 +45,8 @@ _OUTSIDE: Final = frozenset({EventType.ROTATE_EVENT, EventType.STOP_EVENT})
 _KEPT_FLAGS: Final = int(EventFlag.LOG_EVENT_THREAD_SPECIFIC_F | EventFlag.LOG_EVENT_SUPPRESS_USE_F)
 _IN_TRANSACTION: Final = (b"COMMIT", b"ROLLBACK", b"BEGIN", b"XA ", b"SAVEPOINT", b"RELEASE ", b"ROLLBACK TO")
 ENCRYPTED_REMEDY: Final = (
-    "for a capture set encrypt_binlog=OFF on the node and begin in a new folder with its next file; or copy its files "
-    "decrypted with mariadb-binlog --read-from-remote-server --raw, and give these to from-mariadb"
+    "give the node a `server` and let `capture` fetch the files, or fetch them with mariadb-binlog "
+    "--read-from-remote-server --raw: a server sends its binlog decrypted"
 )
 _REMEDY: Final = "look for a newer release of binlog-merge; the node may write without what it does not know"
 
@@ -82,10 +82,8 @@ class Translator:
         if kind == EventType.FORMAT_DESCRIPTION_EVENT:
             yield from self._describe(event)
         elif kind == EventType.MARIADB_START_ENCRYPTION_EVENT:
-            raise EncryptedBinlog(
-                "the file is encrypted",
-                remedy=ENCRYPTED_REMEDY,
-            )
+            if not is_ignorable(head):  # a server sends what follows decrypted, and says so with this flag
+                raise EncryptedBinlog("the file is encrypted", remedy=ENCRYPTED_REMEDY)
         elif kind == EventType.MARIADB_GTID_LIST_EVENT:
             yield self._event(head, EventType.PREVIOUS_GTIDS_LOG_EVENT, self._previous(GtidList.parse(event.body)))
         elif kind == EventType.MARIADB_GTID_EVENT:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag, EventType
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.errors import ChecksumMismatch, ConfigError, WrongNode, io_error
 from binlog_merge.files.captured import RECORD_NAME, Begun, Hole
@@ -352,6 +352,7 @@ class _Recorded:
 
 
 _KIND: Final = NoteKind(_Recorded)
+_ENCRYPTION: Final = bytes([EventType.MARIADB_START_ENCRYPTION_EVENT])
 
 
 def _read_record(path: Path) -> Record:
@@ -385,7 +386,10 @@ def _walk(path: Path, fd: int, files: NodeFiles, synced: CapturedEnd | None, beg
         if certain > begins and end <= certain:  # the record does not fit these bytes
             certain = begins
             last, end = _whole_events(view, certain, checksum, files.mariadb)
-    return CapturedEnd(path.name, last if checksum else certain, end), last
+        again = last if checksum else certain
+        if files.mariadb and view[again + 4 : again + 5] == _ENCRYPTION:  # from there a MariaDB sends what it garbles
+            again = FIRST_POSITION
+    return CapturedEnd(path.name, again, end), last
 
 
 def _whole_events(view: memoryview, at: int, checksum: bool, mariadb: bool) -> tuple[int, int]:

@@ -119,6 +119,7 @@ class Stream:
         self._number = -1
         self._end = 0
         self._checksum: bool | None = None
+        self._copied = False
         self._finished = False
 
     @property
@@ -146,6 +147,9 @@ class Stream:
             raise self._damaged("the dump does not begin with the name of its file")
         if kind == EventType.FORMAT_DESCRIPTION_EVENT:
             return self._describe(event, log_pos)
+        copied, self._copied = self._copied, False
+        if copied and kind == EventType.MARIADB_START_ENCRYPTION_EVENT:
+            return ()  # of an encrypted file, whose events come decrypted, the second one is copied, too
         return self._event(event, kind, log_pos)
 
     def _enter(self, event: memoryview) -> Sequence[Action]:
@@ -199,6 +203,7 @@ class Stream:
                 self._checksum = FormatDescription.parse(event[EVENT_HEADER_LEN:-CHECKSUM_LEN]).checksum
             except BinlogFormatError as error:
                 raise self._damaged(str(error)) from None
+            self._copied = True
             return ()
         self._checksum = format_description(bytes(event), self._node, self.name, self._mariadb).checksum
         self._advance(event, log_pos)

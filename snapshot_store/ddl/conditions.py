@@ -37,6 +37,7 @@ from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec, Value
 from snapshot_store.ddl.statements import AlterTable, RenameTables
 from snapshot_store.errors import DdlNotUnderstood, UnknownIndex
 from snapshot_store.model import Catalog, Default, Table
+from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of, names_in
 from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.lexer import Token
@@ -46,7 +47,10 @@ _OF_SERVERS: Final = re.compile(r"CONSTRAINT_\d+|.+_chk_\d+", re.IGNORECASE)
 """Names that the servers give to checks without one: MariaDB's, and MySQL's."""
 
 _TRANSLATED: Final = 80400
-_ADDRESS_BYTES: Final = (4, 16)
+_TEXTS: Final = {4: 15, 16: 32}
+"""How many bytes addresses and UUIDs have, and how long a column is at least that has their texts."""
+_UUID: Final = re.compile(r"[0-9A-Fa-f]{32}")
+_OF_UUID: Final = re.compile(r"^\W*(?:uuid|uuid_v4|uuid_v7|sys_guid)\s*\(", re.IGNORECASE)
 _STRING: Final = re.compile(r"'[^']*'")
 
 
@@ -172,7 +176,7 @@ def settled(ddl: ParsedDdl, catalog: Catalog, database: str | None) -> ParsedDdl
         return ddl
     table = catalog.get(statement.table[0] or database or "", statement.table[1])
     if table is not None and _may_be_of_mariadb(ddl.session):
-        _check_addresses(ddl, table, statement.actions)
+        _check_texts(ddl, table, statement.actions)
     if not (statement.if_exists or any(map(is_conditional, statement.actions))):
         return ddl
     if table is None:
@@ -191,22 +195,38 @@ def _may_be_of_mariadb(session: DdlSession) -> bool:
     return session.server_version == _TRANSLATED and session.default_collation_for_utf8mb4 == "utf8mb4_general_ci"
 
 
-def _check_addresses(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> None:
-    """Raise DdlNotUnderstood for the text of an address beside a column that has the bytes of addresses."""
+def _check_texts(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> None:
+    """Raise DdlNotUnderstood where MariaDB may have the text of an address or a UUID, and MySQL its bytes."""
     columns = {
-        column.name.lower()
+        column.name.lower(): column.type
         for column in table.columns
-        if column.type.name == "binary" and column.type.length in _ADDRESS_BYTES
+        if column.type.name == "binary" and column.type.length in _TEXTS
     }
-    for action in actions if columns else ():
-        for names, text in _texts(action, ddl.session):
-            address = next((one[1:-1] for one in _STRING.findall(text) if _is_address(one[1:-1])), None)
-            if address is not None and (met := names & columns):
+    for action in actions:
+        for names, text in _texts(action, ddl.session) if columns else ():
+            value = next((one[1:-1] for one in _STRING.findall(text) if _is_written(one[1:-1])), None)
+            if value is None and isinstance(action, SetDefault) and _OF_UUID.search(text):
+                value = text
+            if value is not None and (met := names & columns.keys()):
                 raise DdlNotUnderstood(
                     ddl.sql,
-                    f"the text of an address, {address!r}, is meant for {', '.join(sorted(met))}, which has "
-                    "the bytes of addresses: give the statement with the bytes, x'…'",
+                    f"{value!r}, the text of an address or a UUID, is meant for {', '.join(sorted(met))}, which has "
+                    "its bytes: give the statement with the bytes, x'…' or UUID_TO_BIN(UUID())",
                 )
+        if isinstance(action, ChangeColumn) and (at := table.index_of(action.old)) is not None:
+            old, new = table.columns[at].type, action.column.type.type
+            if _is_written_as(old, new) or _is_written_as(new, old):
+                raise DdlNotUnderstood(
+                    ddl.sql,
+                    f"{action.old} may become the text of an address or a UUID on MariaDB, or its bytes, and would be "
+                    f"neither on MySQL: {old.name.upper()} to {new.name.upper()}; give the statements that do it there",
+                )
+
+
+def _is_written_as(stored: ColumnType, text: ColumnType) -> bool:
+    """Return whether a column may have the texts of addresses or UUIDs of which another one has the bytes."""
+    longest = _TEXTS.get(stored.length or 0) if stored.name == "binary" else None
+    return longest is not None and text.family is Family.TEXT and (text.length is None or text.length >= longest)
 
 
 def _texts(action: Action, session: DdlSession) -> Iterator[tuple[set[str], str]]:
@@ -224,7 +244,10 @@ def _texts(action: Action, session: DdlSession) -> Iterator[tuple[set[str], str]
             yield from ((names_in(text, session), text) for text in texts)
 
 
-def _is_address(text: str) -> bool:
+def _is_written(text: str) -> bool:
+    """Return whether a text is that of an address or a UUID, in which hyphens may stand anywhere."""
+    if _UUID.fullmatch(text.replace("-", "")):
+        return True
     try:
         ip_address(text)
     except ValueError:

@@ -22,7 +22,8 @@ COLUMNS = (
     "a VARBINARY(300)", "a TEXT", "a MEDIUMBLOB", "a JSON", "a ENUM('x','y','z')", "a SET('p','q','r')", "a GEOMETRY",
     "a VARCHAR(250) COMPRESSED", "a VARCHAR(400) COMPRESSED", "a TEXT COMPRESSED", "a BLOB COMPRESSED",
     "a VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "a INT DEFAULT 7", "a DATE DEFAULT curdate()",
-    "a INT INVISIBLE DEFAULT 5", "a INET6 DEFAULT '::ffff:1.2.3.4'",
+    "a INT INVISIBLE DEFAULT 5", "a INET6 DEFAULT '::ffff:1.2.3.4'", "a UUID",
+    "a UUID DEFAULT '11111111-2222-1333-8444-555555555555'",
     "a VARCHAR(20) COLLATE utf8mb4_unicode_520_ci", "a TEXT DEFAULT 'none'",
 )  # fmt: skip
 _VALUES = {
@@ -38,6 +39,7 @@ _VALUES = {
     "ENUM('x','y','z')": ("'y'", "'z'"),
     "SET('p','q','r')": ("'p,r'", "''"), "GEOMETRY": ("ST_GeomFromText('POINT(1 2)')", "NULL"),
     "INET6": ("'2001:db8::1'", "'::'", "'::ffff:1.2.3.4'"),
+    "UUID": ("uuid()", "'a1b2c3d4-e5f6-4789-9abc-def012345678'", "'018f3f3e-1c2d-7aaa-bbbb-ccccddddee00'"),
 }  # fmt: skip
 
 
@@ -195,6 +197,7 @@ class Story:
                     f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {column} INT DEFAULT 3, DROP COLUMN IF EXISTS gone",
                     f"CREATE INDEX IF NOT EXISTS {column} ON {table} ({column})",
                 )
+            self.run(node, f"CREATE OR REPLACE INDEX {column} ON {table} ({column}, id) COMMENT 'again'")
             if goes:
                 self.run(node, f"ALTER TABLE {table} DROP INDEX IF EXISTS {column}, DROP INDEX IF EXISTS gone")
                 self.run(node, f"DROP INDEX IF EXISTS {column} ON {table}")
@@ -284,6 +287,8 @@ def contents(
 def _shown(name: str, kind: str) -> str:
     if kind.startswith("inet"):
         return f"HEX(INET6_ATON(`{name}`))"
+    if kind == "uuid":
+        return f"HEX(CAST(`{name}` AS BINARY(16)))"
     raw = "binary" in kind or "blob" in kind or kind in ("bit", "geometry", "vector")
     return f"HEX(`{name}`)" if raw else f"HEX(CONVERT(CAST(`{name}` AS CHAR) USING utf8mb4))"
 

@@ -61,6 +61,10 @@ WRITTEN = {
             "ALTER TABLE t CHANGE a ignored INT, CHANGE COLUMN ignored compressed INT, RENAME COLUMN a TO persistent",
             "ALTER TABLE t ALTER ignored SET DEFAULT 1, ADD c INT AS (a + ignored)",
             "CREATE TABLE t (a INT, ignored INT, KEY ignored (ignored), PRIMARY KEY (a, compressed))",
+            "CREATE TABLE t (json TEXT, UNIQUE json (json), FOREIGN KEY (json) REFERENCES json (json))",
+            "CREATE TABLE t (a INT, json INT, CHECK (a AND json), b INT AS (a DIV json))",
+            "ALTER TABLE t ORDER BY json, ADD UNIQUE inet6 (inet6), DROP CHECK json",
+            "CREATE TABLE t (a INT AS (CAST(b AS INET6)))",
         )
     },
     "ALTER TABLE t CHANGE a json JSON, ADD KEY k (ignored) IGNORED": (
@@ -105,9 +109,28 @@ WRITTEN = {
     "DROP INDEX k ON nowait": ("DROP INDEX k ON nowait",),
     "DROP INDEX k ON t WAIT 5": ("DROP INDEX k ON t",),
     "CREATE INDEX k ON t (a) WAIT 5": ("CREATE INDEX k ON t (a)",),
+    "CREATE OR REPLACE UNIQUE INDEX k USING BTREE ON d.t (a(3), b DESC) COMMENT 'x' ALGORITHM=INPLACE LOCK NONE": (
+        "ALTER TABLE d.t DROP INDEX IF EXISTS k, ADD UNIQUE INDEX k USING BTREE (a(3), b DESC) COMMENT 'x'",
+    ),
+    "CREATE OR REPLACE INDEX `k` ON t (a) WAIT 5": ("ALTER TABLE t DROP INDEX IF EXISTS `k`, ADD INDEX `k` (a)",),
+    "CREATE FULLTEXT INDEX IF NOT EXISTS rank ON groups (rank(9), `a`, ignored) IGNORED": (
+        "CREATE FULLTEXT INDEX IF NOT EXISTS `rank` ON `groups` (`rank`(9), `a`, ignored) INVISIBLE",
+    ),
+    "DROP INDEX IF EXISTS rank ON d.groups": ("DROP INDEX IF EXISTS `rank` ON d.`groups`",),
     "TRUNCATE TABLE t WAIT 5": ("TRUNCATE TABLE t",),
     "CREATE TABLE t (i INET6 DEFAULT ('::1'), j INET4 DEFAULT NULL)": (
         f"CREATE TABLE t (i BINARY(16) DEFAULT x'{30 * '0'}01', j BINARY(4) DEFAULT NULL)",
+    ),
+    "CREATE TABLE t (uuid UUID PRIMARY KEY DEFAULT UUID(), u UUID(16) DEFAULT (uuid()), UNIQUE uuid (uuid))": (
+        "CREATE TABLE t (uuid BINARY(16) PRIMARY KEY DEFAULT (UUID_TO_BIN(UUID())), "
+        "u BINARY(16) DEFAULT (UUID_TO_BIN(UUID())), UNIQUE uuid (uuid))",
+    ),
+    "ALTER TABLE t MODIFY u UUID NOT NULL DEFAULT '11111111-2222-1333-8444-555555555555', CHANGE a uuid UUID": (
+        "ALTER TABLE t MODIFY u BINARY(16) NOT NULL DEFAULT x'11111111222213338444555555555555', "
+        "CHANGE a uuid BINARY(16)",
+    ),
+    "ALTER TABLE t ADD (u uuid NULL DEFAULT NULL, c CHAR(36) DEFAULT uuid(), v UUID DEFAULT x'00')": (
+        "ALTER TABLE t ADD (u BINARY(16) NULL DEFAULT NULL, c CHAR(36) DEFAULT (uuid()), v BINARY(16) DEFAULT x'00')",
     ),
     "DROP TABLE t": ("DROP TABLE t",),
     "CREATE USER u": (),
@@ -130,7 +153,10 @@ def test_what_mysql_writes_otherwise(sql: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
-        "CREATE TABLE t (u UUID, i INT)",
+        "CREATE TABLE t (u UUID DEFAULT (uuid_v7()))",
+        "CREATE TABLE t (u UUID DEFAULT 'none')",
+        "CREATE TABLE t (u UUID AS (CAST(a AS UUID)), a CHAR(36))",
+        "CREATE TABLE t (u UUID CHECK (u <> '11111111-2222-1333-8444-555555555555'))",
         "CREATE TABLE t (i INET6 DEFAULT 'no address')",
         "CREATE TABLE t (i INET6 DEFAULT (INET6_ATON('::1')))",
         "CREATE TABLE t (i INET6 CHECK (i <> '::1'))",

@@ -256,7 +256,7 @@ def test_a_table_of_a_database_that_was_made_before_the_log_is_set_as_the_error_
     mode: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data, node = (FILES / "10.11.000001").read_bytes()[:256], tmp_path / "s1"
-    for sql in (b"create table t (a int primary key, u uuid)", b"create table other (a int)"):
+    for sql in (b"create table t (a int primary key, u uuid default uuid_v7())", b"create table other (a int)"):
         data += pack_event(EventType.MARIADB_GTID_EVENT, bytes(12) + b"\1" + bytes(6), timestamp=1, server_id=1,
                            position=len(data))  # fmt: skip
         data += pack_event(EventType.QUERY_EVENT, Query(1, 0, 0, b"d", sql).pack(), timestamp=1, server_id=1,

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from binlog_merge.cli import main as cli
-from binlog_merge.errors import ShardDdlStopped
+from binlog_merge.errors import DdlNotUnderstoodError, ShardDdlStopped
 from binlog_merge.mariadb_nodes.folder import FolderTranslation
 from tests.binlog_server.running import PASSWORD, USER
 from tests.clients.served import served
 from tests.mariadb_nodes.stories import contents
 from tests.mariadb_server import MariaDbServer
-from tests.merge_e2e.local import merge
-from tests.mysql_server import MySqlServer
+from tests.merge_e2e.local import merge, written
+from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.tables.test_duckdb import differences, tables_at, tables_of
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.mysql]
@@ -126,6 +126,44 @@ def test_a_distributed_transaction_comes_out_whole_and_is_served_and_replayed(
     assert found.keys() == expected.keys()
     for name in found:
         assert differences(found[name], expected[name]) == [], name
+
+
+_UUIDS = (
+    "11111111-2222-1333-8444-555555555555", "a1b2c3d4-e5f6-4789-9abc-def012345600",
+    "018f3f3e-1c2d-7aaa-bbbb-ccccddddeeff", "00000000-0000-0000-0000-000000000000",
+)  # fmt: skip
+
+
+def test_uuids_are_those_of_the_node(nodes: list[MariaDbServer], mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """Tables of MariaDB have those of versions 1 to 5 in another order; its log has them all as their texts."""
+    node = nodes[0]
+    node.query("CREATE DATABASE shop")
+    columns = f"b BINARY(16), u UUID DEFAULT UUID(), d UUID DEFAULT '{_UUIDS[0]}'"
+    node.query(f"CREATE TABLE shop.t (id UUID PRIMARY KEY, {columns})")
+    for text in _UUIDS:
+        node.query(f"INSERT INTO shop.t (id, b) VALUES ('{text}', UNHEX(REPLACE('{text}', '-', '')))")
+    node.query("SET STATEMENT binlog_row_image=MINIMAL FOR UPDATE shop.t SET u = id")
+    node.query("ALTER TABLE shop.t MODIFY u BINARY(16), MODIFY b UUID, ADD UNIQUE id (u), ADD e UUID DEFAULT NULL")
+    node.query("ALTER TABLE shop.t MODIFY e UUID DEFAULT (UUID())")
+    node.query("INSERT INTO shop.t (id) VALUES ('ffffffff-ffff-4fff-8fff-ffffffffffff')")
+    node.query(f"DELETE FROM shop.t WHERE id = '{_UUIDS[2]}'")
+    node.query(f"UPDATE shop.t SET d = id WHERE id = '{_UUIDS[1]}'")
+    path = _configured(tmp_path, _translated(nodes[:1], tmp_path), **{"commit-tso": {"carrier": "gtid-time"}})
+    merge(path, tmp_path / "out")
+    mysql_server.drop_databases()
+    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    mysql_server.apply(mysqlbinlog([tmp_path / "out" / name for name in written(tmp_path / "out")]))
+    ours, theirs = (
+        server.query(f"SELECT HEX(u), {', '.join(shown.format(name) for name in ('id', 'b', 'd', 'e'))} FROM shop.t")
+        for server, shown in ((mysql_server, "BIN_TO_UUID({})"), (node, "CAST({} AS CHAR)"))
+    )
+    assert len(ours) == 4 and set(ours) == set(theirs)
+    mysql_server.execute("INSERT INTO shop.t (id) VALUES (UUID_TO_BIN(UUID()))")
+    assert mysql_server.query(f"SELECT COUNT(*) FROM shop.t WHERE d = UUID_TO_BIN('{_UUIDS[0]}')") == [(4,)]
+    node.query("ALTER TABLE shop.t MODIFY d CHAR(36)")
+    _translated(nodes[:1], tmp_path)
+    with pytest.raises(DdlNotUnderstoodError, match="give the statements that do it there"):
+        merge(path, tmp_path / "out")
 
 
 _ALIKE = (

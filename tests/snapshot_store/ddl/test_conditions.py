@@ -156,6 +156,8 @@ def test_such_a_name_is_certain_where_all_checks_have_their_own() -> None:
         "ADD CONSTRAINT c CHECK (i <> '::1')",
         "ADD COLUMN b INT CHECK (`i` <> '10.0.0.1')",
         "ADD COLUMN b INT AS (i = '::')",
+        "ALTER COLUMN i SET DEFAULT '11111111-2222-1333-8444-555555555555'",
+        "ALTER COLUMN i SET DEFAULT (uuid())",
     ],
 )
 def test_the_text_of_an_address_is_refused_where_the_column_has_its_bytes(action: str) -> None:
@@ -163,7 +165,7 @@ def test_the_text_of_an_address_is_refused_where_the_column_has_its_bytes(action
     session = DdlSession(server_version=80400, default_collation_for_utf8mb4="utf8mb4_general_ci")
     catalog = apply_ddl(_catalog(), "CREATE TABLE d.n (i BINARY(16), s VARCHAR(39))", "d", session).catalog
     ddl = ParsedDdl.of(f"ALTER TABLE n {action}", session)
-    with pytest.raises(DdlNotUnderstood, match="bytes of addresses"):
+    with pytest.raises(DdlNotUnderstood, match="give the statement with the bytes"):
         settled(ddl, catalog, "d")
     other = ParsedDdl.of(ddl.sql, SESSION)
     assert settled(other, catalog, "d") is other
@@ -171,3 +173,29 @@ def test_the_text_of_an_address_is_refused_where_the_column_has_its_bytes(action
         f"ALTER TABLE n {action.replace('i ', 's ', 1).replace('`i`', 's').replace('(i', '(s')}", session
     )
     assert settled(of_text, catalog, "d") is of_text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        ("CHAR(36)", "BINARY(16)", True),
+        ("BINARY(16)", "VARCHAR(39)", True),
+        ("BINARY(4)", "TEXT", True),
+        ("CHAR(16)", "BINARY(16)", False),
+        ("BINARY(16)", "VARBINARY(36)", False),
+        ("BINARY(16)", "BINARY(16) NOT NULL", False),
+    ],
+)
+def test_what_was_a_text_on_the_node_is_no_text_of_the_same_bytes(before: str, after: str, refused: bool) -> None:
+    """`MODIFY c UUID` of a CHAR(36) reads the texts; the same statement with BINARY(16) would store them."""
+    session = DdlSession(server_version=80400, default_collation_for_utf8mb4="utf8mb4_general_ci")
+    catalog = apply_ddl(_catalog(), f"CREATE TABLE d.n (i {before})", "d", session).catalog
+    for action in (f"MODIFY i {after}", f"CHANGE i n {after}"):
+        ddl = ParsedDdl.of(f"ALTER TABLE n {action}", session)
+        if refused:
+            with pytest.raises(DdlNotUnderstood, match="give the statements that do it there"):
+                settled(ddl, catalog, "d")
+        else:
+            assert settled(ddl, catalog, "d") is ddl
+        other = ParsedDdl.of(ddl.sql, SESSION)
+        assert settled(other, catalog, "d") is other

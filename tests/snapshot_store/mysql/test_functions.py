@@ -131,7 +131,7 @@ IMPLEMENTATIONS = {
     "binlog_merge/binlog_server/sql.py",
     "binlog_merge/binlog_server/tables/query.py",
     "binlog_merge/streams/mariadb/ddl.py",
-    "binlog_merge/mariadb_nodes/ddl.py",  # reserved words, of which some are functions
+    "binlog_merge/mariadb_nodes/definitions.py",  # reserved words, of which some are functions
 }
 # Units of time, types, clauses, kinds of nodes and columns that have the name of a function.
 OTHER_WORDS = (
