@@ -1,8 +1,8 @@
 """Files of a log that are in an object store: brought into a local folder when they are read, as far as they are.
 
-A copy has holes: of a file that is opened those blocks come that are read, and more of them at once to who reads on. The
-folder holds the files read last, MOST_BYTES of them; what of a file has been read from one that is open can be read
-again, even if it has been removed from the folder since.
+A copy has holes: of a file that is opened those blocks come that are read, and more of them at once to who reads on.
+The folder holds the files read last, MOST_BYTES of them; what one that is open has read it can read again, even if the
+copy has been removed from the folder since.
 """
 
 import errno

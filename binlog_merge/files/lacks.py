@@ -13,8 +13,8 @@ from binlog_merge.files.state_notes import CAPTURE_NOTE, CONNECTED, FULL, STALE_
 def lacks(config: MergeConfig, folder: Path, captures: bool, leads: bool) -> Lacks:
     """Return which nodes are not connected to a capture of this host, and whether its disk is full.
 
-    `folder` is where the merge works. A node without a note may be captured by other means: where this host `leads`, and
-    where no capture is to run beside the merge as soon as it leads (`captures`). Of files that come so, some are there.
+    `folder` is where the merge works. A node without a note is captured by other means where this host `leads`, and
+    where no capture is to run beside the merge as soon as it leads (`captures`): then some of its files are there.
     """
     folders = config.captured_folders()
     states = {node: _state(place) for node, place in folders.items()}

@@ -123,7 +123,7 @@ def test_what_a_host_lacks_is_what_its_captures_say_and_its_disk(config: MergeCo
 
 
 def test_where_nothing_is_captured_a_host_has_the_nodes_whose_files_come(config: MergeConfig, tmp_path: Path) -> None:
-    """`run --no-capture`: no host has notes of a capture, and one whose disk is full hands over to one that has room."""
+    """`run --no-capture`: no host has notes of a capture, and one whose disk is full finds another."""
     captured, work = tmp_path / "captured", tmp_path / "work"
     for leads in (True, False):
         assert lacks(config, work, True, leads=leads) == lacks(config, work, False, leads=leads)

@@ -131,7 +131,7 @@ def test_rounds_on_any_host_give_the_files_of_one_merge(
 def test_of_the_open_file_comes_what_a_reader_reads(
     seed: int, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader that is back costs the store what it lacks, by position and by GTID; what it gets are the log's bytes."""
+    """A reader that is back costs the store what it lacks, by position and by GTID; it gets the log's bytes."""
     monkeypatch.setattr(away, "BLOCK", 256)
     path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(1 << 20))
     merge(path, tmp_path / "local")
