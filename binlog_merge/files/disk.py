@@ -109,10 +109,10 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free of a disk: bytes, of how many; and whether a file more can be made."""
+    """What programs that are not root's may still write to a disk: bytes, of how many; whether a file more can be made."""
 
     free_bytes: int
-    bytes: int
+    total_bytes: int
     files_free: bool
 
     @property
