@@ -109,7 +109,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What programs that are not root's may still write to a disk: bytes, of how many; whether a file more can be made."""
+    """What a disk still takes of programs that are not root's: bytes, of how many; whether it takes a file more."""
 
     free_bytes: int
     total_bytes: int
