@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar, cast
+from typing import BinaryIO, Final, TypeVar, cast
 
 from binlog_merge.errors import ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
@@ -21,9 +21,7 @@ from binlog_merge.files.object_manifest import Segment
 from binlog_merge.files.object_output import PACKED, bring_bytes
 from binlog_merge.files.objects import FolderObjects, Objects
 from binlog_merge.files.scratch import remake
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+from binlog_merge.files.source import Closing, SourceFile
 
 MOST_BYTES: Final = 4 << 30
 BLOCK: Final = 256 << 10
@@ -44,7 +42,7 @@ class _Copy:
     def __init__(self) -> None:
         self.blocks: dict[int, int] = {}
         self.bytes = 0
-        self.inode = 0
+        self.inode = -1
 
     def missing(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield the ranges that are not here of the blocks between two offsets, as long as they can be."""
@@ -101,7 +99,7 @@ class Away:
 
         Raises FileNotFoundError, now or when it is read, if an object is not there, and MergeError.
         """
-        raw = _Opened(self, file)
+        raw = SourceFile(_Opened(self, file))
         if buffering == 0:
             return cast(BinaryIO, raw)
         return io.BufferedReader(raw, buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE)
@@ -115,7 +113,12 @@ class Away:
             with self._lock:  # nobody makes room in it meanwhile
                 copy = self._here.pop(file.name, _Copy())
             try:
-                copy = self._bring(file, path, copy, start, end)
+                try:
+                    copy = self._bring(file, path, copy, start, end)
+                except BaseException:
+                    with self._lock:
+                        self._here[file.name] = copy
+                    raise
                 with self._lock:
                     self._here[file.name] = copy
                     self._make_room()
@@ -124,9 +127,6 @@ class Away:
                 raise
             except OSError as error:
                 raise io_error(error, str(path)) from error
-            finally:
-                with self._lock:
-                    self._here.setdefault(file.name, copy)
 
     def _bring(self, file: OutputFile, path: Path, copy: _Copy, start: int, end: int) -> _Copy:
         """Bring bytes of a file; return its copy, which is another one if the first is not there any more."""
@@ -189,53 +189,38 @@ class Away:
                 (self._folder / name).unlink()
 
 
-class _Opened(io.RawIOBase):
+class _Opened(Closing):
     """A file of a log as one reader reads it: its published bytes, which are brought a few blocks at a time."""
 
     def __init__(self, away: Away, file: OutputFile) -> None:
         self._away = away
         self._file = file
-        self._at, self._reads_on, self._ahead = 0, -1, 1
-        self._source: BinaryIO | None = None
+        self._reads_on, self._ahead = -1, 1
+        self._fd: int | None = None
         self._copy = _Copy()
         self._bring(0, min(file.size, 1))  # what is not there is said at once
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
+    @property
+    def size(self) -> int:
+        """Return how many bytes are published."""
+        return self._file.size
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the offset of the next byte to be read."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to an offset; see `io.IOBase.seek`."""
-        self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.size}[whence])
-        return self._at
-
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        """Read into a buffer as many bytes as it takes, fewer at the end. Raises as `Away.opened` says."""
-        view = memoryview(buffer).cast("B")
-        end = min(self._at + len(view), self._file.size)
-        if end <= self._at:
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on; see Source. Raises as `Away.opened` says."""
+        end = min(offset + len(buffer), self._file.size)
+        if end <= offset:
             return 0
-        missing = next(self._copy.missing(self._at, end), None)
+        missing = next(self._copy.missing(offset, end), None)
         if missing is not None:
             self._bring(missing[0], end)
-        assert self._source is not None
-        got = os.preadv(self._source.fileno(), [view[: end - self._at]], self._at)
-        self._at += got
-        return got
+        assert self._fd is not None
+        return os.preadv(self._fd, [buffer[: end - offset]], offset)
 
     def close(self) -> None:
         """Close the copy."""
-        if self._source is not None:
-            self._source.close()
-        super().close()
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
     def _bring(self, start: int, end: int) -> None:
         """Bring bytes, and to who reads on twice as many as the last time."""
@@ -246,10 +231,9 @@ class _Opened(io.RawIOBase):
 
     def _take(self, path: Path, copy: _Copy) -> None:
         if copy is not self._copy:
-            opened = path.open("rb", 0)
-            if self._source is not None:
-                self._source.close()
-            self._source, self._copy = cast(BinaryIO, opened), copy
+            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.close()
+            self._fd, self._copy = opened, copy
 
 
 def _inode(path: Path) -> int:
