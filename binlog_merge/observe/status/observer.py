@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,7 @@ def _is_elsewhere(lease: LeaseStatus | None) -> bool:
 
 def _disk(of: str, path: Path) -> DiskStatus | None:
     room = room_at(path)
-    return None if room is None else DiskStatus(*astuple(room), of)
+    return None if room is None else DiskStatus(room.free_bytes, room.total_bytes, room.files_free, of)
 
 
 def _merged(state: ManifestState, note: MergeNote, published_at: float, now: float) -> MergedStatus | None:
