@@ -133,6 +133,7 @@ def test_of_the_open_file_comes_what_a_reader_reads(
 ) -> None:
     """A reader that is back costs the store what it lacks, by position and by GTID; it gets the log's bytes."""
     monkeypatch.setattr(away, "BLOCK", 256)
+    monkeypatch.setattr("binlog_merge.binlog_server.stream._CHUNK", 2048)
     path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(1 << 20))
     merge(path, tmp_path / "local")
     nodes, number = nodes_of(path), 12
