@@ -30,6 +30,8 @@ class Role(Enum):
 
 HOLDER: Final = "BINLOG_MERGE_HOLDER"
 """Names who is to lead: so a process that is started again goes on with the lease of the one before it."""
+CAPTURED: Final = "BINLOG_MERGE_CAPTURED"
+"""Is set where a capture runs beside a merge, or is to when that leads."""
 GATE: Final = "BINLOG_MERGE_GATE"
 """Names the descriptor of a pipe from which a byte is to be read before the process begins with its work."""
 _EVERY: Final = 1.0

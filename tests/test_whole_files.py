@@ -196,7 +196,6 @@ PARTS: Final = {
     "whole_files.py": "all that is written at once, and what users name",
     "files/publish.py": "output files, whose parts are joined by the manifest",
     "files/objects.py": "objects of a folder, which must not replace one another",
-    "files/away.py": "copies of remote files, which grow",
     "files/disk.py": "room that is kept free",
     "node_capture/kept.py": "captured files that become visible together",
     "targets/parquet.py": "many files that become visible together",

@@ -6,6 +6,7 @@ Only complete and sound events are yielded. They are yielded in batches, since h
 all the rest.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
@@ -56,7 +57,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A transaction that the reader has already; `end` is the position after it."""
+    """A transaction that the reader has already, or several; `end` is the position after them."""
 
     file: str
     end: int
@@ -110,6 +111,7 @@ class _Reader:
         self._path = view.folder.place(self._name)
         self._size = view.size(number)
         self._known = max((last for _, last in has.intervals), default=0)
+        self._looked_upto = 0
         self._source = self._opened()
 
     def __enter__(self) -> "_Reader":
@@ -152,8 +154,11 @@ class _Reader:
             length = 0
             if why == k.ASKED:
                 size = int.from_bytes(data[pos + 9 : pos + 13], "little")
-                length = self._length_of_known(data[pos : pos + size], at + pos)
-                if not length:
+                gtid = data[pos : pos + size]
+                length = self._length_of_known(gtid, at + pos)
+                if length:
+                    length = max(length, self._known_upto(gtid) - at - pos)
+                else:
                     sizes[count] = size
                     reg[:] = pos + size, count + 1
                     continue
@@ -191,12 +196,38 @@ class _Reader:
             raise self._damaged(f"a transaction of {length} bytes does not fit", at)
         return length
 
+    def _known_upto(self, gtid: memoryview) -> int:
+        """Return an offset before which the reader has all transactions from the one with this event on; 0 if none is
+        known. Of a file that is in a store, what is before it need not be brought.
+        """
+        first = Gtid.parse(gtid[EVENT_HEADER_LEN:-CHECKSUM_LEN]).gno
+        last = next(last for _, last in self._has.intervals if last >= first)
+        if last <= self._looked_upto:
+            return 0
+        self._looked_upto = last
+        begins = self._view.folder.begins(self._view.file(self._number))
+        at = bisect_right(begins, last + 1, key=self._rank_at) - 1
+        return begins[at] if at >= 0 else 0
+
+    def _rank_at(self, offset: int) -> int:
+        """Return the rank of the transaction that begins, or will begin, at an offset of the file."""
+        file = self._view.file(self._number)
+        if offset >= file.size:
+            return file.last_rank + 1
+        event = self._event(offset)
+        if event.type_code != EventType.GTID_LOG_EVENT:  # what ends a file
+            return file.last_rank + 1
+        try:
+            return Gtid.parse(event.body).gno
+        except BinlogFormatError as error:
+            raise self._damaged(error.reason, offset) from None
+
     def _grown(self) -> None:
         """Read the current published size, and open the file again if it has grown: publishing replaces the file."""
         view = self._log.view()
         if self._number < view.first:
             # Removed, so it was closed: whatever it has grown by cannot be read any more.
-            raise NotServed(f"could not find next log: {self._name} was removed")
+            raise self._removed()
         self._view = view
         size = self._view.size(self._number)
         if size != self._size:
@@ -233,6 +264,8 @@ class _Reader:
             self._source.seek(at)
             while there < len(data) and (more := self._source.readinto(data[there:])):  # type: ignore[attr-defined]
                 there += more
+        except FileNotFoundError:
+            raise self._removed() from None
         except OSError as error:
             raise io_error(error, self._path, at) from error
         return data[:there]
@@ -241,7 +274,7 @@ class _Reader:
         try:
             source = self._view.opened(self._number)
         except FileNotFoundError:
-            raise NotServed(f"could not find next log: {self._name} was removed") from None
+            raise self._removed() from None
         except OSError as error:
             raise io_error(error, self._path) from error
         try:
@@ -250,6 +283,9 @@ class _Reader:
             source.close()
             raise self._damaged(error.reason, 0) from None
         return source
+
+    def _removed(self) -> NotServed:
+        return NotServed(f"could not find next log: {self._name} was removed")
 
     def _damaged(self, reason: str, position: int) -> ChecksumMismatch:
         return ChecksumMismatch(reason, file=self._path, position=position, remedy=_DAMAGED)

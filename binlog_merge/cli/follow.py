@@ -27,7 +27,7 @@ from binlog_merge.cli.output import (
     removal_lines,
 )
 from binlog_merge.errors import ConfigError
-from binlog_merge.heartbeat import HEARTBEAT, HOLDER
+from binlog_merge.heartbeat import CAPTURED, HEARTBEAT, HOLDER
 from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
@@ -106,7 +106,8 @@ def _kept_lease(
 
     terms = Terms(os.environ.get(HOLDER) or new_name(), seconds, standby, config.ha.give_up_after / 1e6)
     folder = working_folder(out, work)
-    objects, lacking = lease_objects(str(out), seconds), partial(lacks, config, folder)
+    lacking = partial(lacks, config, folder, CAPTURED in os.environ)
+    objects = lease_objects(str(out), seconds)
     with LeaseKeeper(objects, terms, lambda: _merge_note(folder), changed, lacks=lacking) as keeper:
         yield keeper
 

@@ -17,7 +17,7 @@ from binlog_merge.config import held
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import EXIT_CODES, InternalError
 from binlog_merge.files.lease import new_name
-from binlog_merge.heartbeat import HOLDER
+from binlog_merge.heartbeat import CAPTURED, HOLDER
 from binlog_merge.json_values import utc_text
 
 Config = Annotated[
@@ -149,6 +149,8 @@ def components(options: RunOptions, lease: bool = False) -> list[Component]:
     if is_uri(str(options.merged)):
         environment[MERGED_ENV] = str(options.merged)  # not where `ps` shows it: it may have a key of the store
     leads = {HOLDER: new_name()} if lease else {}
+    if "capture" in commands:
+        leads[CAPTURED] = "1"
     log: tuple[str, ...] = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
     log += ("--quiet",) * is_quiet() + ("--verbose",) * verbosity()
     return [

@@ -109,10 +109,10 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is free of a disk: bytes, of how many; and whether a file more can be made."""
+    """What a disk still takes of programs that are not root's: bytes, of how many; whether it takes a file more."""
 
     free_bytes: int
-    bytes: int
+    total_bytes: int
     files_free: bool
 
     @property

@@ -127,6 +127,13 @@ class LogFolder:
             return path
         return away.path(file)
 
+    def begins(self, file: OutputFile) -> tuple[int, ...]:
+        """Return offsets of a file where a transaction begins, or will, as far as they are known without reading it.
+
+        They are for who would else bring what he does not need.
+        """
+        return ()
+
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file. Raises OSError, and what is wrong with a store."""
         try:

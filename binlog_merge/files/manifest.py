@@ -286,8 +286,10 @@ class Elsewhere(Protocol):
     def state(self) -> ManifestState:
         """Return what is published there."""
 
-    def check_copy(self, directory: Path) -> None:
-        """Raise IoError if something of what the directory is to have of it is gone."""
+    def check_copy(self, directory: Path, state: ManifestState | None = None) -> None:
+        """Raise IoError if something of what the directory is to have of it is gone, or its manifest says something
+        else (`state`). It guards each step that would make anew, or publish anew, what is gone.
+        """
 
     @property
     def head(self) -> str | None:
@@ -346,11 +348,7 @@ class Manifest:
         removed the copy, and what is not there would be published anew.
         """
         if elsewhere is not None:
-            here, there = self._state, elsewhere.state
-            same = (here.run, here.rank, here.epoch) == (there.run, there.rank, there.epoch)
-            if not same or (here.header is None) is not (there.header is None):
-                raise copy_is_gone(self._path)
-            elsewhere.check_copy(self._path.parent)
+            elsewhere.check_copy(self._path.parent, self._state)
         self.elsewhere = elsewhere
 
     @classmethod
@@ -446,15 +444,6 @@ class Manifest:
             self._length = self._folded = len(line)
             self._last_hash, self._inode = digest, self._path.stat().st_ino
         failpoint("manifest-after-fold")
-
-
-def copy_is_gone(path: Path) -> IoError:
-    """Return the error for a local copy of what is in an object store that somebody has removed, or a part of it."""
-    return IoError(
-        "the local copy of the output is gone, or a part of it",
-        file=str(path),
-        remedy="nothing, it is made anew; but let nobody remove the work folder while a merge runs",
-    )
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:

@@ -40,6 +40,7 @@ from typing import Final
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import (
     InternalError,
+    IoError,
     ManifestError,
     MergeError,
     ObjectStoreRefused,
@@ -55,7 +56,6 @@ from binlog_merge.files.manifest import (
     Publish,
     Record,
     Removed,
-    copy_is_gone,
     encode_record,
 )
 from binlog_merge.files.object_manifest import Names, ObjectManifest, Remembered, Segment
@@ -258,12 +258,23 @@ class ObjectOutput:
         line, _ = encode_record(self.state.folded(), "")
         write_whole(folder / MANIFEST_NAME, line)
 
-    def check_copy(self, directory: Path) -> None:
+    def check_copy(self, directory: Path, state: ManifestState | None = None) -> None:
         """Raise IoError if manifest or schema store are gone from the local form; see Elsewhere."""
-        known = self.state.header is not None or self.state.claim is not None
-        for name, there in ((MANIFEST_NAME, known), (SCHEMA_NAME, self.names.schema is not None)):
-            if there and not (directory / name).exists():
-                raise copy_is_gone(directory / name)
+        published = self.state
+        known = published.header is not None or published.claim is not None
+        gone = [
+            name
+            for name, there in ((MANIFEST_NAME, known), (SCHEMA_NAME, self.names.schema is not None))
+            if there and not (directory / name).exists()
+        ]
+        if state is not None and _published(state) != _published(published):
+            gone.append(MANIFEST_NAME)
+        if gone:
+            raise IoError(
+                "the local copy of the output is gone, or a part of it",
+                file=str(directory / gone[0]),
+                remedy="nothing, it is made anew; but let nobody remove the work folder while a merge runs",
+            )
 
     def published_at(self) -> float:
         """Return when the last record was put, in seconds since 1970."""
@@ -515,8 +526,8 @@ class ObjectOutput:
         assert self._folder is not None
         path = self._folder / SCHEMA_NAME
         digest = _digest(path)
-        if digest is None and self.names.schema is not None:
-            raise copy_is_gone(path)  # without it in the record, it would be removed from the store, too
+        if digest is None:
+            self.check_copy(self._folder)  # without it in the record, it would be removed from the store, too
         if digest is None or (digest == self._schema and self.names.schema is not None):
             return self.names.schema
         name = f"schema/{number:012d}-{uuid.uuid4().hex[:12]}.duckdb"
@@ -588,6 +599,11 @@ def bring_bytes(objects: Objects | FolderObjects, parts: Sequence[Segment], path
 
     with ThreadPoolExecutor(min(_READERS, max(1, len(parts)))) as readers:
         list(readers.map(bring, parts))
+
+
+def _published(state: ManifestState) -> tuple[object, ...]:
+    """Return by what a copy's manifest is known to be that of what is published."""
+    return state.run, state.rank, state.epoch, state.header is None
 
 
 def _digest(path: Path) -> str | None:

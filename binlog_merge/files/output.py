@@ -65,12 +65,16 @@ class Output:
             _clear(self.directory)
             self.elsewhere.bring(self.directory)
 
+    def check_copy(self) -> None:
+        """Raise IoError if the folder was a copy of what is in a store, and is gone, or a part of it."""
+        if self.elsewhere is not None:
+            self.elsewhere.check_copy(self.directory)
+
     @property
     def is_lost(self) -> bool:
-        """Return whether the folder was a copy of what is in a store, and is gone, or a part of it."""
+        """Return whether `check_copy` raises."""
         try:
-            if self.elsewhere is not None:
-                self.elsewhere.check_copy(self.directory)
+            self.check_copy()
         except IoError:
             return True
         return False

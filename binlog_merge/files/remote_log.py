@@ -2,18 +2,19 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final
 
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, MergeError
 from binlog_merge.files.away import Away
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, OutputFile
+from binlog_merge.files.object_manifest import Segment
 from binlog_merge.files.object_output import ObjectOutput, loaded
 from binlog_merge.files.objects import FolderObjects, Objects
 from binlog_merge.files.scratch import reading_folder, remake
@@ -28,9 +29,6 @@ _ATTEMPTS: Final = 5
 _BESIDE: Final = timedelta(seconds=2)
 
 
-Brought = TypeVar("Brought")
-
-
 class RemoteLog(LogFolder):
     """An output in an object store, with a folder for what of it is read. `schema`: the schema store, too."""
 
@@ -39,7 +37,7 @@ class RemoteLog(LogFolder):
         self._output = output
         self._schema = schema
         self._missing = output.removed_by_hand()
-        self._store = Away(output.objects, lambda file: output.names.parts(file), folder)
+        self._store = Away(output.objects, lambda file: output.names.parts(file), folder, self._looks_again)
         self._looked = self._changed = time.monotonic()
         self._lock = Lock()
         self._problem: ManifestError | None = None
@@ -143,26 +141,23 @@ class RemoteLog(LogFolder):
         """Return whether a file was there when the output was opened, or was published since."""
         return file.name not in self._missing
 
+    def begins(self, file: OutputFile) -> tuple[int, ...]:
+        """Return where segments of a file begin, and the end of one that is open; see LogFolder."""
+        starts = (part.start for part in self._output.names.parts(file) if 0 < part.start < file.size)
+        return (*starts, *(() if file.closed else (file.size,)))
+
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file, which is brought if necessary; see LogFolder."""
-        return self._found(file, self._store.path)
+        return self._store.path(file)
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
-        """Open a file, which is brought if necessary."""
-        return self._found(file, lambda file: self._store.opened(file, buffering))
+        """Open a file, of which is brought what is read."""
+        return self._store.opened(file, buffering)
 
-    def _found(self, file: OutputFile, brought: Callable[[OutputFile], Brought]) -> Brought:
-        """Return what is brought; what has another name by now, since segments were joined, is looked for by that."""
-        remake(self.directory)
-        for _ in range(_ATTEMPTS):
-            parts = self._output.names.parts(file)
-            try:
-                return brought(file)
-            except FileNotFoundError:
-                with self._lock:  # another thread may have looked meanwhile
-                    if not self._advance() and self._output.names.parts(file) == parts:
-                        raise
-        return brought(file)
+    def _looks_again(self, file: OutputFile, parts: Sequence[Segment]) -> bool:
+        """Return whether a file is other objects than it was: its segments may have been joined."""
+        with self._lock:  # another thread may have looked meanwhile
+            return self._advance() or self._output.names.parts(file) != parts
 
     @contextmanager
     def schema_store(self) -> Iterator[tuple[Path, str]]:

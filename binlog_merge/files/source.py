@@ -204,7 +204,7 @@ class ObjectSource(Closing):
 
 
 class SourceFile(io.RawIOBase):
-    """A source as a file that is read from its beginning."""
+    """A source as a file."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -214,6 +214,15 @@ class SourceFile(io.RawIOBase):
     def readable(self) -> bool:
         """Return True."""
         return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to an offset; see `io.IOBase.seek`."""
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
+        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Fill `buffer` as far as there is something."""

@@ -23,7 +23,6 @@ _COLLATION: Final = re.compile(
     rf"(?:{_CHARSETS})_(?:bin|0900_bin|0900_ai_ci|0900_as_ci|0900_as_cs|general_ci|unicode_ci|unicode_520_ci|swedish_ci)"
 )
 _PLAIN: Final = re.compile(r"[ -~]*", re.ASCII)
-_ANYTHING: Final = None
 Found = TypeVar("Found")
 Leaf = Callable[[str, Node], Found | None]
 """Answers for a column's name and a value; None if it cannot be told."""

@@ -23,14 +23,13 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, EventType
-from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, RowImage, RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.config.merge_config import topology_of
-from binlog_merge.errors import ChecksumMismatch, MergeError, ShardsInDoubt, UnsupportedInput
+from binlog_merge.errors import MergeError, ShardsInDoubt, UnsupportedInput
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.group_at import transaction_events
-from binlog_merge.pipeline.base.node_input import read_group
+from binlog_merge.pipeline.base.node_input import located, read_group
 from binlog_merge.pipeline.base.state import GREATEST_KEY, Bound
 from binlog_merge.pipeline.coordinate.read_again import keys_of
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
@@ -257,18 +256,9 @@ def changes_in(
         if not floor <= key < end:
             continue
         file = node.input.files[index]
-        try:
-            yield from _changes(
-                read_group(node.input, index, start, stop), file.checksum_alg == 1, key, chosen, definition
-            )
-        except BinlogFormatError as error:
-            raise ChecksumMismatch(
-                f"rows cannot be read: {error.reason}",
-                node=node.source_id,
-                file=file.path,
-                position=start,
-                order_key=key,
-            ) from None
+        with located(node.input, index, start, "rows", key):
+            group = read_group(node.input, index, start, stop)
+            yield from _changes(group, file.checksum_alg == 1, key, chosen, definition)
 
 
 def _groups(node: ScannedNode, chosen: Callable[[Name], bool]) -> Iterator[tuple[OrderKey, int, int, int]]:

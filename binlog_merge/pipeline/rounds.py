@@ -28,7 +28,6 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files.directory import Glance, discover
 from binlog_merge.files.lease_keeper import LeaseKeeper
-from binlog_merge.files.manifest import copy_is_gone
 from binlog_merge.files.output import opened_output
 from binlog_merge.files.watch import FolderWatch
 from binlog_merge.heartbeat import HEARTBEAT
@@ -182,8 +181,8 @@ class Rounds:
                     file=error.file,
                     remedy=f"wait; if its capture has all that the server has, {error.remedy}",
                 ) from error
-            if isinstance(error, MergeError) and not error.may_pass and self._output.is_lost:
-                raise copy_is_gone(self._output.directory) from error  # of which whatever is wrong is made anew
+            if isinstance(error, MergeError) and not error.may_pass:
+                self._output.check_copy()  # of which whatever is wrong is made anew
             if isinstance(error, OSError):  # somebody removes what a round is working on: the next one makes it anew
                 raise io_error(error, str(error.filename or self._output.directory)) from error
             raise

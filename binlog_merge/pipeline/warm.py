@@ -79,7 +79,7 @@ def _writing() -> None:
     pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
     trace.trace_window(_NOTHING, segments, pieces, pieces[0])
     trace.read_hint(_NOTHING, 0, 0, pieces[0])
-    exchanges.may_exchange(_NOTHING, plans, found, none, none, 0, _NOTHING)
+    exchanges.may_exchange(_NOTHING, plans, found, none, none, 0, found, _NOTHING)
     rows = np.zeros((7, 0), np.int64)
     index_rows.sorted_places(rows)
     index_rows.points(np.zeros((0, 7), np.int64), 0, 0, 0, 1, rows)

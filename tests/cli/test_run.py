@@ -12,6 +12,7 @@ from binlog_merge.cli.run import LOCK_NAME, _ranges
 from binlog_merge.cli.run_commands import ComponentLines, RunOptions, components, event_line, json_line, text_line
 from binlog_merge.errors import FINAL_EXITS
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.heartbeat import CAPTURED
 from tests.command_line import parsed
 
 NOW = datetime(2026, 11, 23, 7, 0, 0, 5000, UTC)
@@ -112,6 +113,15 @@ def test_what_is_not_given_is_left_to_each_command() -> None:
 def test_commands_may_be_left_out(capture: bool, serve: bool, names: list[str]) -> None:
     options = RunOptions(Path("c.yaml"), Path("out"), no_capture=not capture, no_serve=not serve)
     assert [component.name for component in components(options)] == names
+
+
+def test_merge_is_told_whether_a_capture_runs_beside_it() -> None:
+    """A node of which nothing was captured is lacking there: `files.lacks`."""
+    for lease in (True, False):
+        for without in (True, False):
+            options = RunOptions(Path("c.yaml"), Path("out"), no_capture=without)
+            (merge,) = [each for each in components(options, lease) if each.name == "merge"]
+            assert (CAPTURED in merge.environment) == (not without)
 
 
 @pytest.mark.parametrize(

@@ -106,20 +106,38 @@ def test_what_a_host_lacks_is_what_its_captures_say_and_its_disk(config: MergeCo
         write_state_note(path, {"state": state})
         path.write_text(json.dumps({**json.loads(path.read_text()), "at": time.time() - age}))
 
-    assert lacks(config, work, leads=True) == NOTHING  # another captures, and not by this program
-    assert lacks(config, work, leads=False) == NODES
+    assert lacks(config, work, True, leads=True) == NOTHING  # another captures, and not by this program
+    assert lacks(config, work, True, leads=False) == NODES
     for state in ("connecting", "lost", "failed", "stopped"):
         note("dn-1", state)
-        assert lacks(config, work, leads=True) == {"dn-1"}, state
+        assert lacks(config, work, True, leads=True) == {"dn-1"}, state
     note("dn-1", "connected")
     note("dn-2", "connected", age=STALE_SECONDS + 1)
-    assert lacks(config, work, leads=True) == {"dn-2"}
+    assert lacks(config, work, True, leads=True) == {"dn-2"}
     note("dn-2", "full")
-    assert lacks(config, work, leads=True) == {"dn-2", DISK}
+    assert lacks(config, work, True, leads=True) == {"dn-2", DISK}
     note("dn-2", "connected")
-    assert lacks(config, work, leads=True) == lacks(config, work, leads=False) == NOTHING
+    assert lacks(config, work, True, leads=True) == lacks(config, work, True, leads=False) == NOTHING
     (captured / "dn-2" / CAPTURE_NOTE).write_text("damaged")
-    assert lacks(config, work, leads=True) == {"dn-2"}
+    assert lacks(config, work, True, leads=True) == {"dn-2"}
+
+
+def test_where_nothing_is_captured_a_host_has_the_nodes_whose_files_come(config: MergeConfig, tmp_path: Path) -> None:
+    """`run --no-capture`: no host has notes of a capture, and one whose disk is full finds another."""
+    captured, work = tmp_path / "captured", tmp_path / "work"
+    for leads in (True, False):
+        assert lacks(config, work, True, leads=leads) == lacks(config, work, False, leads=leads)
+    (captured / "dn-1").mkdir(parents=True)
+    (captured / "dn-2").mkdir()
+    (captured / "dn-1" / "binlog.000001").write_bytes(b"\xfebin")
+    assert lacks(config, work, False, leads=False) == {"dn-2"}
+    (captured / "dn-2" / "binlog.000007").write_bytes(b"\xfebin")
+    answer = lacks(config, work, False, leads=False)
+    asked = Offer(since=5, to="b", at=65)
+    assert considered(asked, frozenset({DISK}), answer, ("b",), 66, AFTER) == GiveUp("b")
+    assert lacks(config, work, True, leads=False) == NODES
+    write_state_note(captured / "dn-2" / CAPTURE_NOTE, {"state": "lost"})  # by a capture of its own
+    assert lacks(config, work, False, leads=False) == {"dn-2"}
 
 
 def test_a_disk_that_is_full_is_lacking(tmp_path: Path) -> None:
@@ -127,10 +145,10 @@ def test_a_disk_that_is_full_is_lacking(tmp_path: Path) -> None:
     path.write_text("version: 1\nname: c\nnodes:\n  - {source-id: dn-1, files: nodes/*}\n")
     with small_disk(tmp_path / "disk", 40) as disk:
         config = MergeConfig.load(path)
-        assert lacks(config, disk / "not" / "there", leads=True) == NOTHING
+        assert lacks(config, disk / "not" / "there", True, leads=True) == NOTHING
         with (disk / "ballast").open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, (40 << 20) - ROOM + 4096)
-        assert lacks(config, disk / "not" / "there", leads=True) == {DISK}
+        assert lacks(config, disk / "not" / "there", True, leads=True) == {DISK}
 
 
 class Contender:

@@ -21,7 +21,7 @@ from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.pipeline import publish
-from binlog_merge.pipeline.gather import renderer
+from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.plan import plan
 from binlog_merge.pipeline.rounds import Rounds
 from tests.effort import effort, keeping
@@ -289,7 +289,7 @@ def test_a_log_of_an_earlier_build_goes_on(tmp_path: Path, monkeypatch: pytest.M
     transactions = json.loads((case / "expected" / "transactions.json").read_text())
     first, second = (int(one["tso"]) for one in transactions if one["kind"] == "ddl")
     with monkeypatch.context() as older:
-        older.setattr(renderer, "_databases", lambda _: ())
+        older.setattr(LogicalDdl, "listed", lambda *_: frozenset())
         merge(case / "cluster.yaml", tmp_path / "out", stop_tso=(first + second) // 2, end_of_input=False)
     merge(case / "cluster.yaml", tmp_path / "out")
     (data,) = written(tmp_path / "out").values()

@@ -1,11 +1,13 @@
 """Rounds into an object store: the files are those of one merge, and a new host needs nothing but the store."""
 
+import itertools
 import json
 import random
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
+from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
 from binlog_merge.errors import (
@@ -25,18 +29,19 @@ from binlog_merge.errors import (
     OutputBusy,
     UnannouncedDdl,
 )
-from binlog_merge.files import failpoint, intact, object_manifest, object_output
+from binlog_merge.files import away, failpoint, intact, object_manifest, object_output
 from binlog_merge.files.hashed_lines import encode
-from binlog_merge.files.manifest import CLAIMED_VERSION, MANIFEST_NAME, Record, encode_record
+from binlog_merge.files.manifest import CLAIMED_VERSION, MANIFEST_NAME, OutputFile, Record, encode_record
 from binlog_merge.files.object_output import FAILPOINTS, SCHEMA_NAME, ObjectOutput
 from binlog_merge.files.objects import Objects, put_new
 from binlog_merge.files.remote_log import opened_log
+from binlog_merge.log.rank_set import RankSet
 from binlog_merge.pipeline import discover, run
 from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from snapshot_store.store import db
 from tests.effort import effort, keeping
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
-from tests.merge_e2e.editing import assert_prefix
+from tests.merge_e2e.editing import GTIDS, Log, assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import HeldRunner, LocalRunner, merge
 from tests.object_store import KEY, SECRET, Faults, Store
@@ -120,6 +125,55 @@ def test_rounds_on_any_host_give_the_files_of_one_merge(
             for name, state in last.nodes.items() if last is not None and rng.random() < 0.5 else ():
                 nodes[name].remove_before(state.checkpoint["file"])
     assert published(place) == good
+
+
+@pytest.mark.parametrize("seed", keeping([0], range(10)))
+def test_of_the_open_file_comes_what_a_reader_reads(
+    seed: int, s3: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that is back costs the store what it lacks, by position and by GTID; it gets the log's bytes."""
+    monkeypatch.setattr(away, "BLOCK", 256)
+    monkeypatch.setattr("binlog_merge.binlog_server.stream._CHUNK", 2048)
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(1 << 20))
+    merge(path, tmp_path / "local")
+    nodes, number = nodes_of(path), 12
+    with Rounds(LocalRunner(), MergeConfig.load(path), uri(s3)) as rounds:
+        for each, places in enumerate(schedule(nodes, number, False, random.Random(seed)), 1):
+            for name, at in places.items():
+                nodes[name].grow(at, False)
+            with suppress(*(() if each == number else (UnannouncedDdl,))):
+                rounds.merge(end_of_input=each == number)
+    local = PublishedLog(tmp_path / "local")
+    (opened,) = local.view().files
+    data = (tmp_path / "local" / opened.name).read_bytes()
+    last = transactions_of_file(tmp_path / "local", opened)[-3]
+    has = local.view().gtids_of(RankSet.upto(opened.last_rank - 3))
+    for start in (DumpRequest(opened.name, last), DumpRequest("", 4, has)):
+        with StoreProxy(s3) as proxy, opened_log(uri(s3, proxy.address)) as folder:
+            log = PublishedLog(folder)
+            assert log.view().files == local.view().files and len(folder.begins(opened)) > 4
+            before = proxy.read
+            came = sent(log, start)
+            assert came == sent(local, start) and came.endswith(data[last:])
+            assert len(data) - last <= proxy.read - before < len(data) / 2
+            assert folder.path(opened).read_bytes() == data
+            assert proxy.read - before == len(data), "nothing comes twice"
+    with opened_log(uri(s3)) as folder, ThreadPoolExecutor(3) as readers:
+        log = PublishedLog(folder)
+        ranks = [random.Random(seed + each).randrange(opened.last_rank + 1) for each in range(12)]
+        starts = [DumpRequest("", 4, log.view().gtids_of(RankSet.upto(rank))) for rank in ranks]
+        assert [*readers.map(lambda start: sent(log, start), starts)] == [sent(local, start) for start in starts]
+
+
+def sent(log: PublishedLog, start: DumpRequest) -> bytes:
+    """Return the events that a reader gets, up to the end of what is published."""
+    items = itertools.takewhile(lambda item: not isinstance(item, AtEnd), stream(log, start))
+    return b"".join(bytes(item.data) for item in items if isinstance(item, Events))
+
+
+def transactions_of_file(folder: Path, file: OutputFile) -> list[int]:
+    """Return where the transactions of a file begin."""
+    return [event.at for event in Log.load((folder / file.name).read_bytes()).events if event.type in GTIDS]
 
 
 def grown(tmp_path: Path, share: float = 0.5) -> tuple[Path, dict[str, GrowingNode], dict[str, bytes]]:

@@ -130,7 +130,7 @@ def test_it_reads_on_over_a_record_that_says_all(
 
 
 def test_little_is_kept_of_what_was_read(case: Path, s3: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away.Away.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(away.Away.__init__, "__defaults__", (lambda *_: False, 1))
     merge(case, s3.uri("merged"))
     with opened_log(s3.uri("merged")) as folder:
         files = folder.state().files

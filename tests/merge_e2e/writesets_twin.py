@@ -16,9 +16,10 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.witness import table_difference
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
-from snapshot_store.mysql.text.weights import is_utf8, weighed, weights_name
+from snapshot_store.mysql.text.weights import is_utf8, weights_name
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
+from tests.reshape.weighed import weighed
 
 MOST = 25_000
 UNKNOWN, NOTHING = object(), object()

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from binlog_merge.binlog.kernels import writesets as w
-from snapshot_store.mysql.text.weights import UNKNOWN, is_utf8, weighed, weights, weights_name
+from snapshot_store.mysql.text.weights import UNKNOWN, is_utf8, weights, weights_name
 from tests.effort import effort, seed_of_search
 from tests.mysql_server import MySqlServer, mysql_version
+from tests.reshape.weighed import weighed
 from tools.collations import UCA, WEIGHTS, weights_query, weights_text
 
 RULES = ("general_ci", "unicode_ci", "unicode_520_ci")

@@ -15,32 +15,19 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import types as t
-from binlog_merge.binlog.kernels.memory import same_bytes
-from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, prefixed
+from binlog_merge.binlog.kernels.memory import bit, same_bytes
+from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin, cell
 
 NO_KEYS: Final = -1
 """The number of keys of a table that is known to have none."""
-MOST_EVENTS: Final = 64
-"""A transaction with more rows events is not looked at here."""
-
-
-@njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
-
-
-@njit(inline="always")
-def _cell(b: Any, at: int, end: int, steps: Any, column: int) -> int:
-    """Return the length of a cell with its prefix, BAD if it does not fit."""
-    size, prefix = steps[column], steps[column + 1]
-    if prefix:
-        if at + prefix > end:
-            return BAD
-        length = prefixed(b, at, prefix)
-        if length > steps[column + 2]:
-            return BAD
-        size = prefix + length
-    return size if at + size <= end else BAD
+PASSED, OF_SUSPECT, NEAR = range(3)
+"""What a rows event is: of a transaction in which no branch frees what another takes; of another one; of a table of it
+of which one branch may free what another takes, as the types of their events tell.
+"""
+FREES, TAKES, KEYS, LEAST, MOST, E_FIELDS = range(6)
+"""What a transaction does to a table: whether it may free values, and take some, whether the table may have keys, and
+the least and the greatest of the branches that do.
+"""
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -57,7 +44,7 @@ def changes_keys(b: Any, body: int, end: int, kind: int, shapes: Any, shape: int
         return True
     nulls = (columns + 7) >> 3
     for c in range(columns):
-        if not (_bit(b, at, c) and _bit(b, at + nulls, c)):
+        if not (bit(b, at, c) and bit(b, at + nulls, c)):
             return True
     at += 2 * nulls
     shape += 3
@@ -67,8 +54,8 @@ def changes_keys(b: Any, body: int, end: int, kind: int, shapes: Any, shape: int
             return True
         after = one
         for c in range(columns):
-            if not _bit(b, before, c):
-                size = _cell(b, after, end, shapes, shape + 4 * c)
+            if not bit(b, before, c):
+                size = cell(b, after, end, shapes, shape + 4 * c)
                 if size < 0:
                     return True
                 after += size
@@ -76,9 +63,9 @@ def changes_keys(b: Any, body: int, end: int, kind: int, shapes: Any, shape: int
         if other > end:
             return True
         for c in range(columns):
-            null, was_null = _bit(b, after, c), _bit(b, before, c)
-            was = np.int64(0) if was_null else _cell(b, one, end, shapes, shape + 4 * c)
-            size = np.int64(0) if null else _cell(b, other, end, shapes, shape + 4 * c)
+            null, was_null = bit(b, after, c), bit(b, before, c)
+            was = np.int64(0) if was_null else cell(b, one, end, shapes, shape + 4 * c)
+            size = np.int64(0) if null else cell(b, other, end, shapes, shape + 4 * c)
             if size < 0:
                 return True
             if next_one < last and shapes[next_one] == c:
@@ -91,51 +78,78 @@ def changes_keys(b: Any, body: int, end: int, kind: int, shapes: Any, shape: int
     return False
 
 
-@njit(cache=True, nogil=True, _nrt=False)
-def may_exchange(b: Any, p: k.Plans, found: Any, of: Any, table_of: Any, most: int, out: Any) -> int:
-    """Note in `out` which rows events (F_*) are of transactions whose branches may exchange values; return how many.
+@njit(inline="always")
+def _table(p: k.Plans, found: Any, table_of: Any, n: int) -> int:
+    """Return the number of the table of a rows event."""
+    return table_of[p.plans[found[n, k.F_PLAN], k.KEYED]]
 
-    `of` is the transaction of each event, whose events are neighbours, `table_of` the table of each number of keys. One
-    whose rows may make more than `most` changes is among them.
+
+@njit(inline="always")
+def _note(done: Any, kind: int, branch: int, keys: int) -> None:
+    """Add what a rows event does to what its transaction does to its table."""
+    if done[FREES] + done[TAKES] == 0:
+        done[KEYS], done[LEAST], done[MOST] = 0, branch, branch
+    done[LEAST], done[MOST] = min(done[LEAST], branch), max(done[MOST], branch)
+    if not t.is_write(kind):
+        done[FREES] = 1
+    if t.is_write(kind) or t.is_update(kind):
+        done[TAKES] = 1
+    if keys != NO_KEYS:
+        done[KEYS] = 1
+
+
+@njit(inline="always")
+def _is_between_branches(done: Any) -> bool:
+    """Return whether one branch may free what another one takes."""
+    return done[FREES] != 0 and done[TAKES] != 0 and done[LEAST] < done[MOST]
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def may_exchange(b: Any, p: k.Plans, found: Any, of: Any, table_of: Any, most: int, tables: Any, out: Any) -> int:
+    """Note in `out` what rows events (F_*) are: PASSED, OF_SUSPECT or NEAR; return how many are not passed over.
+
+    `of` is the transaction of each event, whose events are neighbours, `table_of` the table of each number of keys,
+    `tables` zeros, E_FIELDS for each table. A transaction whose rows may make more than `most` changes is judged by the
+    types of its events alone.
     """
     count, begin = np.int64(0), np.int64(0)
     while begin < len(found):
         stop, size = begin, np.int64(0)
         while stop < len(found) and of[stop] == of[begin]:
-            plan = p.plans[found[stop, k.F_PLAN]]
+            keys = p.shapes[p.plans[found[stop, k.F_PLAN], k.WATCHED]]
             # An image has a byte at least, and changes each key once at most.
-            size += (found[stop, k.F_END] - found[stop, k.F_BODY]) * max(np.int64(1), p.shapes[plan[k.WATCHED]])
-            out[stop] = 0
+            size += (found[stop, k.F_END] - found[stop, k.F_BODY]) * max(np.int64(1), keys)
+            _note(tables[_table(p, found, table_of, stop)], found[stop, k.F_KIND], found[stop, k.F_SEGMENT], keys)
             stop += 1
-        chosen = stop - begin > MOST_EVENTS
-        for i in range(begin, stop if not chosen else begin):
-            for j in range(begin, i):
-                if chosen or found[i, k.F_SEGMENT] == found[j, k.F_SEGMENT]:
-                    continue
-                a, c = p.plans[found[i, k.F_PLAN]], p.plans[found[j, k.F_PLAN]]
-                if table_of[a[k.KEYED]] != table_of[c[k.KEYED]]:
-                    continue
-                one, other = found[i, k.F_KIND], found[j, k.F_KIND]
-                updates, other_updates = t.is_update(one), t.is_update(other)
-                if not updates and not other_updates and t.is_write(one) == t.is_write(other):
-                    continue
-                if size > most:
-                    chosen = True
-                    continue
-                if p.shapes[a[k.WATCHED]] == NO_KEYS and p.shapes[c[k.WATCHED]] == NO_KEYS:
-                    continue
-                # What is known of an update stays in `out` until the transaction is done: 2, it changes keys; 1 not.
-                if updates and out[i] == 0:
-                    out[i] = 1 + changes_keys(
-                        b, found[i, k.F_BODY], found[i, k.F_END], one, p.shapes, a[k.STEPS], a[k.WATCHED]
-                    )
-                if other_updates and out[j] == 0:
-                    out[j] = 1 + changes_keys(
-                        b, found[j, k.F_BODY], found[j, k.F_END], other, p.shapes, c[k.STEPS], c[k.WATCHED]
-                    )
-                chosen = (not updates or out[i] == 2) and (not other_updates or out[j] == 2)
+        chosen = False
         for n in range(begin, stop):
-            out[n] = chosen
-        count += stop - begin if chosen else 0
+            out[n] = NEAR if _is_between_branches(tables[_table(p, found, table_of, n)]) else OF_SUSPECT
+            chosen = chosen or out[n] == NEAR
+        for n in range(begin, stop):
+            table = _table(p, found, table_of, n)
+            tables[table, FREES] = tables[table, TAKES] = 0
+        if chosen and size <= most:
+            # Now without the updates that leave the keys alone.
+            chosen = False
+            for n in range(begin, stop):
+                plan, kind = p.plans[found[n, k.F_PLAN]], found[n, k.F_KIND]
+                if out[n] != NEAR or (
+                    t.is_update(kind)
+                    and not changes_keys(
+                        b, found[n, k.F_BODY], found[n, k.F_END], kind, p.shapes, plan[k.STEPS], plan[k.WATCHED]
+                    )
+                ):
+                    continue
+                done = tables[table_of[plan[k.KEYED]]]
+                _note(done, kind, found[n, k.F_SEGMENT], p.shapes[plan[k.WATCHED]])
+                chosen = chosen or (_is_between_branches(done) and done[KEYS] != 0)
+            for n in range(begin, stop):
+                table = _table(p, found, table_of, n)
+                tables[table, FREES] = tables[table, TAKES] = 0
+        if chosen:
+            count += stop - begin
+        else:
+            for n in range(begin, stop):
+                out[n] = PASSED
         begin = stop
     return count

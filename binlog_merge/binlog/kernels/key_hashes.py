@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
-from binlog_merge.binlog.kernels.memory import hash_bytes
+from binlog_merge.binlog.kernels.memory import bit, hash_bytes
 from binlog_merge.binlog.kernels.row_cells import ABSENT as _ABSENT
 from binlog_merge.binlog.kernels.row_cells import FIXED
 from binlog_merge.binlog.kernels.row_cells import NULL as _NULL
@@ -81,11 +81,6 @@ def text_hash(b: Any, begin: int, end: int, found: Any) -> int:
 
 
 @njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
-
-
-@njit(inline="always")
 def _length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     """Return a cell's length, BAD if it does not fit."""
     if kind >= FIXED:
@@ -129,7 +124,7 @@ def hash_events(
                 base = present + image * bitmap
                 held = np.int64(0)
                 for c in range(columns):
-                    held += _bit(b, base, c)
+                    held += bit(b, base, c)
                 nulls = at
                 at += (held + 7) >> 3
                 if at > end:
@@ -137,13 +132,13 @@ def hash_events(
                 n, w = 0, 0
                 for c in range(columns):
                     code = wanted[c]
-                    if held != columns and not _bit(b, base, c):
+                    if held != columns and not bit(b, base, c):
                         if code:
                             if image == 0:
                                 flags[group + w] |= NOT_HELD
                             w += 1
                         continue
-                    if not _bit(b, nulls, n):
+                    if not bit(b, nulls, n):
                         size = _length(b, at, end, types[c], metas[c])
                         if size < 0:
                             return BAD

@@ -136,6 +136,12 @@ def copy(typing_context: Any, target: Any, target_offset: Any, source: Any, sour
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
+@njit(inline="always")
+def bit(b: Any, at: int, i: int) -> bool:
+    """Return whether a bitmap at `b[at]` has its bit of this number."""
+    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
+
+
 @njit(forceinline=True, _nrt=False)
 def u48(buffer: Any, offset: int) -> int:
     """Read 6 bytes, little endian: a table id."""

@@ -10,13 +10,8 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import types as t
-from binlog_merge.binlog.kernels.memory import copy, store_16, u16
+from binlog_merge.binlog.kernels.memory import bit, copy, store_16, u16
 from binlog_merge.binlog.kernels.row_lengths import cell_length
-
-
-@njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
 @njit(forceinline=True, _nrt=False)
@@ -61,7 +56,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
     for image in range(images):
         base, out_base = present + image * bitmap, out_present + image * out_bitmap
         for c in range(physical):
-            if _bit(b, base, c):
+            if bit(b, base, c):
                 in_count[image] += 1
         full = in_count[image] == physical
         told = np.int64(0)
@@ -72,7 +67,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
             # What is absent stays absent. A column that this node lacks is given where the image is whole, and always
             # in an INSERT, which must say what every column becomes; one of the key also in every before image.
             tells = origin == k.TELLS and image == 0 and not is_write
-            if (origin >= 0 and _bit(b, base, origin)) or (origin < 0 and (full or is_write or tells)):
+            if (origin >= 0 and bit(b, base, origin)) or (origin < 0 and (full or is_write or tells)):
                 out[out_base + (c >> 3)] |= 1 << (c & 7)
                 out_count[image] += 1
                 if not tells:
@@ -95,10 +90,10 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
                 return -1, 0
             n = 0
             for c in range(physical):
-                if not _bit(b, base, c):
+                if not bit(b, base, c):
                     cells[c, 1] = -2
                     continue
-                if _bit(b, nulls, n):
+                if bit(b, nulls, n):
                     cells[c, 1] = -1
                 else:
                     size = cell_length(b, at, end, shapes[shape + 2 * c], shapes[shape + 2 * c + 1])
@@ -117,7 +112,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
             n = 0
             run = run_end = np.int64(0)  # cells that lie side by side are copied together
             for c in range(logical):
-                if not _bit(out, out_base, c):
+                if not bit(out, out_base, c):
                     continue
                 origin = shapes[source + 3 * c]
                 if origin >= 0:

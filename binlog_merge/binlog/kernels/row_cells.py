@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
+from binlog_merge.binlog.kernels.memory import bit
 from binlog_merge.binlog.kernels.row_lengths import bitmaps_begin, cell_length, string_length
 from binlog_merge.binlog.kernels.types import VARCHAR
 
@@ -20,11 +21,6 @@ ABSENT: Final = -2
 NONE: Final = -3
 FIXED: Final = 1 << 16
 """What is added to a length that all cells of a column have, for the kernels to take it as the column's type."""
-
-
-@njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -49,9 +45,9 @@ def cut_rows(
     first_side = 1 if is_write else 0
     counts0, counts1 = np.int64(0), np.int64(0)
     for c in range(columns):
-        counts0 += _bit(b, present, c)
+        counts0 += bit(b, present, c)
         if is_update:
-            counts1 += _bit(b, present + bitmap, c)
+            counts1 += bit(b, present + bitmap, c)
     rows = np.int64(0)
     while at < end:
         begun, number = at, row + rows
@@ -67,7 +63,7 @@ def cut_rows(
                 return -1
             n, bits = 0, np.int64(0)
             for c in range(columns):
-                if held != columns and not _bit(b, base, c):
+                if held != columns and not bit(b, base, c):
                     if store:
                         sizes[side, c, number] = ABSENT
                         if image == 1:

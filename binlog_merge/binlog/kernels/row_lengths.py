@@ -18,15 +18,10 @@ import numpy as np
 from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
-from binlog_merge.binlog.kernels.memory import u16, u32
+from binlog_merge.binlog.kernels.memory import bit, u16, u32
 
 BAD, MORE = -1, -2
 """Returned instead of an offset: the images do not fit the table map; the row does not end before `end`."""
-
-
-@njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
 @njit(inline="always")
@@ -39,6 +34,20 @@ def prefixed(b: Any, at: int, prefix: int) -> int:
     if prefix == 3:
         return u16(b, at) | (np.int64(b[at + 2]) << 16)
     return u32(b, at)
+
+
+@njit(inline="always")
+def cell(b: Any, at: int, end: int, steps: Any, column: int) -> int:
+    """Return the length of the cell at `b[at]` with its prefix, by its column's step; BAD if it does not fit."""
+    size, prefix = steps[column], steps[column + 1]
+    if prefix:
+        if at + prefix > end:
+            return BAD
+        length = prefixed(b, at, prefix)
+        if length > steps[column + 2]:
+            return BAD
+        size = prefix + length
+    return size if at + size <= end else BAD
 
 
 @njit(inline="always")
@@ -63,10 +72,10 @@ def _cells(b: Any, at: int, end: int, steps: Any, columns: int, shape: int, pres
     """Return the end of the cells of an image with the columns of the bitmap at `present`, BAD or MORE."""
     n = 0
     for c in range(columns):
-        if not _bit(b, present, c):
+        if not bit(b, present, c):
             continue
         column = shape + 4 * c
-        if _bit(b, nulls, n):
+        if bit(b, nulls, n):
             if steps[column + 3] == 0:
                 return BAD
         else:
@@ -105,9 +114,9 @@ def rows_end(b: Any, bitmaps: int, at: int, end: int, kind: int, steps: Any, sha
     images = 2 if t.is_update(kind) else 1
     held_0, held_1 = np.int64(0), np.int64(0)
     for c in range(columns):
-        held_0 += _bit(b, bitmaps, c)
+        held_0 += bit(b, bitmaps, c)
         if images == 2:
-            held_1 += _bit(b, bitmaps + width, c)
+            held_1 += bit(b, bitmaps + width, c)
     if held_0 + held_1 == 0 and at < end and kind != t.PARTIAL_UPDATE_ROWS_EVENT:
         return BAD  # rows of no columns take no bytes
     row = at

@@ -31,9 +31,20 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
-from binlog_merge.binlog.kernels.memory import fetch, hash_bytes, i64, same_bytes, store_32, store_64, u16, u32, u48
+from binlog_merge.binlog.kernels.memory import (
+    bit,
+    fetch,
+    hash_bytes,
+    i64,
+    same_bytes,
+    store_32,
+    store_64,
+    u16,
+    u32,
+    u48,
+)
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NULL
-from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, prefixed
+from binlog_merge.binlog.kernels.row_lengths import BAD, bitmaps_begin, cell, prefixed
 
 MOST: Final = 25_000
 """The hashes that a history holds (`binlog_transaction_dependency_history_size` of MySQL up to 9.x, by default)."""
@@ -96,11 +107,6 @@ class Sets(NamedTuple):
     starts: Any  # int64[2, slots]: where a row's cells begin, in the image before and in that after
     sizes: Any  # int64[2, slots]
     given: Any  # bool[slots]
-
-
-@njit(inline="always")
-def _bit(b: Any, at: int, i: int) -> bool:
-    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
 @njit(inline="always")
@@ -388,7 +394,7 @@ def _cut_some(
     n, slot = np.int64(0), np.int64(0)
     for c in range(count):
         is_wanted = slot < len(slots) and slots[slot, S_COLUMN] == c
-        if not _bit(b, base, c):
+        if not bit(b, base, c):
             if is_wanted:
                 given[slot] = False
                 if image == 0:
@@ -398,17 +404,9 @@ def _cut_some(
                 slot += 1
             continue
         size = np.int64(NULL)
-        if not _bit(b, nulls, n):
-            column = shape + 4 * c
-            size, prefix = steps[column], steps[column + 1]
-            if prefix:
-                if at + prefix > end:
-                    return BAD
-                size = prefixed(b, at, prefix)
-                if size > steps[column + 2]:
-                    return BAD
-                size += prefix
-            if at + size > end:
+        if not bit(b, nulls, n):
+            size = cell(b, at, end, steps, shape + 4 * c)
+            if size < 0:
                 return BAD
         if is_wanted:
             starts[image, slot], sizes[image, slot], given[slot] = at, size, True
@@ -483,7 +481,7 @@ def _take_plain(
                 at = _end_of_whole(b, at + nulls, end, steps, first)
             if at < 0:
                 return False
-            if any_null and _bit(b, key - nulls - place, slot[S_COLUMN]):
+            if any_null and bit(b, key - nulls - place, slot[S_COLUMN]):
                 reg[FLAGS] |= _IN_ORDER  # of a column that has no NULL: nothing is known of its value
                 _list(reg, history, listed, seed ^ _OF_UNKNOWN | 1, seed, _UNKNOWN_VALUE)
                 before = -1
@@ -523,9 +521,9 @@ def take_rows(d: Sets, b: Any, body: int, end: int, kind: int, number: int) -> b
     at += bitmap * images
     held_0, held_1 = np.int64(0), np.int64(0)
     for c in range(count):
-        held_0 += _bit(b, present, c)
+        held_0 += bit(b, present, c)
         if images == 2:
-            held_1 += _bit(b, present + bitmap, c)
+            held_1 += bit(b, present + bitmap, c)
     if table[T_PLAIN] and held_0 == count and held_1 == count * (images - 1) and kind != t.PARTIAL_UPDATE_ROWS_EVENT:
         seed = keys[table[T_KEY], K_SEED]
         return _take_plain(reg, b, at, end, images, steps, shape, count, slots[0], seed, history, listed)

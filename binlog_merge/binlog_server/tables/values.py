@@ -22,7 +22,6 @@ from snapshot_store.model import Column
 from snapshot_store.mysql.text.codecs import encode_text
 from snapshot_store.surrogates import is_text
 
-_UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 _REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
 _PLAIN: Final = 1e15
 _LENGTHS: Final = pa.array(SHORTEST, pa.large_binary())

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_merge.files.disk import Room
 from binlog_merge.json_values import unix_time_text
 from binlog_merge.observe.status.notes import NodeNote
 from binlog_merge.observe.status.values import (
@@ -141,15 +140,10 @@ def lease_problems(lease: LeaseStatus | None) -> Iterator[Problem]:
 def disk_problems(disks: Iterable[DiskStatus]) -> Iterator[Problem]:
     """Yield which disks are full."""
     for disk in disks:
-        if is_full(disk):
+        if disk.is_too_little:
             room = f"{disk.free_bytes:,} bytes are free" if disk.files_free else "no more files can be made"
             text = f"the disk with the {disk.of} is full: {room}; the log goes on when there is room"
             yield problem("disk-full", text)
-
-
-def is_full(disk: DiskStatus) -> bool:
-    """Return whether a disk has no room for what a round or a capture writes."""
-    return Room(disk.free_bytes, disk.total_bytes, disk.files_free).is_too_little
 
 
 def node_problems(
@@ -161,7 +155,7 @@ def node_problems(
     """
     if elsewhere:
         return
-    full = any(is_full(disk) for disk in disks)
+    full = any(disk.is_too_little for disk in disks)
     for name, node in nodes.items():
         if not node.files:
             yield problem("node-without-files", f"{name} has no binlog files", name)
@@ -193,7 +187,7 @@ def serve_problems(
     serves: tuple[ServeStatus, ...], limits: Limits, disks: Iterable[DiskStatus] = ()
 ) -> Iterator[Problem]:
     """Yield what is wrong with serves and their readers. Those who cannot write their notes are not silent."""
-    full = any(is_full(disk) for disk in disks)
+    full = any(disk.is_too_little for disk in disks)
     for serve in serves:
         if serve.silent and not full:
             text = f"serve at {serve.address} has said nothing for some time: it was killed, or hangs"

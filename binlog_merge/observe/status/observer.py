@@ -256,7 +256,7 @@ def _is_elsewhere(lease: LeaseStatus | None) -> bool:
 
 def _disk(of: str, path: Path) -> DiskStatus | None:
     room = room_at(path)
-    return None if room is None else DiskStatus(of, room.free_bytes, room.bytes, room.files_free)
+    return None if room is None else DiskStatus(room.free_bytes, room.total_bytes, room.files_free, of)
 
 
 def _merged(state: ManifestState, note: MergeNote, published_at: float, now: float) -> MergedStatus | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from binlog_merge.files.disk import Room
 from binlog_merge.json_values import utc_text
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
@@ -339,15 +340,10 @@ class LeaseStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskStatus:
-    """The file system on which the merged log or captured files are: what programs that are not root's may still
-    write there. `files_free`: whether there is room for more files.
-    """
+class DiskStatus(Room):
+    """The file system on which the merged log or captured files are (`of`)."""
 
     of: str
-    free_bytes: int
-    total_bytes: int
-    files_free: bool
 
 
 @dataclass(frozen=True, slots=True)

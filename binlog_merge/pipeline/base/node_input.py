@@ -3,16 +3,20 @@
 A scan goes on inside a file (`Resume`), after a group that an earlier run has read and published.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.node_file import NodeFile, open_known
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import Gtid, NodeGtids
+from snapshot_store.tso import OrderKey
 
 FILE_BEGINS = len(BINLOG_MAGIC)
 
@@ -68,6 +72,21 @@ class NodeInput:
     def file_index(self, name: str) -> int | None:
         """Return the index of a file by name, or None."""
         return next((i for i, f in enumerate(self.files) if f.name == name), None)
+
+
+@contextmanager
+def located(
+    node: NodeInput, file_index: int, start: int, what: str, order_key: OrderKey | None = None
+) -> Iterator[None]:
+    """Say of what goes wrong with a group where that is: `what` cannot be read, if its bytes are at fault."""
+    path = node.files[file_index].path
+    try:
+        yield
+    except BinlogFormatError as error:
+        found = ChecksumMismatch(f"{what} cannot be read: {error.reason}")
+        raise found.located(node=node.source_id, file=path, position=start, order_key=order_key) from None
+    except MergeError as error:
+        raise error.located(node=node.source_id, file=path, position=start, order_key=order_key) from None
 
 
 def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:

@@ -156,6 +156,7 @@ def logical_history(
         coming_out = [ddl for ddl in together if isinstance(ddl, LogicalDdl) and ddl.key < bound.key]
         if messages.asks(coming_out[0]):
             coming_out = messages.answer(coming_out[0], cursor.catalog)
+        coming_out = [replace(ddl, parsed=ddl.read(server_version)) if ddl.sql else ddl for ddl in coming_out]
         extended = extend_logical(cursor, [ddl for ddl in coming_out if ddl.sql], server_version)
         steps.append(extended)
         bound = min(bound, Bound.at(extended.stopped, extended.error))
@@ -328,8 +329,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
     return Coordination(
         history=history,
         topology=replace(messages.topology(), hidden=together.log.tools.hidden()),
-        # Only coordination needs the parsed statement; it would be sent to every executor.
-        ddl=tuple(replace(d, parsed=None) for d in wanted if floor <= place_of(d.key).key < added.bound.key),
+        ddl=tuple(d.sent(known.server_version) for d in wanted if floor <= place_of(d.key).key < added.bound.key),
         ddl_done={**known.done, **done},
         swallowed=messages.logical.swallowed,
         ignored=ignored,

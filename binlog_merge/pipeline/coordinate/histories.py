@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from binlog_merge.binlog.query_session import SessionVariables, ddl_session
+from binlog_merge.binlog.query_session import SessionVariables
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_versions
@@ -121,10 +121,8 @@ def extend_logical(cursor: HistoryCursor, ddls: Iterable[LogicalDdl], server_ver
     notes: list[str] = []
     for ddl in ddls:
         cursor.reach(ddl.key)
-        session = ddl_session(ddl.session, ddl.session.server_version or server_version)
-        parsed = ddl.parsed
-        if parsed is None or (parsed.sql, parsed.session) != (ddl.sql, session):
-            parsed = ParsedDdl.of(ddl.sql, session)
+        parsed = ddl.read(server_version)
+        session = parsed.session
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin=ddl.origin)
         if (problem := _with_a_file(ddl, parsed)) is not None:
             return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))

@@ -11,12 +11,11 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.query_session import SessionVariables, session_of
-from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block, TableSet
 from binlog_merge.pipeline.base.group_at import transaction_events
-from binlog_merge.pipeline.base.node_input import read_group
+from binlog_merge.pipeline.base.node_input import located, read_group
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.polardbx.names import is_internal
 from snapshot_store.ddl import ParsedDdl
@@ -51,16 +50,8 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
         for key, start, end, _ in keys_of(block, piece.ddl):
             if key < floor and key <= done:
                 continue
-            try:
+            with located(node.input, piece.file_index, start, "a DDL", key):
                 query, timestamp = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
-            except BinlogFormatError as error:
-                raise ChecksumMismatch(
-                    f"a DDL cannot be read: {error.reason}",
-                    node=node.source_id,
-                    file=file.path,
-                    position=start,
-                    order_key=key,
-                ) from None
             if query is not None:
                 version = version_number(file.server_version)
                 variables = SessionVariables.of(query, timestamp, version)

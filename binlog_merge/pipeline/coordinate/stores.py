@@ -183,19 +183,13 @@ class SchemaStore:
     def _read(
         self, keys: Callable[[HistoryQueries], Iterable[HistoryKey]], floor: OrderKey, joined: Sequence[str]
     ) -> KnownPart:
-        from snapshot_store.store.db import Store
-
-        self._check_there()
         first = self.manifest.state.last is None
         base = self.config.base
-        copied = first and base.store is not None and not self.path.exists()
-        if copied and base.store is not None:
-            with as_merge_errors(Path(base.store)):
-                _copy(Path(base.store), self.path)
+        copied = Path(base.store) if first and base.store is not None and not self.path.exists() else None
         sources: list[tuple[str | None, str | None]] = [(node, base.physical.get(node)) for node in joined]
         sources = [(None, base.logical), *sorted(base.physical.items())] if first else sources
         dumps = list(_dumps(sources, self.config.folding()))
-        with as_merge_errors(self.path), Store.open(self.path) as store:
+        with self._opened(copied) as store:
             merging = store.merging()
             if first:
                 merging.forget_derived()
@@ -203,7 +197,7 @@ class SchemaStore:
                 [version for tables, _ in dumps for version in tables],
                 [version for _, schemas in dumps for version in schemas],
             )
-            if base.store is not None and not copied:
+            if base.store is not None and copied is None:
                 self._take_given(Path(base.store), store, floor)
             self._check(merging.last_number(floor.previous()))
             wanted = set(keys(merging))
@@ -226,13 +220,10 @@ class SchemaStore:
 
         Returns None if the history is folded: then no version can be inserted among those.
         """
-        from snapshot_store.store.db import Store
-
         known = self.cache.known if self.cache.fresh() else None
         if known is not None and _changes_nothing(made, known.end):
             return known.end.number
-        self._check_there()
-        with as_merge_errors(self.path), Store.open(self.path) as store:
+        with self._opened() as store:
             merging = store.merging()
             merging.save(made.floor, made.tables, made.schemas, made.topology, made.stop, made.beginning)
             failpoint("store-after-commit")
@@ -240,15 +231,23 @@ class SchemaStore:
 
     def fold(self, checkpoint: OrderKey) -> int:
         """Remove the versions that only lookups below a key need; return how many were removed."""
-        from snapshot_store.store.db import Store
-
-        with as_merge_errors(self.path), Store.open(self.path) as store:
+        with self._opened() as store:
             return store.fold(checkpoint)
 
-    def _check_there(self) -> None:
-        """Raise IoError if the store was a copy of one elsewhere, and is gone: it would be made anew, with nothing."""
+    @contextmanager
+    def _opened(self, copied: Path | None = None) -> "Iterator[Store]":
+        """Open the store to write to it, first as a copy of another one. Raises IoError if it was a copy of one
+        elsewhere, and is gone: it would be made anew, with nothing.
+        """
+        from snapshot_store.store.db import Store
+
         if self.manifest.elsewhere is not None:
             self.manifest.elsewhere.check_copy(self.directory)
+        if copied is not None:
+            with as_merge_errors(copied):
+                _copy(copied, self.path)
+        with as_merge_errors(self.path), Store.open(self.path) as store:
+            yield store
 
     def _check(self, number: int | None) -> None:
         """Raise SchemaConflict if versions were inserted among those by which tables were numbered in

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
-from binlog_merge.binlog.kernels.exchanges import may_exchange
+from binlog_merge.binlog.kernels.exchanges import E_FIELDS, NEAR, PASSED, may_exchange
 from binlog_merge.errors import ChecksumMismatch, KeysInDoubt
 from binlog_merge.pipeline.base.pieces import Column
 from binlog_merge.pipeline.gather.arrange import Statement, arranged
@@ -71,14 +71,11 @@ def window_in_order(
     segments, commit_us = read.segments[chosen], read.keys[chosen, k.K_COMMIT_US]
     found = rows_in_window(plans, buffer, segments, read.row[chosen], rows, start, k.KEYED)
     of = read.begins[chosen][found[:, k.F_SEGMENT]]  # the transaction of each event
-    table_of, suspected = numbers(plans), np.zeros(len(found), np.uint8)
-    if not may_exchange(buffer, plans.arrays, found, of, table_of, MOST_CHANGES, suspected):
+    suspected = suspects(plans, buffer, found, of)
+    left = suspected != PASSED
+    if not left.any():
         return read, ()
-    found, of = found[suspected != 0], of[suspected != 0]
-    tables = plans.arrays.plans[found[:, k.F_PLAN], k.KEYED]
-    near = exchanging(of, table_of[tables], found[:, k.F_SEGMENT], found[:, k.F_KIND])
-    if not near.any():
-        return read, ()
+    found, of, near = found[left], of[left], suspected[left] == NEAR
     changes = key_changes(plans, buffer, commit_us, found[near], touched=False)
     crowded = np.flatnonzero(np.bincount(of[near][changes.event]) > MOST_CHANGES)
     exchange = transactions_that_exchange(of[near], found[near, k.F_SEGMENT], changes)
@@ -108,16 +105,16 @@ def _of_many_branches(read: Window) -> npt.NDArray[np.bool_]:
     return many
 
 
-def numbers(plans: PlanTable) -> Ints:
-    """Return the number of the table that each number of keys is of."""
-    return np.array([0, *(keyed.number for keyed in plans.keyed)], np.int64)
+def suspects(plans: PlanTable, buffer: Bytes, found: Ints, of: Ints, most: int | None = None) -> Bytes:
+    """Return what each rows event is, of transactions whose branches may exchange values: see `kernels.exchanges`.
 
-
-def exchanging(of: Ints, table: Ints, branch: Ints, kind: Ints) -> npt.NDArray[np.bool_]:
-    """Return which events are of tables of which one branch of their transaction may free what another takes."""
-    groups, _ = _groups(of, table)
-    chosen: npt.NDArray[np.bool_] = _between_branches(groups, branch, may_free(kind), may_take(kind))[groups]
-    return chosen
+    `of` is the transaction of each. A transaction with more changes than `most`, MOST_CHANGES by default, is judged by
+    the types of its events alone, which need not be in the buffer.
+    """
+    table_of: Ints = np.array([0, *(keyed.number for keyed in plans.keyed)], np.int64)
+    tables, out = np.zeros((int(table_of.max()) + 1, E_FIELDS), np.int64), np.zeros(len(found), np.uint8)
+    may_exchange(buffer, plans.arrays, found, of, table_of, MOST_CHANGES if most is None else most, tables, out)
+    return out
 
 
 def transactions_that_exchange(of: Ints, branch: Ints, changes: Changes) -> Ints:

@@ -170,15 +170,14 @@ class OutputFilter:
                     remedy="let the filter take in the table that it is like, or leave the new one out; merge again",
                 )
             says = {name for name, _ in qualified_tables(sql, session)}
-            return replace(ddl, sql=in_session(create_sql(made, qualified=schema in says), session), text=None)
+            return ddl.saying(in_session(create_sql(made, qualified=schema in says), session))
         kept = [event for event, outcome in parts if outcome == "apply"]
         if kept and ddl.schema and not ddl.suppress_use and self._filter.schema(ddl.schema).action != "Do":
             ddl = replace(ddl, schema=kept[0].schema)  # whoever runs it may not have the session's database
         if len(kept) == len(parts):
             return ddl
         if kept:
-            text = _put_together([event for event, _ in parts], kept)
-            return replace(ddl, sql=text, text=None)
+            return ddl.saying(_put_together([event for event, _ in parts], kept))
         return self._nothing(ddl)
 
     def apart(self, ddl: LogicalDdl, known: TargetKeys) -> list[KeysApart]:

@@ -18,6 +18,7 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels import trace as t
+from binlog_merge.binlog.kernels.exchanges import NEAR
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.scratch import scratch_folder
@@ -28,9 +29,8 @@ from binlog_merge.pipeline.gather.arranging import (
     Doubt,
     Ints,
     by_branch,
-    exchanging,
     in_order,
-    numbers,
+    suspects,
     transactions_that_exchange,
 )
 from binlog_merge.pipeline.gather.input_reader import NO_PAYLOAD
@@ -106,9 +106,8 @@ def giant_in_order(state: Renderer, rows: Rows, start: int, stop: int) -> tuple[
     if stop - start == 1 or left_out:
         return whole, ()
     found = _found(state, rows, whole)
-    tables = numbers(state.plans)[state.plans.arrays.plans[found[:, k.F_PLAN], k.KEYED]]
     nothing = np.zeros(len(found), np.int64)
-    near = exchanging(nothing, tables, found[:, k.F_SEGMENT], found[:, k.F_KIND])
+    near = suspects(state.plans, np.empty(0, np.uint8), found, nothing, most=-1) == NEAR
     if not near.any():
         return whole, ()
     changes = _changes(state, rows, whole, near, touched=False)

@@ -10,7 +10,6 @@ The events that are not row data (file heads, DDL, rotation) are made here. Rows
 
 import struct
 import zlib
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +22,6 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.transaction_events import length_width, write_gtid
 from binlog_merge.binlog.kernels.writesets import Sets
 from binlog_merge.binlog.query import Query
-from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import CtsPlace, FileHead, LogicalDdl
@@ -36,9 +34,6 @@ from binlog_merge.pipeline.gather.values import DoubtedTable
 from binlog_merge.reshape.plan_of import reshape_rows
 from binlog_merge.reshape.writesets import OFF, Writesets
 from binlog_merge.values.convert.cells import ConversionError
-from snapshot_store.ddl import ParsedDdl
-from snapshot_store.ddl.effects import databases_listed
-from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.tso import OrderKey
 
 
@@ -240,7 +235,7 @@ def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, posi
     text = ddl.sql if ddl.text is None else ddl.text
     begins, ends = head.cts != "end", head.cts != "begin"
     bodies: list[tuple[int, bytes, int]]
-    statement = _statement(ddl, text, rank)
+    statement = _statement(ddl, text, rank, head.server_version_number)
     if ddl.sql:
         use = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
         bodies = [(EventType.QUERY_EVENT, statement.pack(), use)]
@@ -265,7 +260,7 @@ def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, posi
     return events
 
 
-def _statement(ddl: LogicalDdl, text: str, rank: int) -> Query:
+def _statement(ddl: LogicalDdl, text: str, rank: int, version: int) -> Query:
     session = ddl.session
     return Query(
         session.thread_id,
@@ -273,20 +268,8 @@ def _statement(ddl: LogicalDdl, text: str, rank: int) -> Query:
         0,
         ddl.schema.encode("utf-8", "surrogateescape"),
         text.encode("utf-8", "surrogateescape"),
-        session.status_vars(rank, _databases(ddl)),
+        session.status_vars(rank, ddl.listed(version)),
     )
-
-
-def _databases(ddl: LogicalDdl) -> Collection[str]:
-    """Return the databases that a DDL changes; none if that is not known."""
-    if not ddl.sql:
-        return ()
-    version = ddl.session.server_version
-    session = ddl_session(ddl.session) if version is None else ddl_session(ddl.session, version)
-    parsed = ddl.parsed
-    if parsed is None or parsed.sql != ddl.sql:  # a filter has left a part out
-        parsed = ParsedDdl.of(ddl.sql, session)
-    return () if isinstance(parsed.result, SnapshotStoreError) else databases_listed(parsed.result, ddl.schema)
 
 
 def _rows_query(text: str) -> tuple[int, bytes, int]:

@@ -75,16 +75,3 @@ def _fill(found: "array[int]", name: str) -> None:
                 value = sum(int(digits[at : at + 4], 16) << 4 * at for at in places)
                 found[code : code + count] = array("q", [value]) * count
             code += count
-
-
-def weighed(text: str, name: str) -> list[int] | None:
-    """Return the weights of a text's characters, None if one's are not known."""
-    table, found = weights(name), list[int]()
-    for character in text:
-        value = table[ord(character)] if ord(character) < CHARACTERS else UNKNOWN
-        if value == UNKNOWN:
-            return None
-        while value:
-            found.append(value & 0xFFFF)
-            value >>= 16
-    return found

@@ -73,7 +73,7 @@ def everything(status: Status) -> Status:
         problems=(Problem("ddl-waits", Severity.warning, ""),),
         archive=ArchiveStatus("s3://a/b", True, 1, 1, 1, 1, None, None),
         components=(ComponentStatus("merge", True, True, 1, 0, ""),),
-        disks=(DiskStatus("merged log", 1, 100, True),),
+        disks=(DiskStatus(1, 100, True, of="merged log"),),
         lease=LeaseStatus("a-1", 3, 10.0, "", True, False, 1.0, True, None, ("b-1",)),
     )
 

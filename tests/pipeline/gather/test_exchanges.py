@@ -89,7 +89,7 @@ def test_transactions_that_may_exchange_values(transactions: list[list[tuple[int
         plans._plans[table, k.KEYED], plans._plans[table, k.STEPS] = table + 1, steps
         plans._plans[table, k.WATCHED] = plans._numbers([exchanges.NO_KEYS, 0] if table == 2 else [1, 1, 0])
     plans.arrays = plans._arrays()
-    data, rows, of, wanted = b"", list[tuple[int, ...]](), list[int](), list[bool]()
+    data, rows, of, wanted = b"", list[tuple[int, ...]](), list[int](), list[int]()
     for number, events in enumerate(transactions):
         for branch, does, table in events:
             kind, row = KINDS[does]
@@ -98,27 +98,22 @@ def test_transactions_that_may_exchange_values(transactions: list[list[tuple[int
             rows.append((len(data), len(data), len(data) + len(body), kind, table, segment))
             data += body
         of += [number] * len(events)
-        near = any(_near(*pair) for pair in combinations(events, 2))
-        chosen = any(exchange(*pair) for pair in combinations(events, 2)) or (near and bool(most == 10))
-        wanted += [chosen] * len(events)
+        near = {pair[0][2] for pair in combinations(events, 2) if _near(*pair)}
+        chosen = any(exchange(*pair) for pair in combinations(events, 2)) or (bool(near) and bool(most == 10))
+        of_table = {True: exchanges.NEAR, False: exchanges.OF_SUSPECT}
+        wanted += [of_table[table in near] if chosen else exchanges.PASSED for _, _, table in events]
     found = np.array(rows, np.int64).reshape(-1, k.F_COLUMNS)
     out = np.full(len(rows), 9, np.uint8)
     buffer = np.frombuffer(bytearray(data) or bytearray(1), np.uint8)
     table_of = np.arange(4, dtype=np.int64)
-    count = exchanges.may_exchange(buffer, plans.arrays, found, np.array(of, np.int64), table_of, most, out)
-    assert out.tolist() == [int(each) for each in wanted]
-    assert count == sum(wanted)
+    tables = np.zeros((4, exchanges.E_FIELDS), np.int64)
+    count = exchanges.may_exchange(buffer, plans.arrays, found, np.array(of, np.int64), table_of, most, tables, out)
+    assert out.tolist() == wanted
+    assert count == np.count_nonzero(wanted)
+    assert not tables[:, [exchanges.FREES, exchanges.TAKES]].any()
 
 
 def _near(one: tuple[int, str, int], other: tuple[int, str, int]) -> bool:
     """Return whether the kinds of two events alone say that one may free what the other takes."""
     alike = one[1] == other[1] and one[1] in ("insert", "delete")
     return one[0] != other[0] and one[2] == other[2] and not alike
-
-
-def test_a_transaction_with_many_events_is_among_them() -> None:
-    plans = PlanTable(Schemas(SchemaHistory(), Topology()), {})
-    number = exchanges.MOST_EVENTS + 1
-    found, out = np.zeros((number, k.F_COLUMNS), np.int64), np.zeros(number, np.uint8)
-    none = np.zeros(number, np.int64)
-    assert exchanges.may_exchange(np.zeros(1, np.uint8), plans.arrays, found, none, none, 1 << 19, out) == number

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.errors import (
-    ChecksumMismatch,
     DdlNotUnderstoodError,
     MarkerDisagreement,
     MarkerIncomplete,
@@ -18,7 +16,7 @@ from binlog_merge.errors import (
 )
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.group_at import transaction_events
-from binlog_merge.pipeline.base.node_input import read_group
+from binlog_merge.pipeline.base.node_input import located, read_group
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import NO_BOUND, Bound
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutcome
@@ -257,12 +255,6 @@ def _marker_copy(
             return not is_system_table(table) and topology.logical_name(node.source_id, schema, table) is not None
         return True
 
-    try:
+    with located(node.input, file_index, start, "a marker"):
         group = read_group(node.input, file_index, start, end)
         return read_marker(transaction_events(group, file.checksum_alg == 1), tables, is_user_table)
-    except BinlogFormatError as error:
-        raise ChecksumMismatch(
-            f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start
-        ) from None
-    except MergeError as error:
-        raise error.located(node=node.source_id, file=file.path, position=start) from None
