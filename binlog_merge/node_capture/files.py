@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag, EventType
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.errors import ChecksumMismatch, ConfigError, WrongNode, io_error
 from binlog_merge.files.captured import RECORD_NAME, Begun, Hole
@@ -27,6 +27,7 @@ from binlog_merge.files.disk import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import file_identity, read_head
 from binlog_merge.files.source import LocalSource
+from binlog_merge.node_capture.server_kind import MYSQL, ServerKind
 from binlog_merge.node_capture.stream import (
     FILE_ENDS,
     FIRST_POSITION,
@@ -68,12 +69,12 @@ class Record:
 class NodeFiles:
     """The captured files of a server of a node, for one writer, which holds the directory's lock.
 
-    Counts what is new, from what was new of the server `before` on. `mariadb`: they are those of a MariaDB.
+    Counts what is new, from what was new of the server `before` on.
     """
 
-    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None, mariadb: bool = False) -> None:
+    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None, kind: ServerKind = MYSQL) -> None:
         self.directory = directory
-        self.mariadb = mariadb
+        self.kind = kind
         self.node = node
         self.bytes: int = before.bytes if before else 0
         self.events: int = before.events if before else 0
@@ -352,7 +353,7 @@ class _Recorded:
 
 
 _KIND: Final = NoteKind(_Recorded)
-_ENCRYPTION: Final = bytes([EventType.MARIADB_START_ENCRYPTION_EVENT])
+_TYPE_AT: Final = 4
 
 
 def _read_record(path: Path) -> Record:
@@ -372,7 +373,7 @@ def _walk(path: Path, fd: int, files: NodeFiles, synced: CapturedEnd | None, beg
     """
     with LocalSource(str(path)) as source:
         try:
-            head = read_head(source, files.node, str(path), files.mariadb)
+            head = read_head(source, files.node, str(path), files.kind.is_translated)
         except ChecksumMismatch:
             head = None  # a crash of the machine may leave anything after what was synced
     if head is None:
@@ -382,25 +383,24 @@ def _walk(path: Path, fd: int, files: NodeFiles, synced: CapturedEnd | None, beg
     with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
         if synced is not None and synced.name == path.name and synced.end <= len(view):
             certain = max(begins, synced.last)
-        last, end = _whole_events(view, certain, checksum, files.mariadb)
+        last, end = _whole_events(view, certain, checksum, files.kind)
         if certain > begins and end <= certain:  # the record does not fit these bytes
             certain = begins
-            last, end = _whole_events(view, certain, checksum, files.mariadb)
+            last, end = _whole_events(view, certain, checksum, files.kind)
         again = last if checksum else certain
-        if files.mariadb and view[again + 4 : again + 5] == _ENCRYPTION:  # from there a MariaDB sends what it garbles
+        if end > again and view[again + _TYPE_AT] in files.kind.sent_again:
             again = FIRST_POSITION
     return CapturedEnd(path.name, again, end), last
 
 
-def _whole_events(view: memoryview, at: int, checksum: bool, mariadb: bool) -> tuple[int, int]:
-    """Return where the last complete event from `at` on begins, and where it ends. MariaDB's may not say their end."""
+def _whole_events(view: memoryview, at: int, checksum: bool, kind: ServerKind) -> tuple[int, int]:
+    """Return where the last complete event from `at` on begins, and where it ends."""
     last, rest = at, len(view) - at
     least = EVENT_HEADER_LEN + (CHECKSUM_LEN if checksum else 0)
     while rest >= least:
         size, log_pos = _SIZE_AND_POSITION.unpack_from(view, at + 9)
         end = at + size
-        placed = log_pos == end & 0xFFFFFFFF or (mariadb and not log_pos)
-        if not least <= size <= rest or not placed:
+        if not least <= size <= rest or not kind.ends_at(log_pos, end):
             break
         # The first event's sum is verified with the head: its flag may be set.
         if checksum and at > FIRST_POSITION and not sound(view[at:end]):

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from binlog_merge.node_capture.note import (
     Noting,
 )
 from binlog_merge.node_capture.server_end import standing_of
+from binlog_merge.node_capture.server_kind import ServerKind
 from binlog_merge.node_capture.servers import Claims, NodeServers
 from binlog_merge.node_capture.source import (
     HEARTBEAT_SECONDS,
@@ -50,7 +51,7 @@ from binlog_merge.node_capture.stream import (
     successor,
 )
 from binlog_merge.node_capture.switch_request import pending_request
-from binlog_merge.node_capture.translated import Translated, Translating, raw_folder
+from binlog_merge.node_capture.translated import AsItIs, Translated, Translating
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
 
@@ -81,71 +82,78 @@ class CaptureOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """What a capture does beside its files: how often it asks the server's clock (0: never), and heartbeats.
+class NodeTask:
+    """What is captured of a node: from which servers, into which directory, and where it begins.
 
-    Without an `activity` the clock is asked as often while nobody writes.
+    `addresses` are those of the node's servers; `by_hand` is the one to switch to. `parsed` makes an address of a URL
+    that is asked for. `start_file` is the first file of a node without captured files; None: the first file that its
+    server has. `needed` is where a node without captured files begins instead, and one whose files end before that.
+    """
+
+    node: Node
+    addresses: Sequence[ServerAddress]
+    directory: Path
+    start_file: str | None = None
+    needed: Needed | None = None
+    by_hand: ServerAddress | None = None
+    parsed: Callable[[str], ServerAddress] = ServerAddress.parse
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a capture does beside fetching files: how often it asks the server's clock (0: never), and heartbeats.
+
+    Without an `activity` the clock is asked as often while nobody writes. `claims` has the servers of the nodes that
+    are captured together. `keeper` makes of the capture what keeps its closed files elsewhere, too. `translating` makes
+    what translates the files of servers whose files are not merged as they are; without it, such a server is refused.
     """
 
     clock_seconds: float = 0.5
     heartbeat: Heartbeat | None = None
     activity: Activity | None = None
+    claims: Claims = field(default_factory=Claims)
+    keeper: Callable[["NodeCapture"], Keeper] | None = None
+    translating: Translating | None = None
 
 
 class NodeCapture:
     """The capture of a node, for a thread of its own; only `stop` and `look` may be called from another thread.
 
-    `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
-    node without captured files; None: the first file that its server has. `report` gets a line for every connection
-    made and lost, and for every switch. `parsed` makes an address of a URL that is asked for. `claims` has the servers
-    of the nodes that are captured together. `needed` is where a node without captured files begins instead, and one
-    whose files end before that. `keeper` makes of the capture what keeps its closed files elsewhere, too. `translating`
-    makes what translates the files of a MariaDB; without it, MariaDB is refused.
+    `report` gets a line for every connection made and lost, and for every switch.
     """
 
     def __init__(
         self,
-        node: Node,
-        addresses: Sequence[ServerAddress],
-        directory: Path,
+        task: NodeTask,
         options: CaptureOptions,
-        start_file: str | None = None,
+        beside: Beside,
         report: Callable[[str, str], None] = lambda node, text: None,
-        beside: Beside = Beside(),
-        by_hand: ServerAddress | None = None,
-        parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
-        claims: Claims | None = None,
-        needed: Needed | None = None,
-        keeper: Callable[["NodeCapture"], Keeper] | None = None,
-        translating: Translating | None = None,
     ) -> None:
-        self.node = node
+        node = self.node = task.node
         say = lambda text: report(node.source_id, text)  # noqa: E731
         self.servers = NodeServers(
             node.source_id,
-            addresses,
-            directory,
+            task.addresses,
+            task.directory,
             options.ssl_ca,
             node.fails_over,
-            by_hand,
+            task.by_hand,
             options.lost_after,
             say,
-            parsed,
-            needed,
+            task.parsed,
+            task.needed,
         )
         self.error: MergeError | None = None
         self.complete = self.told = False
         self.files = NodeFiles(self.servers.folder, node.source_id)
         self.connection = Connection.now(CONNECTING)
-        self.note = CaptureNote(directory, str(self.servers.address))
+        self.note = CaptureNote(task.directory, str(self.servers.address))
         self._options = options
-        self._start_file = start_file
+        self._start_file = task.start_file
         self._report = report
         self._beside = beside
-        self._claims = claims or Claims()
-        self._keeper = None if keeper is None else keeper(self)
-        self._translating = translating
-        self._translated: Translated | None = None
+        self._keeper = None if beside.keeper is None else beside.keeper(self)
+        self._translated = AsItIs()
         self._noting: Noting | None = None
         self._source: Source | None = None
         self._threads: list[Repeated] = []
@@ -297,7 +305,7 @@ class NodeCapture:
             self._source, facts = self.servers.connect(lost)
             self._check(facts)
             self._follow_the_server(facts)
-            self._claims.claim(self.node.source_id, facts.identity, str(self.address))
+            self._beside.claims.claim(self.node.source_id, facts.identity, str(self.address))
             self._note_case_of_names(facts.lower_case_table_names)
             record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)
@@ -315,36 +323,40 @@ class NodeCapture:
             if self._source is not None:
                 self._source.close()
             self.files.close()
-            if self._translated is not None:
-                self._translated.advance()
+            self._translated.advance()
 
     def _follow_the_server(self, facts: SourceFacts) -> None:
         """Go on with the files of the server that has the node now, and have what runs beside work there."""
         self.note.server = str(self.address)
-        if facts.is_mariadb and self._translated is None:
-            self._translated = self._of_mariadb()
-        folder = raw_folder(self.servers.folder) if facts.is_mariadb else self.servers.folder
+        folder = facts.kind.folder(self.servers.folder)
         if self.files.directory != folder:
             self.files.close()
-            self.files = NodeFiles(folder, self.node.source_id, self.files, facts.is_mariadb)
+            self._translated = self._translation(facts.kind, folder)
+            self.files = NodeFiles(folder, self.node.source_id, self.files, facts.kind)
             self._target = None
             for thread in self._threads:
                 thread.connect_again()
 
-    def _of_mariadb(self) -> Translated:
-        if self._translating is None or self._keeper is not None:
-            what = "be translated by whoever calls this" if self._translating is None else "be archived by a capture"
+    def _translation(self, kind: ServerKind, raw: Path) -> AsItIs:
+        if not kind.is_translated:
+            return AsItIs()
+        if self._beside.translating is None or self._keeper is not None:
+            what = (
+                "be translated by whoever calls this"
+                if self._beside.translating is None
+                else "be archived by a capture"
+            )
             raise UnsupportedInput(
-                f"{self.address} is a MariaDB, whose files cannot {what}",
+                f"{self.address} is a {kind.name}, whose files cannot {what}",
                 remedy="use `binlog-merge capture` or `run`"
-                if self._translating is None
+                if self._beside.translating is None
                 else "leave `capture: {archive: ...}` out",
             )
         say = lambda text: self._report(self.node.source_id, Routine(text))  # noqa: E731
-        return Translated.of(self.servers.folder, self._translating, say)
+        return Translated.of(raw, self.servers.folder, self._beside.translating, say)
 
     def _begin_noting(self, facts: SourceFacts) -> None:
-        if facts.is_mariadb:  # it logs no commit times
+        if not facts.kind.logs_times:
             return
         if not self._beside.clock_seconds:
             remove_as_of(self.files.directory)
@@ -354,7 +366,7 @@ class NodeCapture:
 
     def _pump(self, place: CapturedEnd, replica_uuid: str) -> bool:
         """Request a dump and carry out the actions of its events; see `_attempt`."""
-        stream, translated = Stream(self.node.source_id, place, self.files.mariadb), self._translated
+        stream, translated = Stream(self.node.source_id, place, self.files.kind), self._translated
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
         assert target is not None and self._source is not None
         activity, needed = self._beside.activity, self._begins_at(place.name)
@@ -373,8 +385,7 @@ class NodeCapture:
                 files.tick()
                 if noting is not None:
                     noting.tick()
-                if translated is not None:
-                    translated.tick()
+                translated.tick()
                 if self._stopped.is_set():
                     raise Lost("stopped")
                 if not follow and stream.reached(*target):
@@ -416,7 +427,7 @@ class NodeCapture:
     def _onward(self, place: CapturedEnd | None, facts: SourceFacts) -> CapturedEnd:
         """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
         needed = self.servers.begins_at
-        if place is None and needed is not None and not facts.is_mariadb:
+        if place is None and needed is not None and not facts.kind.is_translated:
             return self._begun(needed, facts)
         if place is None:
             # What a merged log needs is told of the translation, which is made of whole files.
@@ -472,7 +483,7 @@ class NodeCapture:
     def _begins_at(self, name: str) -> Needed | None:
         """Return what is needed of a node, if that is in a file, and before a place that a dump can be asked for."""
         needed = self.servers.begins_at
-        if needed is None or needed.oldest.file != name or self.files.mariadb:
+        if needed is None or needed.oldest.file != name or self.files.kind.is_translated:
             return None
         return needed if needed.oldest.position < POSITION_LIMIT else None
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,8 +27,7 @@ from binlog_merge.node_capture.begin import prepared
 from binlog_merge.node_capture.beside import Activity
 from binlog_merge.node_capture.files import NodeFiles
 from binlog_merge.node_capture.kept import Keeper, KeptFiles
-from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, captured
-from binlog_merge.node_capture.servers import Claims
+from binlog_merge.node_capture.node import Beside, CaptureOptions, NodeCapture, NodeTask, captured
 from binlog_merge.node_capture.translated import Translating
 from binlog_merge.redaction import Routine
 from snapshot_store.server import ServerAddress
@@ -76,14 +75,14 @@ def capture(
     starts = start_files or {}
     alone = len(chosen) < len(config.nodes)  # others may write, and wait for these nodes' clocks
     activity = None if alone else Activity(_AWAKE_SECONDS + config.commit_tso.max_step_back / 1e6)
-    beside = Beside(config.capture.clock / 1e6, config.heartbeat, activity)
+    beside = Beside(config.capture.clock / 1e6, config.heartbeat, activity, translating=translating)
     for option, given in (("--start-file", set(starts) - {""}), ("--switch", set(switch))):
         if strangers := sorted(given - {node.source_id for node in chosen}):
             names = ", ".join(node.source_id for node in chosen)
             raise ConfigError(f"{option}: {', '.join(strangers)} is not captured", remedy=f"captured are {names}")
     needs = {} if merged is None else _needs(merged, [out / node.source_id for node in chosen], report)
     with ExitStack() as locks:
-        captures, claims = [], Claims()
+        captures = []
         for node in chosen:
             directory = out / node.source_id
             locks.enter_context(OutputLock(directory, "capture"))
@@ -104,23 +103,8 @@ def capture(
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
             parsed = partial(ServerAddress.parse, password=password)
-            captures.append(
-                NodeCapture(
-                    node,
-                    addresses,
-                    directory,
-                    options,
-                    start,
-                    report,
-                    beside,
-                    by_hand,
-                    parsed,
-                    claims,
-                    needed,
-                    keeper,
-                    translating,
-                )
-            )
+            task = NodeTask(node, addresses, directory, start, needed, by_hand, parsed)
+            captures.append(NodeCapture(task, options, replace(beside, keeper=keeper), report))
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event(), options)

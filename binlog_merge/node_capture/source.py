@@ -28,6 +28,7 @@ from uuid import NAMESPACE_OID, uuid5
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, IoError, ServerRefused
 from binlog_merge.node_capture.server_end import Standing, standing_of
+from binlog_merge.node_capture.server_kind import MARIADB, MYSQL, ServerKind, kind_of
 from binlog_merge.node_capture.stream import CapturedEnd
 from snapshot_store.server import CONNECTION_LOST, NO_CONNECTION, ServerAddress, connect_remedy, message_of
 
@@ -80,7 +81,7 @@ class SourceFacts:
     gtid_executed: GtidSet = GtidSet()  # noqa: RUF009 - frozen
     read_only: bool = False
     lower_case_table_names: int = 0
-    is_mariadb: bool = False
+    kind: ServerKind = MYSQL
     place: str = ""
 
     @property
@@ -98,7 +99,7 @@ class Source:
         self._ssl_ca = ssl_ca
         self._silence = silence
         self._connection: Any = None
-        self._is_mariadb = False
+        self._kind = MYSQL
 
     def open(self) -> SourceFacts:
         """Connect and return facts about the server.
@@ -110,10 +111,11 @@ class Source:
         check_libraries()
         try:
             self._connection = self._address.connect(self._ssl_ca, self._silence)
-            self._is_mariadb = "mariadb" in str(self._connection.get_server_info()).lower()
+            self._kind = kind_of(str(self._connection.get_server_info()))
             # Files with checksums and files without may follow each other, whatever the server writes just now.
             self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
-            return self._facts_of_mariadb() if self._is_mariadb else self._facts()
+            facts, _ = _ASKED[self._kind]
+            return facts(self)
         except pymysql.MySQLError as error:
             raise self._refused(error, connect_remedy(error, self._address)) from error
         except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
@@ -148,7 +150,8 @@ class Source:
         import pymysql
 
         try:
-            (self._request_of_mariadb if self._is_mariadb else self._request)(place, replica_uuid, follow, heartbeat)
+            _, request = _ASKED[self._kind]
+            request(self, place, replica_uuid, follow, heartbeat)
             self._connection._sock.settimeout(self._silence)
             stream = self._connection._rfile
             arrived = poll()  # not select: it knows no descriptor above 1023
@@ -255,7 +258,7 @@ class Source:
             files,
             standing,
             lower_case_table_names=int(case_of_names),
-            is_mariadb=True,
+            kind=MARIADB,
             place=f"{folder} on {host}, port {port}, up since {begun}",
         )
 
@@ -279,6 +282,11 @@ class Source:
         return ServerRefused(f"{self._address}: {text}", node=self._node, remedy=remedy)
 
 
+_ASKED: Final = {
+    MYSQL: (Source._facts, Source._request),
+    MARIADB: (Source._facts_of_mariadb, Source._request_of_mariadb),
+}
+"""How each kind of server is asked for facts, and for a dump."""
 _OF_CONNECTION: Final = ("_sock", "_rfile", "_force_close", "_execute_command")
 _OF_READER: Final = ("_BinLogStreamReader__connect_to_stream",)
 

@@ -23,6 +23,7 @@ from binlog_merge.binlog.control import FormatDescription, Rotate
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.errors import ChecksumMismatch, Purged, ServerRefused, WrongNode
 from binlog_merge.files.head import format_description
+from binlog_merge.node_capture.server_kind import MYSQL, ServerKind
 
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
 POSITION_LIMIT = 1 << 32
@@ -108,11 +109,11 @@ def _parts(name: str) -> tuple[str, int]:
 class Stream:
     """The state of a dump, which determines the actions of its events.
 
-    `place` is the position from which the dump was requested; `mariadb`: of a MariaDB.
+    `place` is the position from which the dump was requested.
     """
 
-    def __init__(self, node: str, place: CapturedEnd, mariadb: bool = False) -> None:
-        self._node, self._mariadb = node, mariadb
+    def __init__(self, node: str, place: CapturedEnd, kind: ServerKind = MYSQL) -> None:
+        self._node, self._kind = node, kind
         self._place = place
         self.name = ""
         self.at = 0
@@ -148,8 +149,8 @@ class Stream:
         if kind == EventType.FORMAT_DESCRIPTION_EVENT:
             return self._describe(event, log_pos)
         copied, self._copied = self._copied, False
-        if copied and kind == EventType.MARIADB_START_ENCRYPTION_EVENT:
-            return ()  # of an encrypted file, whose events come decrypted, the second one is copied, too
+        if copied and kind in self._kind.sent_again:
+            return ()
         return self._event(event, kind, log_pos)
 
     def _enter(self, event: memoryview) -> Sequence[Action]:
@@ -205,7 +206,7 @@ class Stream:
                 raise self._damaged(str(error)) from None
             self._copied = True
             return ()
-        self._checksum = format_description(bytes(event), self._node, self.name, self._mariadb).checksum
+        self._checksum = format_description(bytes(event), self._node, self.name, self._kind.is_translated).checksum
         self._advance(event, log_pos)
         if self.at <= self._end:
             # The flag may differ, and the sum at the end covers the rest of the header.
@@ -235,8 +236,7 @@ class Stream:
 
     def _advance(self, event: memoryview, log_pos: int) -> None:
         end = self.at + len(event)
-        # MariaDB since 11.7 leaves it out of most events, unless binlog_legacy_event_pos is on.
-        if log_pos != end & 0xFFFFFFFF and not (self._mariadb and not log_pos):
+        if not self._kind.ends_at(log_pos, end):
             raise self._damaged(f"the event says that it ends at {log_pos}; by its length that is {end}")
         self.at = end
 

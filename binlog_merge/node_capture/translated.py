@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-RAW_NAME: Final = ".mariadb"  # patterns with * do not match a hidden folder
 _EVERY: Final = 0.1
 
 
@@ -28,23 +27,25 @@ Translating = Callable[[Path, Path, Callable[[str], None]], Translation]
 """Makes the translation of a folder into another one; the last argument gets what is left out or changed, each once."""
 
 
-def raw_folder(folder: Path) -> Path:
-    """Return the folder of the files as they are on the server, which is made if it is not there."""
-    raw = folder / RAW_NAME
-    raw.mkdir(parents=True, exist_ok=True)
-    return raw
+class AsItIs:
+    """What is captured of a node whose files need no translation."""
+
+    def tick(self) -> None:
+        """Do nothing."""
+
+    def advance(self) -> None:
+        """Do nothing."""
 
 
-class Translated:
+class Translated(AsItIs):
     """The translation of what is captured of a node."""
 
     def __init__(self, made: Translation, raw: Path) -> None:
         self._made, self._raw, self._last = made, raw, 0.0
 
     @classmethod
-    def of(cls, folder: Path, translating: Translating, say: Callable[[str], None]) -> "Translated":
+    def of(cls, raw: Path, folder: Path, translating: Translating, say: Callable[[str], None]) -> "Translated":
         """Return the translation of a server's files into `folder`."""
-        raw = raw_folder(folder)
         return cls(translating(raw, folder, say), raw)
 
     def tick(self) -> None:

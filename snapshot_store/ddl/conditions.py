@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
+from itertools import islice
 from typing import Final
 
 from snapshot_store.ddl.actions import (
@@ -30,15 +31,13 @@ from snapshot_store.ddl.actions import (
     SetDefault,
     SetVisible,
 )
-from snapshot_store.ddl.parse.alter import parse_actions
-from snapshot_store.ddl.parse.partitions import at_partition_work, parse_partition_work
-from snapshot_store.ddl.parse.statement import ParsedDdl, conditions_in
+from snapshot_store.ddl.parse.statement import ParsedDdl, parsed
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec, Value
 from snapshot_store.ddl.statements import AlterTable, RenameTables
 from snapshot_store.errors import DdlNotUnderstood, UnknownIndex
 from snapshot_store.model import Catalog, Default, Table
 from snapshot_store.mysql.column_type import ColumnType, Family
-from snapshot_store.mysql.sql.cursor import Cursor, closing, items_of, names_in
+from snapshot_store.mysql.sql.cursor import Cursor, items_of, names_in
 from snapshot_store.mysql.sql.edits import Edits
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
@@ -183,11 +182,11 @@ def settled(ddl: ParsedDdl, catalog: Catalog, database: str | None) -> ParsedDdl
         return None if statement.if_exists else ddl
     if statement.actions and not without_conditions(table, statement.actions):
         return None
-    cursor = Cursor.of(ddl.sql, ddl.session)
+    cursor = parsed(ddl.sql, ddl.session)
     edits = Edits(cursor)
     if statement.kind == "ALTER TABLE":
-        _cut_actions(edits, cursor, table)
-    return _bare(ddl, edits)
+        _cut_actions(edits, cursor, table, statement.actions)
+    return _bare(ddl, cursor, edits)
 
 
 def _may_be_of_mariadb(session: DdlSession) -> bool:
@@ -263,72 +262,45 @@ def _renamed(ddl: ParsedDdl, statement: RenameTables, catalog: Catalog, database
         tables = tables - {old} | {new} if kept[-1] else tables
     if not any(kept):
         return None
-    cursor = Cursor.of(ddl.sql, ddl.session)
+    cursor = parsed(ddl.sql, ddl.session)
     edits = Edits(cursor)
-    cursor.place = 2
-    cursor.accept_condition("IF", "EXISTS")
-    _cut(edits, cursor.tokens, items_of(cursor.tokens, cursor.place, _end(cursor)), kept)
-    return _bare(ddl, edits)
+    _cut(edits, cursor.tokens, [(first, stop) for first, stop, _ in cursor.items], kept)
+    return _bare(ddl, cursor, edits)
 
 
-def _bare(ddl: ParsedDdl, edits: Edits) -> ParsedDdl:
+def _bare(ddl: ParsedDdl, cursor: Cursor, edits: Edits) -> ParsedDdl:
     """Return the statement with all edits, and without the words of its conditions."""
-    for start, end in conditions_in(ddl.sql, ddl.session):
+    for start, end in cursor.conditions:
         edits.remove(start, end)
     return ParsedDdl.of(edits.applied().strip(), ddl.session)
 
 
-def _cut_actions(edits: Edits, cursor: Cursor, table: Table) -> None:
+def _cut_actions(edits: Edits, cursor: Cursor, table: Table, actions: Sequence[Action]) -> None:
     """Cut the actions of an ALTER TABLE whose conditions do not hold."""
-    while cursor.accept_one("ALTER", "IGNORE", "TABLE"):
-        pass
-    cursor.accept_condition("IF", "EXISTS")
-    cursor.table_name()
-    tokens, begin, end = cursor.tokens, cursor.place, _end(cursor)
-    if at_partition_work(cursor):
-        work = parse_partition_work(cursor)
-        if work.conditional and work.kind == "DROP":
-            left = _partitions(table, work)
-            names = () if left is None else left.names
-            bounds = items_of(tokens, end - 2 * len(work.names) + 1, end)
-            _cut(edits, tokens, bounds, [name in names for name in work.names])
-        return
-    before: list[Action] = []
-    bounds, kept = list(items_of(tokens, begin, end)), list[bool]()
-    for first, stop in tuple(bounds):
-        one = Cursor(cursor.sql, cursor.text, tokens[:stop], cursor.session)
-        one.place = first
-        actions = parse_actions(one)
-        if stop == end:
-            stop = one.place  # PARTITION BY and REMOVE PARTITIONING follow without a comma, and stay
-            bounds[-1] = first, stop
-        held = []
-        for action in actions:
+    tokens, before, kept = cursor.tokens, list[Action](), list[bool]()
+    left = zip(actions, cursor.actions, strict=True)
+    for _, stop, count in cursor.items:
+        own, held = list(islice(left, count)), list[bool]()
+        for action, _ in own:
             done = _done(table, action, before)
             held.append(done is not None)
             before += [] if done is None else [done]
-        kept.append(any(held) or not actions)
+            if isinstance(action, PartitionWork) and isinstance(done, PartitionWork):
+                names = items_of(tokens, stop - 2 * len(action.names) + 1, stop) if action.names else ()
+                _cut(edits, tokens, names, [name in done.names for name in action.names])
+        kept.append(any(held) or not own)
         if any(held) and not all(held):  # ADD IF NOT EXISTS (a INT, b INT)
-            opened = next(i for i in range(first, stop) if tokens[i].text == "(" and tokens[i].kind == "symbol")
-            _cut(edits, tokens, items_of(tokens, opened + 1, closing(tokens, opened)), held)
-    _cut(edits, tokens, bounds, kept)
+            _cut(edits, tokens, [span for _, span in own], held)
+    _cut(edits, tokens, [(first, stop) for first, stop, _ in cursor.items], kept)
 
 
 def _cut(edits: Edits, tokens: Sequence[Token], bounds: Sequence[tuple[int, int]], kept: Sequence[bool]) -> None:
-    """Remove items of a list that are not kept, each with a comma."""
+    """Remove items of a list that are not kept, each with a comma if one stands beside it."""
     any_before = False
-    for number, ((first, stop), keep) in enumerate(zip(bounds, kept, strict=True)):
+    for (first, stop), keep in zip(bounds, kept, strict=True):
         if not keep and any_before:
             edits.remove(tokens[first - 1].start, tokens[stop - 1].end)
         elif not keep:
-            last = number + 1 == len(bounds)
-            edits.remove(tokens[first].start, tokens[stop - 1].end if last else tokens[stop + 1].start)
+            more = stop < len(tokens) and tokens[stop].text == "," and tokens[stop].kind == "symbol"
+            edits.remove(tokens[first].start, tokens[stop + 1].start if more else tokens[stop - 1].end)
         any_before = any_before or keep
-
-
-def _end(cursor: Cursor) -> int:
-    """Return the index behind the last token of a statement, without semicolons."""
-    end = len(cursor.tokens)
-    while end and cursor.tokens[end - 1].text == ";" and cursor.tokens[end - 1].kind == "symbol":
-        end -= 1
-    return end

@@ -53,7 +53,7 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
         if actions and at_partition_work(cursor) and cursor.session.validate:
             raise cursor.error("an action on partitions stands alone")
         options = at_table_option(cursor)
-        actions += parse_actions(cursor)
+        actions += _item(cursor)
         if cursor.accept_symbol(","):
             if cursor.done or (actions and isinstance(actions[-1], PartitionWork | SetPartitioning)):
                 raise cursor.error("expected an action")
@@ -68,7 +68,17 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
     return AlterTable(table, tuple(actions), if_exists=exists)
 
 
-def parse_actions(cursor: Cursor) -> list[Action]:
+def _item(cursor: Cursor) -> list[Action]:
+    """Parse one item of the list, and note where it stands."""
+    begin, noted = cursor.place, len(cursor.actions)
+    actions = _actions(cursor)
+    if len(cursor.actions) == noted:
+        cursor.actions += [(begin, cursor.place)] * len(actions)
+    cursor.items.append((begin, cursor.place, len(actions)))
+    return actions
+
+
+def _actions(cursor: Cursor) -> list[Action]:
     """Parse one item of the list. ADD (…) is several actions; an item that does not change the definition is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
@@ -163,10 +173,12 @@ def _add(cursor: Cursor) -> list[Action]:
         return [AddColumn(column, _position(cursor), conditional)]
     actions: list[Action] = []
     while True:
+        begin = cursor.place
         if at_constraint(cursor):
             actions.append(_constraint(cursor))
         else:
             actions.append(AddColumn(parse_column(cursor), conditional=conditional))
+        cursor.actions.append((begin, cursor.place))
         if not cursor.accept_symbol(","):
             cursor.expect_symbol(")")
             return actions

@@ -92,12 +92,7 @@ def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
 
     Tablespaces that every server has are left out. Raises DdlNotUnderstood.
     """
-    return tuple(sorted(_parsed(sql, session).files))
-
-
-def conditions_in(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
-    """Return the (start, end) of IF EXISTS and IF NOT EXISTS where MariaDB alone has them. Raises DdlNotUnderstood."""
-    return tuple(_parsed(sql, session).conditions)
+    return tuple(sorted(parsed(sql, session).files))
 
 
 def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
@@ -108,27 +103,28 @@ def with_folded_names(ddl: ParsedDdl) -> ParsedDdl:
     if ddl.sql == folded(ddl.sql) or isinstance(ddl.result, SnapshotStoreError):
         return ddl
     sql = ddl.sql
-    for start, end in _parsed(sql, ddl.session).named:  # a name keeps its length
+    for start, end in parsed(sql, ddl.session).named:  # a name keeps its length
         sql = sql[:start] + folded(sql[start:end]) + sql[end:]
     return ddl if sql == ddl.sql else ParsedDdl.of(sql, ddl.session)
 
 
 def qualified_tables(sql: str, session: DdlSession) -> tuple[tuple[str, str], ...]:
     """Return the names of tables that a statement writes with their schemas. Raises DdlNotUnderstood."""
-    return tuple(_parsed(sql, session).qualified.values())
+    return tuple(parsed(sql, session).qualified.values())
 
 
 def without_schema(sql: str, session: DdlSession, schema: str) -> str:
     """Return a statement as whoever has this schema as default database may write it: without the schema before names
     of tables. The rest of its text stays. Raises DdlNotUnderstood.
     """
-    for (start, end), (qualifier, _) in sorted(_parsed(sql, session).qualified.items(), reverse=True):
+    for (start, end), (qualifier, _) in sorted(parsed(sql, session).qualified.items(), reverse=True):
         if qualifier == schema:
             sql = sql[:start] + sql[end:]
     return sql
 
 
-def _parsed(sql: str, session: DdlSession) -> Cursor:
+def parsed(sql: str, session: DdlSession) -> Cursor:
+    """Return a cursor with what the parser has noted of a statement. Raises DdlNotUnderstood."""
     cursor = Cursor.of(sql, session)
     _statement(cursor)
     return cursor
@@ -304,9 +300,10 @@ def _rename(cursor: Cursor) -> Statement:
     exists = cursor.accept_condition("IF", "EXISTS")
     pairs = []
     while True:
-        old = cursor.table_name()
+        begin, old = cursor.place, cursor.table_name()
         cursor.expect("TO")
         pairs.append((old, cursor.table_name()))
+        cursor.items.append((begin, cursor.place, 1))
         if not cursor.accept_symbol(","):
             return RenameTables(tuple(pairs), exists)
 

@@ -26,7 +26,8 @@ class Cursor:
     `files` are the (start, end) of options that choose a table's files; the parser of options adds them. `named` are
     those of the names of tables and databases that were parsed, `qualified` those of the schemas, with their dots, that
     were parsed before names of tables, each with the whole name. `conditions` are those of IF EXISTS and IF NOT EXISTS
-    where MariaDB alone has them, up to what follows.
+    where MariaDB alone has them, up to what follows. `items` are those of the list of an ALTER or RENAME TABLE: the
+    indexes of their tokens, and how many actions each is, as ADD (...) is several; `actions` are the indexes of these.
     """
 
     def __init__(self, sql: str, text: str, tokens: Sequence[Token], session: DdlSession) -> None:
@@ -40,6 +41,8 @@ class Cursor:
         self.named: set[tuple[int, int]] = set()
         self.qualified: dict[tuple[int, int], tuple[str, str]] = {}
         self.conditions: list[tuple[int, int]] = []
+        self.items: list[tuple[int, int, int]] = []
+        self.actions: list[tuple[int, int]] = []
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
