@@ -138,10 +138,12 @@ class Away:
                 path.touch()
                 copy.inode = _inode(path)
             for begins, ends in [*copy.missing(start, end)]:
-                if self._bring_range(file, path, begins, ends):
-                    copy.add(0, file.size)
+                whole = self._bring_range(file, path, begins, ends)
+                if _inode(path) != copy.inode:
+                    break  # what came is in another file: readers of the first would take its holes for bytes
+                copy.add(0 if whole else begins, file.size if whole else ends)
+                if whole:
                     break
-                copy.add(begins, ends)
             if _inode(path) == copy.inode:
                 return copy
 
@@ -210,9 +212,8 @@ class _Opened(Closing):
         end = min(offset + len(buffer), self._file.size)
         if end <= offset:
             return 0
-        missing = next(self._copy.missing(offset, end), None)
-        if missing is not None:
-            self._bring(missing[0], end)
+        while (missing := next(self._copy.missing(offset, end), None)) is not None:
+            self._bring(missing[0], end)  # which may be into another copy, that lacks what the first one had
         assert self._fd is not None
         return os.preadv(self._fd, [buffer[: end - offset]], offset)
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Final
 
 from binlog_merge.mariadb_nodes.collations import mysql_collation
-from binlog_merge.mariadb_nodes.definitions import BEFORE_NAMES, note_numbers, rewrite_index, rewrite_item
+from binlog_merge.mariadb_nodes.definitions import BEFORE_NAMES, note_numbers, quoted, rewrite_index, rewrite_item
 from binlog_merge.streams.mariadb.items import Statement, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.cursor import Cursor, closing
@@ -204,7 +204,8 @@ class _Rewriting(Statement):
         if words[1:3] != ("OR", "REPLACE") or not on or not first:
             return
         called, table = (
-            self.sql[self.tokens[i].start : self.tokens[j].end] for i, j in ((name, name), (on + 1, first - 1))
+            "".join(quoted(self.sql, token) for token in part)
+            for part in (self.tokens[name : name + 1], self.tokens[on + 1 : first])
         )
         begin = f"ALTER TABLE {table} DROP INDEX IF EXISTS {called}, ADD "
         self.edits.replace(self.tokens[0].start, self.tokens[3].start, begin)

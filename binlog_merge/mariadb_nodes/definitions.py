@@ -98,6 +98,12 @@ def rewrite_index(made: Statement, tokens: Sequence[Token]) -> None:
             changed(made, tokens, i)
 
 
+def quoted(sql: str, token: Token) -> str:
+    """Return the text of a name, or of a point between two, as MySQL takes it."""
+    text = sql[token.start : token.end]
+    return f"`{text}`" if word_of(token) in _RESERVED else text
+
+
 def note_numbers(made: Statement) -> None:
     """Note where both may number a foreign key without a name differently: beside one that goes."""
     items = cut(made.tokens)
@@ -299,9 +305,19 @@ _TYPES: Final[Mapping[str, Callable[[Statement, Sequence[Token], _Column], bool]
 
 
 def _name(made: Statement, tokens: Sequence[Token], i: int) -> None:
-    """Quote a name that MySQL does not take bare."""
-    if word_of(tokens[i]) in _RESERVED and (i + 1 == len(tokens) or tokens[i + 1].text != "("):
+    """Quote a name that MySQL does not take bare. In an expression, what stands before a parenthesis is a function."""
+    calls = i + 1 < len(tokens) and tokens[i + 1].text == "("
+    if word_of(tokens[i]) in _RESERVED and not (calls and _may_call(tokens, i)):
         made.edits.replace(tokens[i].start, tokens[i].end, f"`{tokens[i].text}`")
+
+
+def _may_call(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether what stands before a parenthesis may be a function: not behind KEY or in a key's parts."""
+    before = [word_of(token) for token in tokens[:i]]
+    first = before[before[:1] == ["ADD"]] if before[before[:1] == ["ADD"] :] else ""
+    return word_of(tokens[i - 1]) not in _NAMING and (
+        first not in _OF_KEYS or "CHECK" in before or "PARTITION" in before
+    )
 
 
 def _compressed(made: Statement, tokens: Sequence[Token], i: int) -> None:

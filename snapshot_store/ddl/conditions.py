@@ -50,6 +50,8 @@ _TEXTS: Final = {4: 15, 16: 32}
 """How many bytes addresses and UUIDs have, and how long a column is at least that has their texts."""
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{32}")
 _OF_UUID: Final = re.compile(r"^\W*(?:uuid|uuid_v4|uuid_v7|sys_guid)\s*\(", re.IGNORECASE)
+_OF_CHANCE: Final = re.compile(r"\b(?:uuid|uuid_short|uuid_v4|uuid_v7|sys_guid|rand|random_bytes)\s*\(", re.IGNORECASE)
+"""Functions that give each row another value."""
 _STRING: Final = re.compile(r"'[^']*'")
 
 
@@ -202,11 +204,19 @@ def _check_texts(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> Non
         if column.type.name == "binary" and column.type.length in _TEXTS
     }
     for action in actions:
+        _check_values(ddl, action)
         for names, text in _texts(action, ddl.session) if columns else ():
+            met = names & columns.keys()
+            if met and not isinstance(action, SetDefault):
+                raise DdlNotUnderstood(
+                    ddl.sql,
+                    f"an expression takes {', '.join(sorted(met))}, which may be an address or a UUID: MariaDB has its "
+                    "text in an expression, and MySQL its bytes; give the statement with what MySQL is to compute",
+                )
             value = next((one[1:-1] for one in _STRING.findall(text) if _is_written(one[1:-1])), None)
             if value is None and isinstance(action, SetDefault) and _OF_UUID.search(text):
                 value = text
-            if value is not None and (met := names & columns.keys()):
+            if value is not None and met:
                 raise DdlNotUnderstood(
                     ddl.sql,
                     f"{value!r}, the text of an address or a UUID, is meant for {', '.join(sorted(met))}, which has "
@@ -214,7 +224,7 @@ def _check_texts(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> Non
                 )
         if isinstance(action, ChangeColumn) and (at := table.index_of(action.old)) is not None:
             old, new = table.columns[at].type, action.column.type.type
-            if _is_written_as(old, new) or _is_written_as(new, old):
+            if _is_written_as(old, new, 0) or _is_written_as(new, old):
                 raise DdlNotUnderstood(
                     ddl.sql,
                     f"{action.old} may become the text of an address or a UUID on MariaDB, or its bytes, and would be "
@@ -222,10 +232,26 @@ def _check_texts(ddl: ParsedDdl, table: Table, actions: Sequence[Action]) -> Non
                 )
 
 
-def _is_written_as(stored: ColumnType, text: ColumnType) -> bool:
-    """Return whether a column may have the texts of addresses or UUIDs of which another one has the bytes."""
+def _check_values(ddl: ParsedDdl, action: Action) -> None:
+    """Raise DdlNotUnderstood for a new column whose DEFAULT is another value in each row: MySQL does not run such a
+    statement (1674), and a MariaDB does not log which values its rows have got.
+    """
+    added = action.column.default if isinstance(action, AddColumn) else None
+    if isinstance(added, Default) and added.kind == "expression" and _OF_CHANCE.search(added.text):
+        raise DdlNotUnderstood(
+            ddl.sql,
+            f"the rows that are there get values of {added.text}, which the log does not have, and MySQL refuses the "
+            "statement (1674): give the column without this DEFAULT, then its values, then the DEFAULT",
+        )
+
+
+def _is_written_as(stored: ColumnType, text: ColumnType, least: int | None = None) -> bool:
+    """Return whether a column may have the texts of addresses or UUIDs of which another one has the bytes. It is at
+    least as long as most of these, or as `least`: texts are written as far as they fit (`::1`).
+    """
     longest = _TEXTS.get(stored.length or 0) if stored.name == "binary" else None
-    return longest is not None and text.family is Family.TEXT and (text.length is None or text.length >= longest)
+    least = longest if least is None else least
+    return longest is not None and text.family is Family.TEXT and (text.length is None or text.length >= (least or 0))
 
 
 def _texts(action: Action, session: DdlSession) -> Iterator[tuple[set[str], str]]:
@@ -240,6 +266,8 @@ def _texts(action: Action, session: DdlSession) -> Iterator[tuple[set[str], str]
         case AddColumn(column=column) | ChangeColumn(column=column):
             texts = [one.expression for one in column.constraints if isinstance(one, CheckSpec)]
             texts += [] if column.generated is None else [column.generated.expression]
+            if isinstance(column.default, Default) and column.default.kind == "expression":
+                texts.append(column.default.text)
             yield from ((names_in(text, session), text) for text in texts)
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.binlog import mariadb
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import PARSE, EventHeader, Query, RawEvent, StatusVar, parse_event
@@ -121,7 +122,10 @@ def test_any_bytes_are_an_event_or_an_error(type_code: int, body: bytes) -> None
     except BinlogFormatError as error:
         assert error.offset == 100
     else:
-        assert value.pack() == body
+        if type(value).__module__ == mariadb.__name__:
+            assert not hasattr(value, "pack"), "MariaDB's own events are only read"
+        else:
+            assert value.pack() == body
 
 
 # --- GTIDs

@@ -116,6 +116,19 @@ WRITTEN = {
     "CREATE FULLTEXT INDEX IF NOT EXISTS rank ON groups (rank(9), `a`, ignored) IGNORED": (
         "CREATE FULLTEXT INDEX IF NOT EXISTS `rank` ON `groups` (`rank`(9), `a`, ignored) INVISIBLE",
     ),
+    "CREATE OR REPLACE INDEX rank ON d.groups (rank(9))": (
+        "ALTER TABLE d.`groups` DROP INDEX IF EXISTS `rank`, ADD INDEX `rank` (`rank`(9))",
+    ),
+    "CREATE TABLE t (rank TEXT, a INT, KEY rank (a), INDEX (rank(9)), CONSTRAINT of UNIQUE KEY lead (a))": (
+        "CREATE TABLE t (`rank` TEXT, a INT, KEY `rank` (a), INDEX (`rank`(9)), "
+        "CONSTRAINT `of` UNIQUE KEY `lead` (a))",
+    ),
+    "ALTER TABLE t ADD INDEX rank (a), ADD UNIQUE KEY IF NOT EXISTS groups (groups(3)), DROP KEY lag": (
+        "ALTER TABLE t ADD INDEX `rank` (a), ADD UNIQUE KEY IF NOT EXISTS `groups` (`groups`(3)), DROP KEY `lag`",
+    ),
+    "CREATE TABLE t (a INT AS (function(b)), b INT, CHECK (lag(b) > 0))": (
+        "CREATE TABLE t (a INT AS (function(b)), b INT, CHECK (lag(b) > 0))",
+    ),
     "DROP INDEX IF EXISTS rank ON d.groups": ("DROP INDEX IF EXISTS `rank` ON d.`groups`",),
     "TRUNCATE TABLE t WAIT 5": ("TRUNCATE TABLE t",),
     "CREATE TABLE t (i INET6 DEFAULT ('::1'), j INET4 DEFAULT NULL)": (

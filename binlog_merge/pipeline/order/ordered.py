@@ -72,7 +72,7 @@ class OrderResult:
     held: int  # branches at or after the limit, and their bytes
     held_bytes: int
     late: tuple[OrderKey, int, int, int] | None  # a new local below the floor: key, node, file, offset
-    left_out: int = 0  # branches of transactions that the configuration leaves out
+    left_out: int = 0  # transactions that the configuration leaves out
 
 
 KEY = ("tso", "transaction", "seq", "node_seq")

@@ -72,15 +72,21 @@ class _Keeper:
             return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
         return any(self._table(source_id, *table) for table in tables)
 
+    def ignored(self, block: Block, sets: Column) -> npt.NDArray[np.bool_]:
+        """Return which rows change a table for which the configuration leaves out a transaction."""
+        found = [number for number, tables in enumerate(block.sets) if self._topology.ignores_transaction(tables)]
+        return np.isin(sets, found)
+
+    def is_ignored(self, tables: TableSet) -> bool:
+        """Return whether the configuration leaves out a transaction that changes these tables."""
+        return self._topology.ignores_transaction(tables)
+
     def rows(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
         """Return 1 for each row that has a logical table, 2 if its transaction is left out nevertheless, else 0. Rows
         are given by their table set and the columns of their key.
         """
         keep = self._coming_out(block, sets, keys)
-        ignored = [number for number, tables in enumerate(block.sets) if self._topology.ignores_transaction(tables)]
-        if ignored:
-            keep = np.where(np.isin(sets, ignored), keep * _LEFT_OUT, keep)
-        return keep
+        return np.where(self.ignored(block, sets), keep * _LEFT_OUT, keep)
 
     def _coming_out(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
         if not len(sets):
@@ -192,19 +198,37 @@ def collect(task: OrderTask) -> Collected:
     With holds, each row also has the number of its table set, and the nodes' DDL at which a logical DDL comes out are
     rows as well.
     """
-    runs, empty, left_out = [], 0, 0
+    runs, empty, left_out = [], 0, set[OrderKey]()
     keeper = _Keeper(task)
+    gone = {edge.key for edge in task.edges if keeper.is_ignored(edge.tables)}
     for block in task.blocks:
         for run in _runs(task, block, keeper):
-            keep = run.pop("keep")
+            keep, ignored = run.pop("keep"), run.pop("ignored")
+            gone |= set(_keys(run, np.flatnonzero(ignored)))
             kept, out = keep == 1, keep == _LEFT_OUT
-            left_out += int(np.count_nonzero(out & at_least(run, task.floor) & ~at_least(run, task.limit)))
+            left_out |= set(_keys(run, np.flatnonzero(out)))
             empty += int(np.count_nonzero(keep == 0))
             runs.append({name: values[kept] for name, values in run.items()})
     edges, dropped, edges_out = _edges(task, keeper)
     runs.append(edges)
     rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-    return Collected(rows, empty + dropped, left_out + edges_out)
+    others = _of(rows, gone)
+    left_out |= edges_out | set(_keys(rows, np.flatnonzero(others)))
+    rows = {name: values[~others] for name, values in rows.items()}
+    return Collected(rows, empty + dropped, sum(task.floor <= key < task.limit for key in left_out))
+
+
+def _keys(rows: Mapping[str, Column], numbers: Column) -> Iterator[OrderKey]:
+    """Yield the keys of some rows."""
+    return map(OrderKey, *(rows[name][numbers].tolist() for name in KEY))
+
+
+def _of(rows: Mapping[str, Column], keys: set[OrderKey]) -> npt.NDArray[np.bool_]:
+    """Return which rows are branches of transactions with these keys: other nodes have changed none of the tables."""
+    found = np.isin(rows["tso"], [key.commit_tso for key in keys])
+    near = np.flatnonzero(found)
+    found[near] = [key in keys for key in _keys(rows, near)]
+    return found
 
 
 def _runs(task: OrderTask, block: Block, keeper: _Keeper) -> Iterator[dict[str, Column]]:
@@ -251,6 +275,7 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "commit_us": columns["commit_us"],
         "flags": flags,
         "keep": keep,
+        "ignored": keeper.ignored(block, columns["set"]),
     } | _numbered(task, block, columns["set"])  # fmt: skip
 
 
@@ -273,13 +298,14 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     file = np.full(b - a, block.file_index, np.int64)
     node_seq = np.full(b - a, block.node, np.int64)
     key = (keys.tso[a:b], keys.transaction[a:b], keys.seq[a:b], node_seq)
-    keep = keeper.rows(block, columns["set"], key)
+    keep, ignored = keeper.rows(block, columns["set"], key), keeper.ignored(block, columns["set"])
     for branch in block.patch.kept:
         at = branch.local - first - a
         if 0 <= at < b - a:
             start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
             here = OrderKey(*(int(column[at]) for column in key))
             keep[at] = keeper.tables(block.source_id, branch.tables, here)
+            ignored[at] = keeper.is_ignored(branch.tables)
             if keeper.left_out(block.source_id, branch.tables, here):
                 keep[at] = _LEFT_OUT
             if task.holds is not None:
@@ -300,6 +326,7 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "commit_us": columns["commit_us"],
         "flags": flags,
         "keep": keep,
+        "ignored": ignored & (keys.alive[a:b] != 0),
     } | numbers  # fmt: skip
 
 
@@ -320,7 +347,7 @@ def _kept_edge(task: OrderTask, keeper: _Keeper, edge: EdgeRow) -> EdgeRow | Non
     return replace(edge, flags=edge.flags | k.MARKER) if beats else None
 
 
-def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int, int]:
+def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int, set[OrderKey]]:
     inside = [e for e in task.edges if task.low <= e.tso < task.high]
     kept = [beating for e in inside if (beating := _kept_edge(task, keeper, e)) is not None]
     column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
@@ -332,8 +359,8 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int, in
     }  # fmt: skip
     if task.holds is not None:
         rows["set"] = np.array([task.sets[e.source_id, e.tables] for e in kept], np.int64)
-    out = sum(task.floor <= e.key < task.limit and keeper.left_out(e.source_id, e.tables, e.key) for e in inside)
-    return rows, len(inside) - len(kept) - out, out
+    out = [e.key for e in inside if keeper.left_out(e.source_id, e.tables, e.key)]
+    return rows, len(inside) - len(kept) - len(out), set(out)
 
 
 def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:
