@@ -3,7 +3,7 @@
 # tests/clients/test_vitess.py. They are built of their Go modules: some 500 MB are fetched, and two cores are busy for
 # a quarter of an hour, so get-clients.sh does this only with WITH_VITESS=1. Needs Go.
 #
-# vttablet, vtgate, vtctldclient (Vitess) and etcd. What is there already is kept. Exit: 0 all are there.
+# vttablet, vtgate, vtctld, vtctldclient (Vitess) and etcd. What is there already is kept. Exit: 0 all are there.
 set -euo pipefail
 export LC_ALL=C GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -modcacherw ${GOFLAGS:-}"
 
@@ -14,7 +14,7 @@ vitess=v0.24.4 etcd=v3.6.10
 export GOMODCACHE=${GET_VITESS_STORE:-$home/store}
 
 missing=()
-for program in vttablet vtgate vtctldclient; do
+for program in vttablet vtgate vtctld vtctldclient; do
   [ -x "$home/$program" ] || missing+=("$program")
 done
 

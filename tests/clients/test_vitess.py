@@ -21,6 +21,7 @@ from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.shards.stage import rows_of
 from tests.merge_e2e.test_shards import ddl
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tools.demo_live.cluster import free_ports
 
 pytestmark = [
     pytest.mark.clients,
@@ -117,7 +118,11 @@ class Played:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("vitess")
     names = (LEGACY, LOW, HIGH, FIRST, SECOND)
-    servers = {name: MySqlServer(folder / name, 300 + n, SETTINGS) for n, name in enumerate(names)}
+    ports = free_ports(len(names))
+    servers = {
+        name: MySqlServer(folder / name, 300 + n, SETTINGS, port=port)
+        for n, (name, port) in enumerate(zip(names, ports, strict=True))
+    }
     for server in servers.values():
         server.start()
     vitess = Vitess(folder)
@@ -149,7 +154,7 @@ def _play(vitess: Vitess, servers: dict[str, MySqlServer]) -> None:
     load.fill()
     load.start()
     try:
-        vitess.online_ddl("shop", "ALTER TABLE customers MODIFY name VARCHAR(80) NOT NULL")
+        vitess.online_ddl("shop", "ALTER TABLE customers MODIFY name VARCHAR(80)")
         load.more()
         vitess.online_ddl(
             "shop", "ALTER TABLE customers ADD note VARCHAR(20) DEFAULT 'none'", "vitess --prefer-instant-ddl"

@@ -1,4 +1,4 @@
-"""A small Vitess: etcd, a vttablet beside each of some MySQL servers, and vtgate, in processes of their own.
+"""A small Vitess: etcd, vtctld, a vttablet beside each of some MySQL servers, and vtgate, in processes of their own.
 
 The tablets are unmanaged: the servers are those of the tests, and each is its shard's primary. The programs are put
 there by `tools/get-vitess.sh`, which takes long, so it is not part of `make check-clients` as a rule.
@@ -7,8 +7,10 @@ there by `tools/get-vitess.sh`, which takes long, so it is not part of `make che
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +24,7 @@ from tools.demo_live.cluster import free_ports
 
 CELL, USER, PASSWORD = "zone", "vitess", "vitess"
 HOME = Path(os.environ.get("BINLOG_MERGE_VITESS", ROOT / "build" / "clients" / "vitess"))
-PROGRAMS = ("etcd", "vttablet", "vtgate", "vtctldclient")
+PROGRAMS = ("etcd", "vttablet", "vtgate", "vtctld", "vtctldclient")
 _LOCAL = "127.0.0.1"
 SETTINGS = ("--performance-schema=ON", "--max-connections=200", "--log-replica-updates=ON", "--read-only=OFF")
 """What vttablet wants of a MySQL server beside the usual."""
@@ -38,8 +40,10 @@ class Vitess:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._root = Path(tempfile.mkdtemp(prefix="bm-vitess-"))
+        self._root.chmod(0o777)
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._etcd, peer, self.port, self._gate, *self._free = free_ports(24)
+        self._etcd, peer, self.port, self._gate, self._control, *self._free = free_ports(24)
         self._topology = [
             "--topo-implementation=etcd2",
             f"--topo-global-server-address={_LOCAL}:{self._etcd}",
@@ -52,7 +56,11 @@ class Vitess:
         own += [f"--initial-cluster=default=http://{_LOCAL}:{peer}"]
         self._start("etcd", f"--data-dir={folder / 'etcd'}", *own)
         self._tablets = 0
-        until(lambda: self._is_there(CELL), self._said("etcd"))
+        self._start(
+            "vtctld", *self._topology, f"--cell={CELL}", f"--port={self._free.pop()}", f"--grpc-port={self._control}",
+            "--service-map=grpc-vtctld",
+        )  # fmt: skip
+        until(lambda: self._is_there(CELL), self._said("vtctld"))
 
     def _is_there(self, cell: str) -> bool:
         address = f"--server-address={_LOCAL}:{self._etcd}"
@@ -79,13 +87,13 @@ class Vitess:
         own = [
             f"--db-{one}-{what}={value}" for one in users for what, value in (("user", USER), ("password", PASSWORD))
         ]
-        own += [f"--db-{one}-use-ssl=false" for one in users]
         self._start(
             "vttablet", *self._topology, *own,
             f"--tablet-path={alias}", f"--tablet-hostname={_LOCAL}", f"--init-keyspace={keyspace}",
             f"--init-shard={shard}", "--init-tablet-type=replica", f"--port={web}", f"--grpc-port={grpc}",
             "--service-map=grpc-queryservice,grpc-tabletmanager,grpc-updatestream", "--unmanaged",
-            f"--db-socket={server.socket}", f"--init-db-name-override=vt_{keyspace}",
+            f"--db-host={_LOCAL}", f"--db-port={server.port}", "--db-ssl-mode=preferred",
+            f"--init-db-name-override=vt_{keyspace}",
             "--migration-check-interval=2s", "--retain-online-ddl-tables=5s", "--gc-check-interval=5s",
             "--gc-purge-check-interval=5s", "--health-check-interval=1s",
             log=f"vttablet-{alias}",
@@ -100,7 +108,8 @@ class Vitess:
             "vtgate", *self._topology, f"--port={self._free.pop()}", f"--grpc-port={self._gate}",
             f"--mysql-server-port={self.port}", f"--mysql-server-bind-address={_LOCAL}",
             "--mysql-auth-server-impl=none", f"--cell={CELL}", f"--cells-to-watch={CELL}",
-            "--tablet-types-to-wait=PRIMARY", "--service-map=grpc-vtgateservice", "--enable-buffer",
+            "--tablet-types-to-wait=PRIMARY", "--tablet-refresh-interval=1s", "--enable-buffer",
+            "--service-map=grpc-vtgateservice",
         )  # fmt: skip
         until(self._answers, self._said("vtgate"))
 
@@ -146,18 +155,19 @@ class Vitess:
         until(lambda: '"state": "Running"' in told() and '"state": "Copying"' not in told(), told)
 
     def _ctl(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
-        command = [str(HOME / "vtctldclient"), "--server=internal", *self._topology, *arguments]
+        command = [str(HOME / "vtctldclient"), f"--server={_LOCAL}:{self._control}", *arguments]
         return subprocess.run(command, capture_output=True, check=False, cwd=self._folder, env=self._environment())
 
     def _start(self, program: str, *arguments: str, log: str = "") -> None:
         path = self._folder / f"{log or program}.log"
         with path.open("ab") as out:
             command = [str(HOME / program), *arguments]
-            own = {"stdout": out, "stderr": out, "cwd": self._folder, "start_new_session": True}
+            own = {"stdout": out, "stderr": out, "cwd": "/", "start_new_session": True}
+            own |= {"user": "nobody"} if os.geteuid() == 0 and program != "etcd" else {}  # they refuse to run as root
             self._processes.append(subprocess.Popen(command, env=self._environment(), **own))  # type: ignore[call-overload]
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "VTDATAROOT": str(self._folder), "GOMAXPROCS": "2"}
+        return {**os.environ, "VTDATAROOT": str(self._root), "GOMAXPROCS": "2"}
 
     def _said(self, program: str) -> Callable[[], str]:
         return lambda: (self._folder / f"{program}.log").read_text(errors="replace")[-6000:]
@@ -168,6 +178,7 @@ class Vitess:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        shutil.rmtree(self._root, ignore_errors=True)
 
 
 def _plain(text: bytes) -> bytes:

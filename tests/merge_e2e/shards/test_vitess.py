@@ -13,7 +13,7 @@ import pytest
 
 from binlog_merge.cli import main as cli
 from binlog_merge.cli.output import summary
-from binlog_merge.errors import ConfigError, KeysInDoubt
+from binlog_merge.errors import ConfigError, KeysInDoubt, ShardDdlStopped
 from binlog_merge.files.remote_log import opened_log
 from binlog_merge.log.log import Log
 from binlog_merge.log.replay_options import history_of
@@ -188,6 +188,29 @@ def test_the_end_of_a_move(stage: Stage, complete: str, capsys: pytest.CaptureFi
         assert cli.run(["ddl", "resolve", lock["id"], "--skip", "--merged", str(path.parent / "out")]) == 0
         capsys.readouterr()
         assert merge(path, path.parent / "out").locks == ()
+
+
+def test_a_source_that_is_renamed_at_the_end_is_a_doubt(stage: Stage) -> None:
+    files = played(
+        stage, "renamed", "vt_shop", "vt_sharded", ROUTES, "rename table `vt_shop`.`t` TO `vt_shop`.`_t_old`"
+    )
+    path = configured(stage, "renamed", files, **LEFT_OUT)
+    with pytest.raises(ShardDdlStopped, match="_t_old"):
+        merge(path, path.parent / "out")
+
+
+def test_a_dropped_table_that_comes_back_is_a_doubt(stage: Stage) -> None:
+    """What is reverted is an online DDL: the rows are those that the target has dropped."""
+    gone = "`_vt_hld_6ace8bcef73211ea87e9f875a4d24e90_20261201040101_`"
+    stage.clear()
+    with stage.scene("back", ()) as (nodes, files):
+        for sql in ("CREATE DATABASE vt_shop", "USE vt_shop", f"CREATE TABLE t {T}", "INSERT INTO t VALUES (1, 'a')"):
+            nodes["n1"].run(sql)
+        nodes["n1"].run(f"RENAME TABLE `t` TO {gone}")
+        nodes["n1"].run(f"RENAME TABLE {gone} TO `t`")
+    path = configured(stage, "back", files, **LEFT_OUT)
+    with pytest.raises(ShardDdlStopped, match="RENAME TABLE"):
+        merge(path, path.parent / "out")
 
 
 def test_a_sidecar_database_that_would_come_out_stops_the_merge(stage: Stage) -> None:
