@@ -237,7 +237,7 @@ def _other(path: Path, place: int) -> WrongNode:
         position=place,
         remedy="if the node began its binlogs anew, or lost their end in a crash, translate into a new folder and "
         "begin a new output with it; if another release of binlog-merge wrote this, and a merge has stopped at the "
-        "statement that is there, remove the translated files, translate again, and the output goes on (docs: Upgrades)",
+        "statement that is there, remove the translated files, translate again, and the output goes on (see Upgrades)",
     )
 
 
