@@ -235,8 +235,9 @@ def _other(path: Path, place: int) -> WrongNode:
         "what is there is not the translation of the file",
         file=str(path),
         position=place,
-        remedy="the node began its binlogs anew, lost their end in a crash, or another release of binlog-merge wrote "
-        "this: translate into a new folder, and begin a new output with it",
+        remedy="if the node began its binlogs anew, or lost their end in a crash, translate into a new folder and "
+        "begin a new output with it; if another release of binlog-merge wrote this, and a merge has stopped at the "
+        "statement that is there, remove the translated files, translate again, and the output goes on (see Upgrades)",
     )
 
 

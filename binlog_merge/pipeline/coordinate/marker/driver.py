@@ -204,10 +204,7 @@ class Messages:
             for (node, schema, table), spans in self.places.spans
             if spans[-1].until is None
         )
-        return Topology(
-            (*own, *routes.routes), routes.ignored, fold=routes.fold, copies=routes.copies,
-            ignored_transactions=routes.ignored_transactions,
-        )  # fmt: skip
+        return replace(routes, routes=(*own, *routes.routes), hidden=())
 
     def history_keys(self, scanned: Sequence[ScannedNode]) -> set[HistoryKey]:
         """Return the history keys that placed tables and snapshots need."""
