@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final, TypeVar, cast
 
-from binlog_merge.errors import ManifestError, io_error
+from binlog_merge.errors import IoError, ManifestError, io_error
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.object_manifest import Segment
 from binlog_merge.files.object_output import PACKED, bring_bytes
@@ -92,7 +92,7 @@ class Away:
 
     def path(self, file: OutputFile) -> Path:
         """Return the path of a whole copy, which stays until others are read. Raises FileNotFoundError, MergeError."""
-        return self.brought(file, 0, file.size, lambda path, copy: path)
+        return self.brought(file, 0, file.size, lambda path, copy, fd: path)
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, whose bytes are brought as they are read.
@@ -104,8 +104,8 @@ class Away:
             return cast(BinaryIO, raw)
         return io.BufferedReader(raw, buffering if buffering > 0 else io.DEFAULT_BUFFER_SIZE)
 
-    def brought(self, file: OutputFile, start: int, end: int, use: Callable[[Path, _Copy], Used]) -> Used:
-        """Bring the bytes of a file between two offsets, and return what is made of its copy."""
+    def brought(self, file: OutputFile, start: int, end: int, use: Callable[[Path, _Copy, int], Used]) -> Used:
+        """Bring the bytes of a file between two offsets, and return what is made of its copy, which is open to read."""
         path = self._folder / file.name
         with self._lock:
             busy = self._busy.setdefault(file.name, Lock())
@@ -114,38 +114,62 @@ class Away:
                 copy = self._here.pop(file.name, _Copy())
             try:
                 try:
-                    copy = self._bring(file, path, copy, start, end)
+                    copy, fd = self._bring(file, path, copy, start, end)
                 except BaseException:
                     with self._lock:
                         self._here[file.name] = copy
                     raise
-                with self._lock:
-                    self._here[file.name] = copy
-                    self._make_room()
-                    return use(path, copy)
+                try:
+                    with self._lock:
+                        self._here[file.name] = copy
+                        self._make_room()
+                        return use(path, copy, fd)
+                finally:
+                    os.close(fd)
             except FileNotFoundError:
                 raise
             except OSError as error:
                 raise io_error(error, str(path)) from error
 
-    def _bring(self, file: OutputFile, path: Path, copy: _Copy, start: int, end: int) -> _Copy:
-        """Bring bytes of a file; return its copy, which is another one if the first is not there any more."""
+    def _bring(self, file: OutputFile, path: Path, copy: _Copy, start: int, end: int) -> tuple[_Copy, int]:
+        """Bring bytes of a file; return its copy, which is another one if the first is not there any more, and a
+        descriptor of it.
+
+        It is open meanwhile: else a file that comes in its place could have the same inode.
+        """
         while True:
-            if _inode(path) != copy.inode:
+            if copy.inode < 1 or _inode(path) != copy.inode:
                 copy = _Copy()
                 remake(self._folder)
-                path.unlink(missing_ok=True)
-                path.touch()
+                with suppress(FileNotFoundError):
+                    path.unlink(missing_ok=True)
+                    path.touch()
                 copy.inode = _inode(path)
-            for begins, ends in [*copy.missing(start, end)]:
+            with suppress(FileNotFoundError):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    if os.fstat(fd).st_ino == copy.inode and self._bring_missing(file, path, copy, start, end):
+                        return copy, os.dup(fd)
+                finally:
+                    os.close(fd)
+
+    def _bring_missing(self, file: OutputFile, path: Path, copy: _Copy, start: int, end: int) -> bool:
+        """Bring what is missing of a copy; return whether it is still there: what came is in another file otherwise,
+        whose holes readers of the first would take for bytes.
+        """
+        for begins, ends in [*copy.missing(start, end)]:
+            try:
                 whole = self._bring_range(file, path, begins, ends)
-                if _inode(path) != copy.inode:
-                    break  # what came is in another file: readers of the first would take its holes for bytes
-                copy.add(0 if whole else begins, file.size if whole else ends)
-                if whole:
-                    break
-            if _inode(path) == copy.inode:
-                return copy
+            except (FileNotFoundError, IoError):
+                if _inode(path) == copy.inode:
+                    raise
+                return False
+            if _inode(path) != copy.inode:
+                return False
+            copy.add(0 if whole else begins, file.size if whole else ends)
+            if whole:
+                break
+        return True
 
     def _bring_range(self, file: OutputFile, path: Path, start: int, end: int) -> bool:
         """Bring bytes of a file, or all of one that is compressed: return whether it is."""
@@ -230,9 +254,9 @@ class _Opened(Closing):
         self._away.brought(self._file, start, end, self._take)
         self._reads_on = -(-end // BLOCK)
 
-    def _take(self, path: Path, copy: _Copy) -> None:
+    def _take(self, path: Path, copy: _Copy, fd: int) -> None:
         if copy is not self._copy:
-            opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            opened = os.dup(fd)
             self.close()
             self._fd, self._copy = opened, copy
 

@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from typing import BinaryIO, Final
 
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import ManifestError, MergeError
+from binlog_merge.errors import IoError, ManifestError, MergeError
 from binlog_merge.files.away import Away
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, OutputFile
@@ -97,8 +97,14 @@ class RemoteLog(LogFolder):
         return _EVERY_WHILE_IT_GROWS if grows else _EVERY
 
     def _bring(self, schema: bool = False) -> None:
-        remake(self.directory)
-        self._output.bring_state(self.directory, schema or self._schema)
+        for attempt in range(_ATTEMPTS):
+            try:
+                remake(self.directory)
+                self._output.bring_state(self.directory, schema or self._schema)
+                break
+            except IoError:  # somebody who tidies up may have removed the folder just then
+                if attempt + 1 == _ATTEMPTS:
+                    raise
         at = self._output.published_at()
         with suppress(FileNotFoundError):  # nobody has written yet
             os.utime(self.directory / MANIFEST_NAME, (at, at))

@@ -41,9 +41,9 @@ class Proxy:
         return self._row(name)["status"]
 
     def check(self, name: str) -> str:
-        """Return what came of its last look at a server, in its own words."""
+        """Return what came of its last look at a server, in its own words, which begin with a star during the next."""
         row = self._row(name)
-        return f"{row['check_status']} {row['last_chk']}"
+        return f"{row['check_status'].removeprefix('* ')} {row['last_chk']}"
 
     def is_up(self, name: str, up: bool = True) -> None:
         """Wait until it takes a server for one that is there, or for one that is not."""

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ import pymysql
 
 from tests.clients.served import until
 from tests.mysql_server import ROOT, MySqlServer
+from tests.patience import Patience
 from tools.demo_live.cluster import free_ports
 
 CELL, USER, PASSWORD = "zone", "vitess", "vitess"
@@ -140,8 +142,15 @@ class Vitess:
             until(lambda: _all_complete(cursor, str(uuid)), lambda: _migrations(cursor, str(uuid)))
 
     def ctl(self, *arguments: str) -> str:
-        """Run a command of vtctldclient; fails with what it says if it does not succeed."""
+        """Run a command of vtctldclient; fails with what it says if it does not succeed.
+
+        It waits for tablets that are their shards' primaries already, but have not opened VReplication yet.
+        """
         answer = self._ctl(*arguments)
+        patience = Patience(60)
+        while b"vreplication engine is closed" in answer.stderr and patience.lasts():
+            time.sleep(0.5)
+            answer = self._ctl(*arguments)
         assert answer.returncode == 0, (arguments, answer.stdout, answer.stderr.decode(errors="replace")[-4000:])
         return answer.stdout.decode()
 

@@ -72,3 +72,24 @@ def test_what_comes_into_another_file_is_not_noted_as_here(
         assert other.read(BLOCK) == DATA[name][2 * BLOCK : 3 * BLOCK]
         one.seek(2 * BLOCK)
         assert one.read(BLOCK) == DATA[name][2 * BLOCK : 3 * BLOCK]
+
+
+@pytest.mark.parametrize("with_folder", [False, True])
+def test_a_copy_that_is_removed_while_a_request_is_under_way_is_brought_anew(
+    with_folder: bool, made: Callable[..., Away], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has it open: what comes in its place may have its inode, but not what it had."""
+    name = next(iter(DATA))
+    files, fetch = made(), FolderObjects.fetch
+
+    def removed_first(self: FolderObjects, name: str, path: Path, *rest: int) -> str | None:
+        monkeypatch.setattr(FolderObjects, "fetch", fetch)
+        path.unlink()
+        if with_folder:
+            path.parent.rmdir()
+        return fetch(self, name, path, *rest)
+
+    with files.opened(_file(name), 0) as source:
+        assert source.read(BLOCK) == DATA[name][:BLOCK]
+    monkeypatch.setattr(FolderObjects, "fetch", removed_first)
+    assert files.path(_file(name)).read_bytes() == DATA[name]

@@ -17,7 +17,7 @@ from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog_server.log import DumpRequest, PublishedLog
 from binlog_merge.binlog_server.stream import AtEnd, Events, stream
 from binlog_merge.errors import ManifestError, ObjectStoreRefused, ObjectStoreUnreachable, UnannouncedDdl
-from binlog_merge.files import away, remote_log
+from binlog_merge.files import away, object_output, remote_log
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.object_manifest import Segment
 from binlog_merge.files.object_output import ObjectOutput
@@ -86,6 +86,25 @@ def test_a_reader_whose_folder_is_removed_makes_it_anew(case: Path, s3: Store, t
         shutil.rmtree(folder.directory)
         with folder.schema_store() as (store, _):
             assert store.stat().st_size
+
+
+def test_a_folder_that_is_removed_while_the_manifest_comes_is_made_anew(
+    case: Path, s3: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge(case, s3.uri("merged"))
+    write = object_output.write_whole
+
+    def removed_first(path: Path, *rest: Any) -> None:
+        monkeypatch.setattr(object_output, "write_whole", write)
+        shutil.rmtree(path.parent)
+        write(path, *rest)
+
+    with opened_log(s3.uri("merged"), schema=False) as folder:
+        rank = folder.state().rank
+        shutil.rmtree(folder.directory)
+        monkeypatch.setattr(object_output, "write_whole", removed_first)
+        folder.check()
+        assert folder.state().rank == rank > 0
 
 
 @pytest.mark.parametrize("seed", keeping([0], range(2)))

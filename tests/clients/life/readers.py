@@ -479,7 +479,7 @@ class Maxwell(Program):
             "replication_user": USER, "replication_password": PASSWORD,
             "schema_host": "127.0.0.1", "schema_port": self.port, "schema_user": USER, "schema_password": PASSWORD,
             "producer": "file", "output_file": self._lines, "gtid_mode": "true", "output_gtid_position": "true",
-            "output_xoffset": "true", "output_commit_info": "true", "replica_server_id": 7501,
+            "output_xoffset": "true", "output_commit_info": "true", "replica_server_id": 7601,
         }  # fmt: skip
         program = ["-cp", f"{client('maxwell')}/*", "com.zendesk.maxwell.Maxwell"]
         return [*_JAVA, *program, *(f"--{name}={value}" for name, value in options.items())]
