@@ -33,6 +33,10 @@ _SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
 _CHANGED: Final = frozenset({1054, 1146, 1049, 1412})
 """No such column, table or database; the table's definition has changed."""
 _RIGHTS: Final = "GRANT SELECT, REPLICATION CLIENT ON *.* TO the user, on the node"
+_DUMP: Final = (
+    "only tables of MySQL are read from the servers: dump those of a MariaDB with mariadb-dump --no-data, translate "
+    "the dump with from-mariadb --dump, and name it in `base.physical`"
+)
 _DENIED: Final = 1045
 _PARSE_ERROR: Final = 1064
 _WAIT_SECONDS: Final = 5
@@ -233,6 +237,9 @@ class NodeReader:
         self._connection = self.address.connect(self._ssl_ca)
         self._rows_of("SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1")
         self._rows_of("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        ((version,),) = self._rows_of("SELECT VERSION()")
+        if "mariadb" in str(version).lower():
+            raise UnsupportedInput(f"{self.address} is a MariaDB", node=self.node, remedy=_DUMP)
         uuid, now = self._rows_of("SELECT @@global.server_uuid, UNIX_TIMESTAMP()")[0]
         identity = Identity(str(uuid), 0 if self._is_durable() else int(now) - self._uptime())
         if self.identity is not None and not self.identity.same(identity):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from binlog_merge.cli.input import text_of
 from binlog_merge.cli.options import LocalMerged, Output, local_path, option
 from binlog_merge.cli.output import OutputFormat, print_document, printable
 from binlog_merge.cli.schema import ask as schema_ask
@@ -26,7 +27,7 @@ from binlog_merge.cli.schema.store import (
     store_path,
     topology_in,
 )
-from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, ConfigError, IoError, KeysInDoubt, io_remedy, reason
+from binlog_merge.errors import WAYS_OUT_OF_COLLISIONS, ConfigError, KeysInDoubt
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _import_nodes(config: Path, password_file: Path | None, store: Path, output:
     document, folder = load_yaml(config.absolute(), name=str(config)), config.absolute().parent
     cluster = MergeConfig.from_document(document, folder, str(config))
     places = RoutedTables.of(cluster)
-    password = None if password_file is None else _text(password_file).rstrip("\n")
+    password = None if password_file is None else text_of(password_file).rstrip("\n")
     if store_path(store).exists():
         raise ConfigError("the store exists", file=str(store_path(store)), remedy="give --store a new file's name")
     with as_merge_errors(None):
@@ -195,25 +196,18 @@ def _dump(path: Path, schemas: list[str]) -> "Catalog":
 
     if len(schemas) > 1:
         raise ConfigError("with --sql, --schema is the one database of tables that name none", remedy="give it once")
-    catalog = parse_dump(_text(path), schemas[0] if schemas else None)
+    catalog = parse_dump(text_of(path), schemas[0] if schemas else None)
     if not catalog.tables and not catalog.schemas:
         remedy = "give what `mysqldump --no-data` prints"
         raise ConfigError("it makes no table and no database", file=str(path), remedy=remedy)
     return catalog
 
 
-def _text(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {reason(error)}", file=str(path), remedy=io_remedy(error)) from None
-
-
 def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[Catalog, str, int]":
     from snapshot_store.introspect import introspect
     from snapshot_store.server import ServerAddress
 
-    password = None if password_file is None else _text(password_file).rstrip("\n")
+    password = None if password_file is None else text_of(password_file).rstrip("\n")
     try:
         address = ServerAddress.parse(url, password)
     except ValueError as error:
@@ -306,7 +300,7 @@ def set_(
     (name,) = names_of([table])
     if any(name.wild):
         raise ConfigError(f"{table} does not name one table", remedy="write schema.table")
-    text = _text(sql)
+    text = text_of(sql)
     with opened(Path(store_of(merged, store)), read_only=False) as to:
         key, _ = place(to, at_tso, node)
         key = free_place(to, key, node, name.schema, name.table)
