@@ -39,6 +39,7 @@ from snapshot_store.model import Catalog, Default, Table
 from snapshot_store.mysql.column_type import ColumnType, Family
 from snapshot_store.mysql.sql.cursor import Cursor, items_of, names_in
 from snapshot_store.mysql.sql.edits import Edits
+from snapshot_store.mysql.sql.functions import FUNCTIONS
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession
 
@@ -50,8 +51,10 @@ _TEXTS: Final = {4: 15, 16: 32}
 """How many bytes addresses and UUIDs have, and how long a column is at least that has their texts."""
 _UUID: Final = re.compile(r"[0-9A-Fa-f]{32}")
 _OF_UUID: Final = re.compile(r"^\W*(?:uuid|uuid_v4|uuid_v7|sys_guid)\s*\(", re.IGNORECASE)
-_OF_CHANCE: Final = re.compile(r"\b(?:uuid|uuid_short|uuid_v4|uuid_v7|sys_guid|rand|random_bytes)\s*\(", re.IGNORECASE)
-"""Functions that give each row another value."""
+_OF_CHANCE: Final = re.compile(
+    rf"\b(?:{'|'.join(name for name, function in FUNCTIONS.items() if function.unsafe)})\s*\(", re.IGNORECASE
+)
+"""Calls that may give each row another value."""
 _STRING: Final = re.compile(r"'[^']*'")
 
 

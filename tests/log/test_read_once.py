@@ -18,6 +18,7 @@ SESSIONS: Final = {
     "log/statement.py": "of rows that no statement altered",
     "filters/ddl.py": "of a statement that somebody asks about",
     "cli/schema/imports.py": "of a dump",
+    "mariadb_nodes/dumps.py": "of a dump",
     # What is written by no session, or by ours
     "pipeline/coordinate/shards/log_json.py": "as it was kept",
     "pipeline/coordinate/shards/values.py": "of text that no node ran: an operator's, and definitions written anew",
