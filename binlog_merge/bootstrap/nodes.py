@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 from binlog_merge.bootstrap.plan import chunk_sql, found_sql
 from binlog_merge.bootstrap.values import Chunk, Identity, Name, Progress, Reading, Shard, Texts, Unsettled
 from binlog_merge.errors import ServerRefused, UnsupportedInput
+from binlog_merge.node_capture.server_kind import MARIADB, kind_of
 from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
@@ -238,7 +239,7 @@ class NodeReader:
         self._rows_of("SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1")
         self._rows_of("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         ((version,),) = self._rows_of("SELECT VERSION()")
-        if "mariadb" in str(version).lower():
+        if kind_of(str(version)) is MARIADB:
             raise UnsupportedInput(f"{self.address} is a MariaDB", node=self.node, remedy=_DUMP)
         uuid, now = self._rows_of("SELECT @@global.server_uuid, UNIX_TIMESTAMP()")[0]
         identity = Identity(str(uuid), 0 if self._is_durable() else int(now) - self._uptime())

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from binlog_merge.binlog.constants import version_number
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.mariadb_nodes.ddl import Meaning, mysql_ddl
 from snapshot_store.ddl import split_statements
 from snapshot_store.mysql.sql.session import DdlSession
 
-_VERSION: Final = re.compile(r"^-- Server version\s+(\d+)\.(\d+)\.(\d+)-MariaDB", re.MULTILINE)
+_VERSION: Final = re.compile(r"^-- Server version\s+(\d+\.\d+\.\d+-MariaDB)", re.MULTILINE)
 _HEAD: Final = 4096
 _SETS_MODE: Final = re.compile(r"^\W*(?:M?!\d*\s*)?SET\b[^;']*\bsql_mode\b", re.IGNORECASE)
 """The modes of the session that a trigger was made in: MySQL does not know all of them."""
@@ -26,8 +27,7 @@ def mysql_dump(text: str, note: Callable[[str], None]) -> str:
             "its first lines do not name the server version of a MariaDB",
             remedy="give what `mariadb-dump --no-data --databases …` prints, with its comments",
         )
-    major, minor, patch = map(int, found.groups())
-    session, meaning = DdlSession(), Meaning(major * 10000 + minor * 100 + patch, {})
+    session, meaning = DdlSession(), Meaning(version_number(found[1]), {})
     translated: list[str] = []
     for statement in split_statements(text, session):
         if _SETS_MODE.search(statement):

@@ -59,15 +59,9 @@ def test_what_comes_into_another_file_is_not_noted_as_here(
 ) -> None:
     """The copy is removed while a request is under way: another reader has the first one still."""
     name = next(iter(DATA))
-    files, fetch = made(), FolderObjects.fetch
-
-    def removed_first(self: FolderObjects, name: str, path: Path, *rest: int) -> str | None:
-        monkeypatch.setattr(FolderObjects, "fetch", fetch)
-        path.unlink()
-        return fetch(self, name, path, *rest)
-
+    files = made()
     with files.opened(_file(name), 0) as one, files.opened(_file(name), 0) as other:
-        monkeypatch.setattr(FolderObjects, "fetch", removed_first)
+        _remove_in_the_next_request(monkeypatch)
         other.seek(2 * BLOCK)
         assert other.read(BLOCK) == DATA[name][2 * BLOCK : 3 * BLOCK]
         one.seek(2 * BLOCK)
@@ -80,7 +74,16 @@ def test_a_copy_that_is_removed_while_a_request_is_under_way_is_brought_anew(
 ) -> None:
     """Nobody has it open: what comes in its place may have its inode, but not what it had."""
     name = next(iter(DATA))
-    files, fetch = made(), FolderObjects.fetch
+    files = made()
+    with files.opened(_file(name), 0) as source:
+        assert source.read(BLOCK) == DATA[name][:BLOCK]
+    _remove_in_the_next_request(monkeypatch, with_folder)
+    assert files.path(_file(name)).read_bytes() == DATA[name]
+
+
+def _remove_in_the_next_request(monkeypatch: pytest.MonkeyPatch, with_folder: bool = False) -> None:
+    """Let the copy be gone before the bytes of the next request are written into it."""
+    fetch = FolderObjects.fetch
 
     def removed_first(self: FolderObjects, name: str, path: Path, *rest: int) -> str | None:
         monkeypatch.setattr(FolderObjects, "fetch", fetch)
@@ -89,7 +92,4 @@ def test_a_copy_that_is_removed_while_a_request_is_under_way_is_brought_anew(
             path.parent.rmdir()
         return fetch(self, name, path, *rest)
 
-    with files.opened(_file(name), 0) as source:
-        assert source.read(BLOCK) == DATA[name][:BLOCK]
     monkeypatch.setattr(FolderObjects, "fetch", removed_first)
-    assert files.path(_file(name)).read_bytes() == DATA[name]
